@@ -1,0 +1,37 @@
+# make app: set up and run the app.   make test: set up and pass every check.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: setup app test lint bench screenshots clean
+
+$(VENV)/.installed: requirements.txt requirements-dev.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --requirement requirements-dev.txt
+	touch $@
+
+setup: $(VENV)/.installed ## the environment in .venv, the embedded model and data
+	$(PY) -m scripts.fetch_embedded
+
+app: setup
+	$(PY) app.py
+
+lint: $(VENV)/.installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: setup lint
+	sh scripts/find_browser.sh
+	$(PY) -m pytest
+
+bench: setup
+	$(PY) -m benchmarks
+
+screenshots: setup
+	sh scripts/find_browser.sh
+	$(PY) -m scripts.screenshots
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Scripts that make what ships: the embedded model and data, adapters, measured tables, screenshots."""
