@@ -1,0 +1,54 @@
+"""Which device to compute on, and in which precision.
+
+"auto" means: a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it
+natively, float32 elsewhere. Emulated bfloat16 is slower than float32, so "supported" is not enough: the
+instruction must be there (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from training.errors import InputError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """"auto", or any name that torch knows ("cpu", "cuda:1", "mps"). InputError if it cannot be used here."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from error
+    return device
+
+
+def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+    """"auto", "float32" or "bfloat16" -> the dtype of weights and activations."""
+    if name == "auto":
+        return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
+    if name not in DTYPES:
+        raise InputError(f"dtype {name!r} is unknown; choose auto, {' or '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+@cache
+def has_native_bfloat16(device_type: str) -> bool:
+    """True where the hardware itself multiplies bfloat16."""
+    if device_type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device_type != "cpu":
+        return False
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return False
+    flags = set(cpuinfo.read_text(errors="replace").split())
+    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})

@@ -1,0 +1,42 @@
+"""Pooling: from one vector per token to one vector per sentence.
+
+Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors
+(its default), their maximum over time, and the output of the CLS token. Each is a pure function
+
+    (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
+
+and stands in one table, ``POOLINGS``. A mask of ``None`` means that no position is padding. Padding never
+enters a pooled vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Pooling = Callable[[Tensor, Tensor | None], Tensor]
+
+
+def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Average over the real tokens, summed in float32. (B, T, D) -> (B, D) float32."""
+    if mask is None:
+        return hidden.mean(dim=1, dtype=torch.float32)
+    total = hidden.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=torch.float32)
+    return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Largest value of each dimension over the real tokens. (B, T, D) -> (B, D) float32."""
+    if mask is not None:
+        hidden = hidden.masked_fill(~mask.unsqueeze(-1), torch.finfo(hidden.dtype).min)
+    return hidden.amax(dim=1).float()
+
+
+def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG001 - one signature for all three
+    """Output vector of the first token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
+    return hidden[:, 0].float()
+
+
+POOLINGS: dict[str, Pooling] = {"mean": mean, "max": max_over_time, "cls": cls}
