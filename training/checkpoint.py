@@ -146,9 +146,11 @@ def _check_weights(folder: Path) -> None:
 
 def _pooling_of(folder: Path) -> str:
     config = read_json(folder / "config.json")
-    modes = [config["pooling_mode"]] if "pooling_mode" in config else [
-        name for name, flag in _FLAGS.items() if config.get(flag)
-    ]
+    modes = (
+        [config["pooling_mode"]]
+        if "pooling_mode" in config
+        else [name for name, flag in _FLAGS.items() if config.get(flag)]
+    )
     other = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
     if len(modes) == 1 and modes[0] in _FLAGS and len(other) <= 1:
         return modes[0]

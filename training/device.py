@@ -18,7 +18,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """"auto", or any name that torch knows ("cpu", "cuda:1", "mps"). InputError if it cannot be used here."""
+    """ "auto", or any name that torch knows ("cpu", "cuda:1", "mps"). InputError if it cannot be used here."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -32,7 +32,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """"auto", "float32" or "bfloat16" -> the dtype of weights and activations."""
+    """ "auto", "float32" or "bfloat16" -> the dtype of weights and activations."""
     if name == "auto":
         return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
     if name not in DTYPES:

@@ -34,7 +34,7 @@ def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
     return hidden.amax(dim=1).float()
 
 
-def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:  # noqa: ARG001 - one signature for all three
+def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
     return hidden[:, 0].float()
 

@@ -1,0 +1,1 @@
+"""The app: services (no Gradio in them) and pages (layout and wiring only)."""
