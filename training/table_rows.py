@@ -55,7 +55,8 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
     weight = pending = 0
 
     def batch() -> RowBatch:
-        return RowBatch(first_row, {name: list(column) for name, column in zip(columns, zip(*values, strict=True))}, notes)
+        by_column = map(list, zip(*values, strict=True))
+        return RowBatch(first_row, dict(zip(columns, by_column, strict=True)), notes)
 
     for record, note, characters in records:
         if not record:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 
 from training.errors import InputError
 
 CHUNK = 1 << 20
 LONGEST_LINE = 64 << 20  # bytes: no table of sentences has a longer row; reading it would fill the memory
+WANTED = "Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with the same two bytes
     codecs.BOM_UTF32_BE: "utf-32",
@@ -48,7 +50,7 @@ class TextFile:
 
     path: Path
     encoding: str
-    lines: int  # line ends in the file: the number of rows, but for line ends inside quotes
+    lines: int  # the number of rows and header, but for line ends inside quotes
     damaged: int = 0  # bytes that are not what the encoding allows; each reads as �
     has_nul: bool = False
     doubled_ends: bool = False  # lines end \r\r\n: written in text mode on Windows, each seems followed by a blank
@@ -142,14 +144,11 @@ def scan(path: Path) -> TextFile:
     return TextFile(
         path=path,
         encoding=encoding,
-        lines=tally.newlines or tally.returns,
+        lines=(tally.newlines or tally.returns) + (tally.since_line_end > 0),
         damaged=damaged,
         has_nul=tally.nul > 0 and not encoding.startswith(("utf-16", "utf-32")),
         doubled_ends=b"\r\r\n" in head,
     )
-
-
-WANTED = "Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -170,10 +169,10 @@ def _utf16_by_its_zeros(head: bytes) -> str | None:
 
 def _count_damage(path: Path, encoding: str) -> tuple[int, int]:
     """(broken sequences, good characters beyond ASCII) when the file is read as UTF-8."""
-    decode: Callable[[bytes], str] = codecs.getincrementaldecoder(encoding)(errors="replace").decode
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     broken = good = 0
-    for chunk in _chunks(path):
-        text = decode(chunk)
+    for chunk in chain(_chunks(path), [b""]):
+        text = decoder.decode(chunk, final=not chunk)
         bad = text.count("\ufffd")
         broken += bad
         good += len(text) - bad - sum(map(len, re.findall(r"[\x00-\x7f]+", text)))
