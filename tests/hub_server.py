@@ -1,0 +1,150 @@
+"""A small Hub on loopback, for the real huggingface_hub client: models and data sets out of plain folders.
+
+    with HubServer(models={"org/tiny": folder}, datasets={"org/pairs": folder}) as hub:
+        subprocess.run([...], env={**os.environ, **hub.environment(tmp_path)})
+
+HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so a test runs its client in a process of its own.
+It answers what snapshot_download asks: the repository's description, its tree, HEAD and GET of a file (with ETag,
+X-Repo-Commit and ranges), and 404 with the Hub's error code for what it does not have. ``requests`` remembers
+"GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and nothing more comes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "c0ffee" * 6 + "c0ff"  # every repository here has one revision, main
+
+
+class HubServer:
+    """Serves while it is entered. ``models`` and ``datasets`` map ids to folders."""
+
+    def __init__(self, models: dict[str, Path] | None = None, datasets: dict[str, Path] | None = None) -> None:
+        self.repos = {
+            **{name: ("models", folder) for name, folder in (models or {}).items()},
+            **{f"datasets/{name}": ("datasets", folder) for name, folder in (datasets or {}).items()},
+        }
+        self.requests: list[str] = []
+        self.stalls: set[str] = set()
+        self.stalled = threading.Event()
+        self._closing = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> HubServer:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop answering: from now on connections are refused."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._server.shutdown()
+            self._server.server_close()
+
+    def environment(self, hf_home: Path) -> dict[str, str]:
+        """The variables under which a client talks to this Hub alone, with an empty cache of its own."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(hf_home),
+            "HF_HUB_OFFLINE": "0",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def wait_for_close(self) -> None:
+        self._closing.wait()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: HubServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path).strip("/")
+        self.hub.requests.append(f"{self.command} /{path}")
+        if path.startswith("api/"):
+            return self._describe(path.removeprefix("api/"))
+        repo, _, rest = path.partition("/resolve/")
+        _, folder = self.hub.repos.get(repo, ("", None))
+        if folder is None:
+            return self._refuse("RepoNotFound")
+        name = rest.partition("/")[2]  # after the revision
+        if name not in _names(folder):
+            return self._refuse("EntryNotFound")
+        return self._send_file(folder / name)
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+
+    def _describe(self, path: str) -> None:
+        """api/models/org/name[/revision/main] and api/models/org/name/tree/<commit>."""
+        path = path.removeprefix("models/")
+        for separator in ("/revision/", "/tree/"):
+            repo, found, _ = path.partition(separator)
+            if found:
+                break
+        _, folder = self.hub.repos.get(repo, ("", None))
+        if folder is None:
+            return self._refuse("RepoNotFound")
+        if found == "/tree/":
+            return self._send_json([_entry(folder, name) for name in _names(folder)])
+        files = [{"rfilename": name} for name in _names(folder)]
+        return self._send_json({"id": repo.removeprefix("datasets/"), "sha": COMMIT, "siblings": files})
+
+    def _send_file(self, file: Path) -> None:
+        data = file.read_bytes()
+        total, start = len(data), int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')  # noqa: S324 - as git names blobs
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(total - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if file.name in self.hub.stalls:
+            self.wfile.write(data[start : start + (total - start) // 2])
+            self.wfile.flush()
+            self.hub.stalled.set()
+            self.hub.wait_for_close()
+            self.close_connection = True
+            return
+        self.wfile.write(data[start:])
+
+    def _send_json(self, answer: Any) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _refuse(self, code: str) -> None:
+        self.send_response(404)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Quiet: ``requests`` is the log."""
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _entry(folder: Path, name: str) -> dict[str, Any]:
+    data = (folder / name).read_bytes()
+    return {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
