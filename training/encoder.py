@@ -334,8 +334,7 @@ def _load_backbone(folder: Path) -> nn.Module:
     try:
         return AutoModel.from_pretrained(
             folder,
-            dtype=torch.float32,
-            attn_implementation="sdpa",
+            dtype=torch.float32,  # attention: PyTorch's fused one wherever the architecture has it (MPNet has not)
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
