@@ -1,0 +1,96 @@
+"""Dataset: rows of one, two or three sentences, with gold scores or labels, as parallel lists.
+
+Every source and every view ends in this one form, in the same units: gold scores run from 0 to 5, labels are
+numbered from 0 and have names, and what was decided on the way (a row left out, a range of scores stretched) is
+a sentence in ``notes``, which the pages show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from training.errors import InputError
+
+TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
+
+SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = (
+    "sentences",
+    "pairs",
+    "scored pairs",
+    "labelled pairs",
+    "triplets",
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of one, two or three sentences each; every list has the same length.
+
+    ``columns`` holds one list per sentence of a row: (sentence,), (first, second) or (anchor, positive,
+    negative). ``scores`` are gold scores in 0–5, ``labels`` indices into ``label_names``. ``rows`` are the
+    1-based row numbers in the source, so that a message can name a row that its owner can find.
+    """
+
+    name: str
+    columns: tuple[list[str], ...]
+    scores: list[float] | None = None
+    labels: list[int] | None = None
+    label_names: tuple[str, ...] = ()
+    origin: str = ""
+    notes: tuple[str, ...] = ()
+    rows: Sequence[int] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            object.__setattr__(self, "rows", range(1, len(self) + 1))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def kind(self) -> str:
+        """The form in words: sentences, pairs, scored pairs, labelled pairs or triplets."""
+        if len(self.columns) != 2:
+            return SENTENCES if len(self.columns) == 1 else TRIPLETS
+        if self.scores is not None:
+            return SCORED
+        return LABELLED if self.labels is not None else PAIRS
+
+    def select(self, keep: Iterable[int], *notes: str) -> Dataset:
+        """The rows at these positions, in this order, with ``notes`` added."""
+        keep = list(keep)
+        return replace(
+            self,
+            columns=tuple([column[i] for i in keep] for column in self.columns),
+            scores=None if self.scores is None else [self.scores[i] for i in keep],
+            labels=None if self.labels is None else [self.labels[i] for i in keep],
+            rows=[self.rows[i] for i in keep],
+            notes=(*self.notes, *notes),
+        )
+
+
+def join(parts: Sequence[Dataset]) -> Dataset:
+    """Data sets of one form one after the other. InputError if their forms or their labels differ."""
+    first, *others = parts
+    if not others:
+        return first
+    for other in others:
+        if other.kind != first.kind:
+            raise InputError(
+                f"{first.name} holds {first.kind} and {other.name} {other.kind}; join sets of the same form"
+            )
+        if other.label_names != first.label_names:
+            ours, theirs = ", ".join(first.label_names), ", ".join(other.label_names)
+            raise InputError(f"the labels of {first.name} are {ours}, those of {other.name} {theirs}")
+    return Dataset(
+        name="+".join(part.name for part in parts),
+        columns=tuple([s for part in parts for s in part.columns[i]] for i in range(len(first.columns))),
+        scores=list(chain.from_iterable(part.scores or () for part in parts)) if first.scores is not None else None,
+        labels=list(chain.from_iterable(part.labels or () for part in parts)) if first.labels is not None else None,
+        label_names=first.label_names,
+        origin="; ".join(dict.fromkeys(part.origin for part in parts)),
+        notes=tuple(f"{part.name}: {note}" for part in parts for note in (*part.notes, f"{len(part):,} rows")),
+        rows=[row for part in parts for row in part.rows],
+    )
