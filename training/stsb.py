@@ -6,6 +6,7 @@ Those who read the benchmark know one form only, the published one: tab separate
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,5 +38,5 @@ def write(snapshot: Path, fresh: Path) -> None:
 
 def _line(number: int, row: dict[str, Any]) -> str:
     """Genre, file and year, which are unknown; id, gold score 0–5, the sentences."""
-    sentences = (" ".join(row[column].split()) for column in ("sentence1", "sentence2"))
-    return "\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.3f}", *sentences]) + "\n"
+    sentences = (re.sub(r"[\t\r\n]+", " ", row[column]) for column in ("sentence1", "sentence2"))
+    return "\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.9g}", *sentences]) + "\n"

@@ -1,0 +1,113 @@
+"""What the tests of sources share: a client in a process of its own, little repositories, little wheels."""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from hub_server import HubServer
+
+from training import hub, wheels
+
+ROOT = Path(__file__).parents[1]
+MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
+NO_INDEX = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+
+CLIENT = """
+import json, logging, sys
+from training import sources
+from training.errors import InputError
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+try:
+    found = getattr(sources, sys.argv[1])(*json.loads(sys.argv[2]))
+    paths = getattr(found, "paths", None) or [found.path]
+    print(json.dumps({"paths": [str(path) for path in paths], "origin": found.origin}))
+except InputError as error:
+    print(json.dumps({"error": str(error)}))
+"""
+
+
+class Client:
+    """Calls a function of training.sources in a fresh process, with its own home and Hub cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.cache = folder / "hf"
+        self.environment = {
+            **os.environ,
+            **NO_INDEX,
+            "SBERT_HOME": str(self.home),
+            "HF_HOME": str(self.cache),
+            "HF_ENDPOINT": closed_door(),
+            "HF_HUB_OFFLINE": "0",
+        }
+
+    def use(self, server: HubServer) -> None:
+        self.environment |= server.environment(self.cache)
+
+    def start(self, function: str, *arguments: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", CLIENT, function, json.dumps(arguments)],
+            env=self.environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def call(self, function: str, *arguments: object) -> dict:
+        process = self.start(function, *arguments)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        return {**json.loads(out), "log": err}
+
+
+def closed_door() -> str:
+    """The address of a port where nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{one.getsockname()[1]}"
+
+
+def write(folder: Path, *names: str, content: str = "x") -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{content} {name}")
+    return folder
+
+
+def model(folder: Path) -> Path:
+    """What the Hub holds for a model, with what must not be taken beside it."""
+    good = (
+        "config.json",
+        "modules.json",
+        "tokenizer.json",
+        "vocab.txt",
+        "model.safetensors",
+        "1_Pooling/config.json",
+    )
+    return write(folder, *good, "pytorch_model.bin", "rust_model.ot", "modeling_own.py", "onnx/model.onnx")
+
+
+def visible(folder: Path) -> list[str]:
+    """Everything under a folder but locks, which are empty files."""
+    return [name for name in hub.names_in(folder) if not name.endswith(".lock")]
+
+
+def make_wheel(folder: Path, name: str, files: dict[str, str | bytes], version: str = "1.0") -> wheels.Wheel:
+    """A wheel that pip accepts, and its true pin."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = f"{name.replace('-', '_')}-{version}"
+    with zipfile.ZipFile(folder / f"{base}-py3-none-any.whl", "w") as zipped:
+        for path, content in files.items():
+            zipped.writestr(path, content)
+        zipped.writestr(f"{base}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        zipped.writestr(f"{base}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        zipped.writestr(f"{base}.dist-info/RECORD", "")
+    pin = hashlib.sha256((folder / f"{base}-py3-none-any.whl").read_bytes()).hexdigest()
+    return wheels.Wheel(name, version, pin)
