@@ -70,9 +70,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "roberta": Architecture(
         byte_pairs, ROBERTA_SPECIALS, "Roberta", 64, {"max_position_embeddings": 66, "type_vocab_size": 1, **SHAPE}
     ),
-    "mpnet": Architecture(
-        word_pieces, ROBERTA_SPECIALS, "MPNet", 64, {"max_position_embeddings": 66, **SHAPE}
-    ),
+    "mpnet": Architecture(word_pieces, ROBERTA_SPECIALS, "MPNet", 64, {"max_position_embeddings": 66, **SHAPE}),
     "modernbert": Architecture(
         byte_pairs,
         BERT_SPECIALS,

@@ -29,6 +29,9 @@ _FLAGS = {
 }
 
 
+SHORTEST = 3  # tokens: one, between the two special ones
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a model folder says about itself."""
@@ -47,7 +50,10 @@ def read_layout(folder: Path) -> Layout:
     if not modules_file.exists():
         _check_weights(folder)
         return Layout(folder)
-    modules = {entry["type"].rsplit(".", 1)[-1]: folder / entry["path"] for entry in read_json(modules_file)}
+    try:
+        modules = {entry["type"].rsplit(".", 1)[-1]: folder / entry["path"] for entry in read_json(modules_file)}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{modules_file} is not a list of modules; fetch the model again") from error
     unknown = set(modules) - {"Transformer", "Pooling", "Normalize"}
     if unknown or "Transformer" not in modules:
         raise InputError(
@@ -56,15 +62,19 @@ def read_layout(folder: Path) -> Layout:
         )
     transformer = modules["Transformer"]
     _check_weights(transformer)
-    settings = _read_json_if_there(transformer / "sentence_bert_config.json")
-    general = _read_json_if_there(folder / "config_sentence_transformers.json")
+    settings = _read_object(transformer / "sentence_bert_config.json", {})
+    max_length = settings.get("max_seq_length")
+    if max_length is not None and not (isinstance(max_length, int) and max_length >= SHORTEST):
+        raise InputError(f"{folder.name} is cut at {max_length!r} tokens; max_seq_length must be {SHORTEST} or more")
+    prompt = _prompt_of(folder)
+    pooling = _pooling_of(modules["Pooling"], prompt) if "Pooling" in modules else None
     return Layout(
         transformer=transformer,
-        pooling=_pooling_of(modules["Pooling"]) if "Pooling" in modules else None,
+        pooling=pooling,
         normalizes="Normalize" in modules,
-        max_length=settings.get("max_seq_length"),
+        max_length=max_length,
         lowercase=bool(settings.get("do_lower_case")),
-        prompt=(general.get("prompts") or {}).get(general.get("default_prompt_name") or "", "") or "",
+        prompt=prompt,
     )
 
 
@@ -96,6 +106,17 @@ def write_layout(folder: Path, layout: Layout, dimension: int) -> None:
             "similarity_fn_name": "cosine",
         },
     )
+
+
+def check_replaceable(folder: Path) -> None:
+    """InputError if ``folder`` is there and is neither empty nor a model: nobody's own files are replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder for the model")
+    names = {entry.name for entry in folder.iterdir()}
+    if names and not names & {"config.json", "modules.json"}:
+        raise InputError(f"{folder} holds other files; name a new folder for the model")
 
 
 @contextmanager
@@ -130,13 +151,22 @@ def write_json(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _read_json_if_there(file: Path) -> dict[str, Any]:
-    return read_json(file) if file.exists() else {}
+def _read_object(file: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object in ``file``; ``otherwise`` if there is no such file, and InputError without one."""
+    if not file.exists():
+        if otherwise is None:
+            raise InputError(f"{file} is not there; fetch the model again")
+        return otherwise
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise InputError(f"{file} holds no settings; fetch the model again")
+    return value
 
 
 def _check_weights(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise InputError(f"{folder} is not a model folder: it has no config.json")
+    _read_object(folder / "config.json")
     if not any(folder.glob("*.safetensors")):
         raise InputError(
             f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run "
@@ -144,15 +174,26 @@ def _check_weights(folder: Path) -> None:
         )
 
 
-def _pooling_of(folder: Path) -> str:
-    config = read_json(folder / "config.json")
-    modes = (
-        [config["pooling_mode"]]
-        if "pooling_mode" in config
-        else [name for name, flag in _FLAGS.items() if config.get(flag)]
-    )
+def _prompt_of(folder: Path) -> str:
+    """What the model was trained to have before every sentence, "" for nothing."""
+    general = _read_object(folder / "config_sentence_transformers.json", {})
+    prompts = general.get("prompts") or {}
+    prompt = prompts.get(general.get("default_prompt_name")) if isinstance(prompts, dict) else prompts
+    if prompt and not isinstance(prompt, str):
+        raise InputError(f"the default prompt of {folder.name} is {prompt!r}, not text; fetch the model again")
+    return prompt or ""
+
+
+def _pooling_of(folder: Path, prompt: str) -> str:
+    config = _read_object(folder / "config.json")
+    found = config.get("pooling_mode") or [name for name, flag in _FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in found] if isinstance(found, list) else [str(found)]
     other = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
-    if len(modes) == 1 and modes[0] in _FLAGS and len(other) <= 1:
-        return modes[0]
-    found = " + ".join(modes or other) or "none"
-    raise InputError(f"{folder.parent.name} pools by {found}; only {', '.join(_FLAGS)} are supported")
+    if len(modes) != 1 or modes[0] not in _FLAGS or len(other) > 1:
+        names = " + ".join(modes if len(modes) > 1 or not other else other) or "nothing"
+        raise InputError(f"{folder.parent.name} pools by {names}; only {', '.join(_FLAGS)} are supported")
+    if prompt and config.get("include_prompt") is False:
+        raise InputError(
+            f"{folder.parent.name} leaves its prompt out of the pooling, which is not supported; choose another model"
+        )
+    return modes[0]

@@ -15,24 +15,26 @@ import torch
 from training.errors import InputError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+KINDS = ("cpu", "cuda", "mps")
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """ "auto", or any name that torch knows ("cpu", "cuda:1", "mps"). InputError if it cannot be used here."""
+    """The device called auto, cpu, cuda, cuda:1 or mps. InputError if it cannot be used on this machine."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from error
-    return device
+    why: Exception | None = None
+    if name.partition(":")[0] in KINDS:
+        try:
+            return torch.empty(0, device=name).device
+        except (RuntimeError, AssertionError) as error:
+            why = error
+    raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from why
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """ "auto", "float32" or "bfloat16" -> the dtype of weights and activations."""
+    """The dtype called auto, float32 or bfloat16, for weights and activations in inference."""
     if name == "auto":
         return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
     if name not in DTYPES:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,11 +25,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.batching import Batch, pad, plan
-from training.checkpoint import Layout, read_layout, replacing, write_layout
+from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
 from training.device import pick_device, pick_dtype
 from training.errors import InputError, Stopped
 from training.inference import HiddenStates, inference_copy
-from training.pooling import POOLINGS
+from training.pooling import POOLINGS, check_pooling
+from training.tokenizing import Tokenizing, TokenVectors, texts
+from training.transformer import longest_input, open_backbone, open_tokenizer, random_backbone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -41,16 +43,6 @@ Progress = Callable[[int, int | None], None]  # (sentences done, sentences in al
 TOKEN_BUDGET = {"cpu": 1_000, "mps": 8_192, "cuda": 32_768}  # tokens a batch
 CHUNK = 8_192  # sentences that are tokenised and sorted together
 SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})")
-_POSITION_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start after the padding index
-
-
-class TokenVectors(NamedTuple):
-    """One sentence after the transformer, before pooling."""
-
-    tokens: list[str]  # T sub-words, special tokens included
-    words: list[int | None]  # T, the word that each belongs to; None for special tokens
-    offsets: list[tuple[int, int]]  # T, where each stands in the text
-    hidden: np.ndarray  # (T, D) float32
 
 
 @dataclass
@@ -83,9 +75,7 @@ class Encoder:
         self.dtype = dtype
         self.origin = origin
         self._inference: HiddenStates | None = None
-        self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._rust.no_padding()
-        self._rust.enable_truncation(self.max_length)
+        self._tokens = Tokenizing(tokenizer, layout)
 
     @classmethod
     def load(
@@ -112,19 +102,18 @@ class Encoder:
         """
         from training.sources import model_folder
 
-        if pooling is not None and pooling not in POOLINGS:
-            raise InputError(f"pooling {pooling!r} is unknown; choose {', '.join(POOLINGS)}")
+        check_pooling(pooling)
         place = pick_device(device)
         scratch = SCRATCH.fullmatch(name)
         located = model_folder("all-MiniLM-L6-v2" if scratch else name, home)
         layout = read_layout(located.path)
-        tokenizer = _load_tokenizer(layout.transformer)
+        tokenizer = open_tokenizer(layout.transformer)
         if scratch:
-            backbone = _random_backbone(int(scratch[1]), int(scratch[2]), len(tokenizer), seed)
+            backbone = random_backbone(int(scratch[1]), int(scratch[2]), len(tokenizer), seed)
             layout = replace(layout, pooling="mean", normalizes=False)
         else:
-            backbone = _load_backbone(layout.transformer)
-        longest = _longest_input(tokenizer, backbone)
+            backbone = open_backbone(layout.transformer)
+        longest = longest_input(tokenizer, backbone)
         layout = replace(
             layout,
             pooling=pooling or layout.pooling or "mean",
@@ -161,10 +150,9 @@ class Encoder:
 
     def with_pooling(self, pooling: str | None) -> Encoder:
         """The same weights (shared, not copied) under another pooling."""
+        check_pooling(pooling)
         if pooling is None or pooling == self.pooling:
             return self
-        if pooling not in POOLINGS:
-            raise InputError(f"pooling {pooling!r} is unknown; choose {', '.join(POOLINGS)}")
         twin = copy.copy(self)
         twin.layout = replace(self.layout, pooling=pooling)
         twin._inference = self._infer
@@ -221,9 +209,13 @@ class Encoder:
         Memory stays flat however many there are. A sentence that occurs twice in a chunk is encoded once.
         """
         report = EncodeReport() if report is None else report
-        started, source, before = time.perf_counter(), iter(sentences), report.truncated
-        while part := list(islice(source, chunk)):
-            yield self._encode_chunk(part, normalize, on_progress, should_stop, report)
+        if isinstance(sentences, str):
+            raise InputError("a list of sentences is needed; put the one string into a list")
+        started, source, before, done = time.perf_counter(), iter(sentences), report.truncated, 0
+        while part := texts(islice(source, chunk), done):
+            progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
+            yield self._encode_chunk(part, normalize, progress, should_stop, report)
+            done += len(part)
             report.sentences += len(part)
             report.seconds = time.perf_counter() - started
         if report.truncated > before:
@@ -231,14 +223,14 @@ class Encoder:
 
     def tokenize(self, sentences: Sequence[str], report: EncodeReport | None = None) -> list[list[int]]:
         """Token ids with special tokens, cut at ``max_length``, not padded."""
-        encodings = self._rust.encode_batch_fast(self._prepare(sentences))
+        ids, cut = self._tokens.ids(sentences)
         if report is not None:
-            report.truncated += sum(1 for encoding in encodings if encoding.overflowing)
-        return [encoding.ids for encoding in encodings]
+            report.truncated += cut
+        return ids
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Token ids -> pooled vectors (B, D) float32, differentiable, not normalised. What training uses."""
-        batch = self._to_device(pad(ids, self._pad_id))
+        batch = self._to_device(pad(ids, self._tokens.pad_id))
         mask = None if batch.mask is None else batch.mask.long()
         hidden = self.backbone(input_ids=batch.ids, attention_mask=mask).last_hidden_state
         return POOLINGS[self.pooling](hidden, batch.mask)
@@ -246,21 +238,26 @@ class Encoder:
     @torch.inference_mode()
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The transformer's output for each token, before pooling, in one batch of its own per length."""
-        encodings = self._rust.encode_batch(self._prepare(sentences))
-        ids = [encoding.ids for encoding in encodings]
+        encodings = self._tokens.encodings(sentences)
+        ids = [encoding.ids or [self._tokens.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         for rows in plan([len(row) for row in ids], TOKEN_BUDGET[self.device.type]):
-            states = self._infer(self._to_device(pad([ids[i] for i in rows], self._pad_id))).float().cpu()
+            states = self._infer(self._to_device(pad([ids[i] for i in rows], self._tokens.pad_id))).float().cpu()
             for i, state in zip(rows, states, strict=True):
-                hidden[i] = state[: len(ids[i])].numpy()
+                hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
             TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states)
             for encoding, states in zip(encodings, hidden, strict=True)
         ]
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers, and ``load``, open. Replaces what is there, at once."""
-        with replacing(Path(folder)) as fresh:
+        """Write a folder that sentence-transformers, and ``load``, open. Replaces a model that is there, at once.
+
+        InputError if something else is there.
+        """
+        target = Path(folder).expanduser().absolute()
+        check_replaceable(target)
+        with replacing(target) as fresh:
             self.backbone.save_pretrained(fresh)  # type: ignore[operator]
             self.tokenizer.model_max_length = self.max_length
             self.tokenizer.save_pretrained(fresh)
@@ -268,23 +265,11 @@ class Encoder:
 
     @property
     def _infer(self) -> HiddenStates:
+        if self.backbone.training:
+            raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         if self._inference is None:
             self._inference = inference_copy(self.backbone, self.dtype)
         return self._inference
-
-    @property
-    def _pad_id(self) -> int:
-        return int(self.tokenizer.pad_token_id or 0)
-
-    def _prepare(self, sentences: Sequence[str]) -> list[str]:
-        for row, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise InputError(f"sentence {row + 1} is {type(sentence).__name__}, not text")
-        texts = [self.layout.prompt + s for s in sentences] if self.layout.prompt else list(sentences)
-        if self.layout.lowercase:
-            texts = [text.lower() for text in texts]
-        # A lone surrogate (half of a character, from broken UTF-16) cannot be encoded; it becomes "?".
-        return [t if t.isascii() else t.encode("utf-8", "replace").decode("utf-8") for t in texts]
 
     def _to_device(self, batch: Batch) -> Batch:
         mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
@@ -295,7 +280,7 @@ class Encoder:
         self,
         sentences: list[str],
         normalize: bool | None,
-        on_progress: Progress | None,
+        on_progress: Callable[[int], None] | None,
         should_stop: Callable[[], bool] | None,
         report: EncodeReport,
     ) -> np.ndarray:
@@ -308,68 +293,12 @@ class Encoder:
         for rows in plan([len(row) for row in ids], TOKEN_BUDGET[self.device.type]):
             if should_stop is not None and should_stop():
                 raise Stopped
-            batch = self._to_device(pad([ids[i] for i in rows], self._pad_id))
+            batch = self._to_device(pad([ids[i] for i in rows], self._tokens.pad_id))
             pooled = pool(self._infer(batch), batch.mask)
             vectors[torch.from_numpy(rows)] = (F.normalize(pooled, dim=1) if unit else pooled).cpu()
             done += len(rows)
             report.tokens += batch.ids.numel()
             if on_progress is not None:
-                on_progress(report.sentences + round(len(sentences) * done / len(ids)), None)
+                on_progress(round(len(sentences) * done / len(ids)))
         report.unique += len(ids)
         return vectors.numpy()[inverse] if len(ids) < len(sentences) else vectors.numpy()
-
-
-def _load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{folder} has no tokenizer that can be opened: {_first_line(error)}") from error
-
-
-def _load_backbone(folder: Path) -> nn.Module:
-    from transformers import AutoModel
-
-    try:
-        return AutoModel.from_pretrained(
-            folder,
-            dtype=torch.float32,  # attention: PyTorch's fused one wherever the architecture has it (MPNet has not)
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{folder} cannot be opened as a transformer: {_first_line(error)}") from error
-
-
-def _random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT."""
-    from transformers import BertConfig, BertModel
-
-    if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
-        raise InputError(
-            f"scratch:{layers}x{dimension} is out of range: 1 to 24 layers, 32 to 1024 dimensions in steps of 32"
-        )
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=dimension,
-        num_hidden_layers=layers,
-        num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
-        intermediate_size=4 * dimension,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertModel(config)
-
-
-def _longest_input(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) -> int:
-    config = backbone.config
-    positions = getattr(config, "max_position_embeddings", None) or 512
-    if config.model_type in _POSITION_OFFSET:  # type: ignore[union-attr]
-        positions -= config.pad_token_id + 1  # type: ignore[union-attr, operator]
-    return min(int(positions), int(min(tokenizer.model_max_length, 1_000_000)))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -16,6 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from training.errors import InputError
+
 Pooling = Callable[[Tensor, Tensor | None], Tensor]
 
 
@@ -40,3 +42,9 @@ def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 POOLINGS: dict[str, Pooling] = {"mean": mean, "max": max_over_time, "cls": cls}
+
+
+def check_pooling(name: str | None) -> None:
+    """InputError, with the choices, unless ``name`` is in the table or None."""
+    if name is not None and name not in POOLINGS:
+        raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}")
