@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import threading
+from dataclasses import dataclass, field
 
-from sbert_app.settings import Settings
+from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
 from sbert_app.shelf import ModelShelf
+from training.errors import InputError
+
+log = logging.getLogger("sbert_lab.services")
 
 
 @dataclass(frozen=True)
@@ -14,9 +19,36 @@ class Services:
 
     settings: Settings
     shelf: ModelShelf
+    _calibrating: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
         """Make the services. Nothing heavy happens here: models load when they are first asked for."""
         settings.home.mkdir(parents=True, exist_ok=True)
         return cls(settings, ModelShelf(settings.home, settings.models_kept))
+
+    def warm(self) -> None:
+        """Load the default models and answer once, so that the first person does not wait. For a thread."""
+        try:
+            self.shelf.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
+            self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
+        except InputError as error:
+            log.warning("the default model could not be loaded: %s", error)
+
+    def calibrate_later(self, model: str, pooling: str) -> None:
+        """Measure, in the background, what a cosine of this model means; the next answer will know."""
+        key = (model, pooling)
+        if key in self._calibrating:
+            return
+        self._calibrating.add(key)
+        threading.Thread(target=self._calibrate, args=key, name=f"calibrate {model}", daemon=True).start()
+
+    def _calibrate(self, model: str, pooling: str) -> None:
+        from sbert_app.calibration import calibrate
+
+        try:
+            calibrate(self.shelf.encoder(model, pooling), self.settings.home)
+        except InputError as error:
+            log.warning("%s could not be calibrated: %s", model, error)
+        finally:
+            self._calibrating.discard((model, pooling))

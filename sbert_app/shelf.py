@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from training.cross_encoder import CrossEncoder
-
     from training.encoder import Encoder
 
 
@@ -43,6 +42,10 @@ class ModelShelf:
             return CrossEncoder.load(name, home=self._home)
 
         return self._get(("cross-encoder", name), load)
+
+    def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
+        """The cross-encoder of that name; None for no name and for "none"."""
+        return self.cross_encoder(name) if name and name != "none" else None
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the model is loaded, so that its first answer will not wait for a load."""

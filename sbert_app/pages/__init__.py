@@ -1,0 +1,90 @@
+"""The pages. One file each, with a ``build(services)`` that lays it out and wires it to services.
+
+``build_app`` puts them together under one navigation bar; ``serve`` launches the result. Nothing here imports
+torch: the first paint does not wait for it. A thread loads the default models meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages import endpoints, theme
+from sbert_app.services import Services
+from sbert_app.settings import Settings
+from training.errors import InputError
+
+# (module, title in the navigation bar, path); the first is the front page
+PAGES = (
+    ("compare", "Compare", "/"),
+    # ("bulk", "Bulk", "bulk"),
+)
+
+ASSETS = Path(__file__).parents[2] / "assets"
+
+
+def build_app(services: Services) -> gr.Blocks:
+    """All pages in one Gradio app."""
+    app = gr.Blocks(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
+    for module, title, path in PAGES:
+        with app if path == "/" else app.route(title, path):
+            gr.Navbar(main_page_name=PAGES[0][1])
+            import_module(f"sbert_app.pages.{module}").build(services)
+    with app:
+        endpoints.build(services)
+    return app
+
+
+def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
+    """Start the services and the web server. Returns the app and its URL; with ``block``, when it is stopped.
+
+    Raises:
+        InputError: the port is taken.
+    """
+    _stay_at_home(settings)
+    services = Services.start(settings)
+    app = build_app(services)
+    app.queue(default_concurrency_limit=4, max_size=512)
+    threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
+    try:
+        _, url, _ = app.launch(**_launch_options(settings))
+    except OSError as error:
+        raise InputError(f"port {settings.port} is taken; choose another with --port") from error
+    print(f"SBERT Lab is at {url}", flush=True)
+    if block:
+        app.block_thread()
+    return app, url
+
+
+def _launch_options(settings: Settings) -> dict[str, Any]:
+    return {
+        "server_name": settings.host,
+        "server_port": settings.port,
+        "auth": settings.auth,
+        "max_file_size": f"{settings.upload_limit_mb}mb",
+        "theme": theme.build(),
+        "css_paths": [ASSETS / "style.css"],
+        "favicon_path": ASSETS / "icon.png",
+        "footer_links": ["api"],
+        "pwa": True,
+        "mcp_server": settings.mcp,
+        "prevent_thread_lock": True,
+        "ssr_mode": False,
+        "share": False,
+        "quiet": True,
+        "show_error": True,
+        "enable_monitoring": False,
+    }
+
+
+def _stay_at_home(settings: Settings) -> None:
+    """Nothing calls out on its own, and temporary files stay within the home folder."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["GRADIO_TEMP_DIR"] = str(settings.scratch)
+    if settings.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"

@@ -1,0 +1,50 @@
+"""The look: system fonts (no request to another host), one accent colour, light and dark."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+_BLUE = gr.themes.Color(
+    c50="#eef6fb",
+    c100="#d9ebf7",
+    c200="#b3d7ee",
+    c300="#80bde2",
+    c400="#4aa0d4",
+    c500="#1b85c4",
+    c600="#0072b2",  # Okabe–Ito blue, the accent
+    c700="#005d92",
+    c800="#004a74",
+    c900="#003757",
+    c950="#00263c",
+    name="sbert",
+)
+
+
+def build() -> gr.themes.Base:
+    """The theme that every page shares."""
+    fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
+    mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
+    return gr.themes.Base(
+        primary_hue=_BLUE,
+        secondary_hue=_BLUE,
+        neutral_hue=gr.themes.colors.slate,
+        font=fonts,
+        font_mono=mono,
+        radius_size=gr.themes.sizes.radius_md,
+    ).set(
+        body_background_fill="#f7f8fa",
+        body_background_fill_dark="#10141b",
+        block_background_fill="#ffffff",
+        block_background_fill_dark="#181e28",
+        body_text_color_subdued="#5a6472",
+        body_text_color_subdued_dark="#a3adbb",
+        block_info_text_color="#5a6472",
+        block_info_text_color_dark="#a3adbb",
+        block_border_width="1px",
+        block_label_text_weight="500",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_primary_background_fill_dark="*primary_500",
+        button_primary_background_fill_hover_dark="*primary_400",
+        button_primary_text_color="#ffffff",
+    )

@@ -1,0 +1,28 @@
+"""Make assets/calibration.json: the default model's curves from cosine to gold score, one per pooling.
+
+python -m scripts.calibrate
+"""
+
+from __future__ import annotations
+
+from sbert_app.calibration import SHIPPED, keep, measure
+from sbert_app.settings import DEFAULT_MODEL
+from training.encoder import Encoder
+from training.pooling import POOLINGS
+from training.sources import home_folder
+
+
+def main() -> None:
+    """Measure in float32, so that every machine gives the same file."""
+    home = home_folder()
+    encoder = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home)
+    for pooling in POOLINGS:
+        curve = measure(encoder.with_pooling(pooling), home)
+        keep(DEFAULT_MODEL, pooling, curve, SHIPPED)
+        print(
+            f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}"
+        )
+
+
+if __name__ == "__main__":
+    main()
