@@ -5,9 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from remote import NO_INDEX, Client, closed_door
 
 from training import sources, wheels
+
+
+settings.register_profile("shared", deadline=None)  # a slow moment of the machine is no failure
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)

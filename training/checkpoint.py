@@ -21,11 +21,14 @@ from typing import Any
 
 from training.errors import InputError
 
-# How the pooling modes are called in files: today's one name, and the flags of older folders.
+# How the pooling modes are called in files: today by a name, in older folders by flags.
 _FLAGS = {
     "mean": "pooling_mode_mean_tokens",
     "max": "pooling_mode_max_tokens",
     "cls": "pooling_mode_cls_token",
+}
+_UNSUPPORTED_FLAGS = {
+    mode: f"pooling_mode_{mode}" for mode in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 }
 
 
@@ -186,12 +189,12 @@ def _prompt_of(folder: Path) -> str:
 
 def _pooling_of(folder: Path, prompt: str) -> str:
     config = _read_object(folder / "config.json")
-    found = config.get("pooling_mode") or [name for name, flag in _FLAGS.items() if config.get(flag)]
+    flags = {**_FLAGS, **_UNSUPPORTED_FLAGS}
+    found = config.get("pooling_mode") or [mode for mode, flag in flags.items() if config.get(flag)]
     modes = [str(mode) for mode in found] if isinstance(found, list) else [str(found)]
-    other = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
-    if len(modes) != 1 or modes[0] not in _FLAGS or len(other) > 1:
-        names = " + ".join(modes if len(modes) > 1 or not other else other) or "nothing"
-        raise InputError(f"{folder.parent.name} pools by {names}; only {', '.join(_FLAGS)} are supported")
+    if len(modes) != 1 or modes[0] not in _FLAGS:
+        named = " + ".join(modes) or "nothing"
+        raise InputError(f"{folder.parent.name} pools by {named}; only {', '.join(_FLAGS)} are supported")
     if prompt and config.get("include_prompt") is False:
         raise InputError(
             f"{folder.parent.name} leaves its prompt out of the pooling, which is not supported; choose another model"

@@ -1,0 +1,40 @@
+"""Device and precision: auto picks what the machine is good at, nonsense is refused by name."""
+
+import pytest
+import torch
+
+from training.device import DTYPES, has_native_bfloat16, pick_device, pick_dtype
+from training.errors import InputError
+
+
+def test_auto_is_a_gpu_where_there_is_one():
+    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert pick_device("auto").type == expected
+
+
+def test_a_device_by_name():
+    assert pick_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["cuda:77", "meta", "tpu", "", "cpu:x", "CPU please"])
+def test_a_device_that_is_not_there_is_named(name: str):
+    with pytest.raises(InputError, match="cannot be used on this machine") as caught:
+        pick_device(name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "dtype"), DTYPES.items())
+def test_a_dtype_by_name(name: str, dtype: torch.dtype):
+    assert pick_dtype(name, torch.device("cpu")) == dtype
+
+
+def test_auto_is_bfloat16_only_where_the_hardware_has_it():
+    cpu = torch.device("cpu")
+    assert pick_dtype("auto", cpu) == (torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32)
+    assert not has_native_bfloat16("mps")
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", "", "FLOAT32"])
+def test_another_dtype_is_refused_with_the_choices(name: str):
+    with pytest.raises(InputError, match="choose auto, float32 or bfloat16"):
+        pick_dtype(name, torch.device("cpu"))
