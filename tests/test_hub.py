@@ -151,20 +151,29 @@ def test_an_address_that_is_none_is_said_so(alone, monkeypatch, address):
         sources.model_folder("org/tiny")
 
 
-def test_a_log_in_page_is_not_taken_for_the_hub(client):
-    class Hotel(BaseHTTPRequestHandler):
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (200, "", "what answers there is not a Hub"),  # the log-in page of a hotel
+        (403, "GatedRepo", "the model is gated: accept its terms on the Hub and set HF_TOKEN"),
+        (503, "", "it answered with status 503"),
+    ],
+)
+def test_an_odd_answer_is_put_in_words(client, status, code, words):
+    class Odd(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200)
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
             self.end_headers()
             self.wfile.write(b"<html>Welcome! Your room number, please.")
 
         def log_message(self, *_):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Hotel) as server:
+    with HTTPServer(("127.0.0.1", 0), Odd) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         client.environment["HF_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
-        assert "what answers there is not a Hub" in client.call("model_folder", "org/tiny")["error"]
+        assert words in client.call("model_folder", "org/tiny")["error"]
         server.shutdown()
 
 

@@ -66,7 +66,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
     # What transformers alone has loaded lacks files that we need, such as the pooling, and nothing in it says so.
     listing_of = getattr(huggingface_hub, "get_cached_repo_tree", None)
     if listing_of is None:  # huggingface_hub 1
-        raise FileNotFoundError("not known to be whole")
+        raise FileNotFoundError("not there as a whole")
     try:
         names = [file.path for file in listing_of(repo.id, repo_type=repo.kind)]
     except errors.CachedRepoTreeNotFoundError as error:
@@ -139,7 +139,7 @@ def _plain_words(repo: Repo) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise ConnectionError(f"it answered with status {error.response.status_code}") from error
     except (errors.HTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        why = f"it stopped answering ({type(error).__name__})"
+        why = f"no answer ({type(error).__name__}: {str(error)[:200]})"
         _remember(why)
         raise ConnectionError(why) from error
     except errors.XetDownloadError as error:
