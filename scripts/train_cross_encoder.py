@@ -1,0 +1,297 @@
+"""Train the adapters in assets/cross-encoder: LoRA over a sentence encoder, on the STS benchmark.
+
+    python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2 --rank 8
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --base all-MiniLM-L6-v2 --rank 32 \
+        --teacher mpnet-stsb --pairs snli-dev.csv snli-test.csv
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --measure
+
+Trained on STSb train, chosen on STSb dev (the best epoch, of the running average of the weights), measured on
+STSb test once, at the end. With ``--teacher`` (augmented SBERT, Thakur et al. 2021) a stronger cross-encoder
+first scores many more pairs, made of neighbouring sentences of STSb train and of the files named by ``--pairs``,
+and the student learns those scores too. Pairs with a sentence of STSb dev or test are taken out of those files.
+STS12 to STS16 must not be named: they contain STSb's own test sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from training.checkpoint import replacing, write_json
+from training.cross_encoder import CrossEncoder
+from training.data import load_data
+from training.encoder import Encoder
+from training.evaluation import spearman
+from training.pair_batches import PairRow, PairTokenizer, pad_pairs
+from training.twin_scorer import TwinScorer
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of; written into the adapter's card."""
+
+    base: str = "all-MiniLM-L6-v2"
+    rank: int = 32
+    epochs: int = 3
+    batch_size: int = 32
+    lr: float = 5e-4  # of the LoRA factors
+    lr_head: float = 2e-3
+    lr_cross: float = 2e-2  # of the cross biases, scale and shift: a few hundred numbers that must travel far
+    warmup: float = 0.06
+    weight_decay: float = 0.01
+    correlation: float = 0.3  # weight of (1 - Pearson's r within the batch), beside cross-entropy
+    average: float = 0.99  # decay of the running average of the weights
+    teacher: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Example:
+    """One pair with its score in 0..1."""
+
+    row: PairRow
+    score: float
+
+
+class Trainee:
+    """A TwinScorer whose transformer is frozen under LoRA factors."""
+
+    def __init__(self, settings: Settings) -> None:
+        from peft import LoraConfig, get_peft_model
+
+        encoder = Encoder.load(settings.base, dtype="float32", device="cpu")
+        self.tokenizer = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)
+        transformer: Any = encoder.backbone.requires_grad_(False)
+        linear = [name for name, module in transformer.encoder.named_modules() if isinstance(module, nn.Linear)]
+        for name in linear:  # frozen weights are only read: in bfloat16 once, not in every step
+            transformer.encoder.get_submodule(name).to(torch.bfloat16)
+        targets = [f"encoder.{name}" for name in linear]
+        lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=targets)
+        self.peft = get_peft_model(transformer, lora)
+        self.scorer = TwinScorer(transformer)
+        self.trained = {name: p for name, p in self.scorer.named_parameters() if p.requires_grad}
+
+    def logits(self, rows: Sequence[PairRow]) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.scorer(pad_pairs(rows, self.tokenizer.pad_id, CPU)).float()
+
+    @torch.no_grad()
+    def spearman(self, examples: Sequence[Example]) -> float:
+        """Spearman ×100 on ``examples``."""
+        self.scorer.eval()
+        scores = np.empty(len(examples))
+        order = sorted(range(len(examples)), key=lambda i: len(examples[i].row.ids))
+        for start in range(0, len(order), 64):
+            part = order[start : start + 64]
+            scores[part] = self.logits([examples[i].row for i in part]).numpy()
+        self.scorer.train()
+        return 100 * spearman(scores, np.array([example.score for example in examples]))
+
+    def save(self, folder: Path, settings: Settings) -> None:
+        """Write what ``CrossEncoder.load`` opens, but for the card. The LoRA factors in float16."""
+        from safetensors.torch import load_file, save_file
+
+        self.peft.peft_config["default"].base_model_name_or_path = settings.base
+        self.peft.save_pretrained(folder)
+        (folder / "README.md").unlink(missing_ok=True)
+        factors = load_file(folder / "adapter_model.safetensors")
+        save_file({k: v.half() for k, v in factors.items()}, folder / "adapter_model.safetensors")
+        save_file({k: v.clone() for k, v in self.scorer.own_tensors().items()}, folder / "head.safetensors")
+
+
+def stsb_examples(trainee: Trainee, split: str) -> list[Example]:
+    """A split of the STS benchmark, scores over 5."""
+    data = load_data(f"stsb:{split}")
+    rows = trainee.tokenizer(list(zip(*data.columns, strict=True)))
+    return [Example(row, score / 5) for row, score in zip(rows, data.scores or [], strict=True)]
+
+
+def batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
+    """One epoch in batches of similar length: shuffled, sorted within pools of 50 batches, shuffled again."""
+    order = random.sample(range(len(examples)), len(examples))
+    pools = [order[start : start + 50 * size] for start in range(0, len(order), 50 * size)]
+    order = [i for pool in pools for i in sorted(pool, key=lambda i: len(examples[i].row.ids))]
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    for part in random.sample(parts, len(parts)):
+        yield [examples[i] for i in part]
+
+
+def swapped(row: PairRow) -> PairRow:
+    """The pair the other way round. The model is symmetric; dropout is not."""
+    return PairRow(row.ids[row.split :] + row.ids[: row.split], len(row.ids) - row.split, row.cut)
+
+
+class Average:
+    """The running average of the trained weights; ``swap`` exchanges it with the weights themselves."""
+
+    def __init__(self, trained: dict[str, nn.Parameter], decay: float) -> None:
+        self.trained, self.decay, self.steps = trained, decay, 0
+        self.mean = {name: p.detach().clone() for name, p in trained.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        self.steps += 1
+        decay = min(self.decay, self.steps / (self.steps + 10))  # a young average must not remember the start
+        for name, p in self.trained.items():
+            self.mean[name].lerp_(p, 1 - decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        for name, p in self.trained.items():
+            kept = p.detach().clone()
+            p.copy_(self.mean[name])
+            self.mean[name] = kept
+
+
+def optimiser(trained: dict[str, nn.Parameter], settings: Settings) -> torch.optim.AdamW:
+    """Three groups: LoRA factors, the head's weights, and the few numbers of scale, shift and cross."""
+    groups: dict[str, list[nn.Parameter]] = {"lora": [], "head": [], "few": []}
+    for name, p in trained.items():
+        groups["lora" if "lora_" in name else "head" if ".linear." in name else "few"].append(p)
+    return torch.optim.AdamW(
+        [
+            {"params": groups["lora"], "lr": settings.lr, "weight_decay": settings.weight_decay},
+            {"params": groups["head"], "lr": settings.lr_head, "weight_decay": settings.weight_decay},
+            {"params": groups["few"], "lr": settings.lr_cross, "weight_decay": 0.0},
+        ],
+        betas=(0.9, 0.98),
+    )
+
+
+def loss_of(logits: Tensor, scores: Tensor, correlation: float) -> Tensor:
+    """Cross-entropy against the score in 0..1, and 1 - Pearson's r of the batch."""
+    r = torch.corrcoef(torch.stack([torch.sigmoid(logits), scores]))[0, 1]
+    return F.binary_cross_entropy_with_logits(logits, scores) + correlation * (1 - r)
+
+
+def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings: Settings, folder: Path) -> list[float]:
+    """Train; leave the best epoch's average in ``folder``; return Spearman ×100 on dev, before and per epoch."""
+    optimizer = optimiser(trainee.trained, settings)
+    total = settings.epochs * math.ceil(len(examples) / settings.batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / (settings.warmup * total)) * max(0.0, 1 - step / total)
+    )
+    average, history, started = Average(trainee.trained, settings.average), [trainee.spearman(dev)], time.time()
+    for epoch in range(1, settings.epochs + 1):
+        for batch in batches(examples, settings.batch_size):
+            rows = [swapped(x.row) if random.random() < 0.5 else x.row for x in batch]
+            loss = loss_of(trainee.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
+            loss.backward()
+            nn.utils.clip_grad_norm_(list(trainee.trained.values()), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            average.update()
+        average.swap()
+        history.append(trainee.spearman(dev))
+        if history[-1] == max(history[1:]):
+            trainee.save(folder, settings)
+        average.swap()
+        print(f"epoch {epoch}: dev {history[-1]:.2f}, {time.time() - started:.0f} s", flush=True)
+    return history
+
+
+def held_out() -> set[str]:
+    """The sentences of STSb dev and test, which no training pair may contain."""
+    return {text for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns for text in column}
+
+
+def unlabelled_pairs(base: str, files: Sequence[Path], neighbours: int = 3) -> list[tuple[str, str]]:
+    """Pairs for the teacher to score: the files' own, and for each sentence of STSb train its nearest neighbours."""
+    first, second = load_data("stsb:train").columns
+    sentences = list(dict.fromkeys(first + second))
+    vectors = Encoder.load(base).encode(sentences)
+    similarity = vectors @ vectors.T
+    np.fill_diagonal(similarity, -1)
+    near = np.argsort(-similarity, axis=1)[:, :neighbours]
+    pairs = {tuple(sorted((sentences[i], sentences[j]))) for i, row in enumerate(near) for j in row}
+    pairs -= {tuple(sorted(pair)) for pair in zip(first, second, strict=True)}
+    forbidden = held_out()
+    files_pairs = [pair for file in files for pair in zip(*load_data(str(file)).columns, strict=True)]
+    return sorted(pairs) + [pair for pair in files_pairs if not forbidden & set(pair)]
+
+
+def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path]) -> list[Example]:
+    """The unlabelled pairs with the teacher's scores."""
+    pairs = unlabelled_pairs(settings.base, files)
+    scores = CrossEncoder.load(settings.teacher).predict(pairs, on_progress=say_progress)
+    rows = trainee.tokenizer(pairs)
+    return [Example(row, float(score)) for row, score in zip(rows, scores, strict=True)]
+
+
+def card(name: str, settings: Settings, files: Sequence[Path], taught: int, history: list[float]) -> dict[str, Any]:
+    """What the app shows beside the adapter's scores."""
+    teacher = f"; {taught:,} more pairs scored by {settings.teacher}" if taught else ""
+    return {
+        "name": name,
+        "base": settings.base,
+        "data": f"STS benchmark train, 5,749 pairs{teacher}",
+        "pairs_from": ["stsb:train", *(file.name for file in files)],
+        "chosen_on": "stsb:dev, best epoch",
+        "spearman": {},
+        "dev_by_epoch": [round(value, 2) for value in history],
+        "settings": asdict(settings),
+        "licence": "CC BY-SA 4.0 (training data); base Apache-2.0",
+    }
+
+
+def say_progress(done: int, total: int) -> None:
+    """One line on the terminal, rewritten."""
+    print(f"\rteacher: {done:,} of {total:,} pairs", end="" if done < total else "\n", flush=True)
+
+
+def train(folder: Path, settings: Settings, files: Sequence[Path]) -> None:
+    """Write a new adapter into ``folder``, with its figure on dev."""
+    torch.manual_seed(settings.seed)
+    random.seed(settings.seed)
+    trainee = Trainee(settings)
+    gold, dev = stsb_examples(trainee, "train"), stsb_examples(trainee, "dev")
+    taught = taught_examples(trainee, settings, files) if settings.teacher else []
+    with replacing(folder) as fresh:
+        history = fit(trainee, gold + taught, dev, settings, fresh)
+        about = card(folder.name, settings, files, len(taught), history)
+        write_json(fresh / "card.json", about)
+    measure(folder, "dev")
+
+
+def measure(folder: Path, split: str) -> None:
+    """Write Spearman ×100 on a split into the card: of the finished adapter, through ``predict`` as users run it."""
+    data, model = load_data(f"stsb:{split}"), CrossEncoder.load(str(folder))
+    scores = model.predict(list(zip(*data.columns, strict=True)))
+    about = dict(model.card or {})
+    about["spearman"] = {**about["spearman"], split: round(100 * spearman(scores, np.array(data.scores)), 2)}
+    write_json(folder / "card.json", about)
+    print(f"{folder.name}: {split} {about['spearman'][split]}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line; train, or measure on test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the adapter is, or shall be")
+    parser.add_argument("--measure", action="store_true", help="do not train: measure on STSb test, once, at the end")
+    parser.add_argument("--pairs", nargs="*", type=Path, default=[], help="files of pairs for the teacher to score")
+    for field, default in asdict(Settings()).items():
+        parser.add_argument(f"--{field.replace('_', '-')}", type=type(default), default=default)
+    options = vars(parser.parse_args(arguments))
+    folder, files = options.pop("folder"), options.pop("pairs")
+    if options.pop("measure"):
+        measure(folder, "test")
+    else:
+        train(folder, Settings(**options), files)
+
+
+if __name__ == "__main__":
+    main()
