@@ -53,7 +53,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             zmin=-bound,
             zmax=bound,
             colorscale=DIVERGING,
-            texttemplate="%{z:.3f}" if matrix.size <= 160 else None,
+            texttemplate="%{z:.3f}" if len(words_b) <= 9 and len(words_a) <= 14 else None,
             hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
             showscale=False,
             xgap=2,

@@ -25,12 +25,15 @@ def model_picker(value: str = DEFAULT_MODEL) -> gr.Dropdown:
         info="Or any Hub id, a folder, run:<id>, scratch:6x384",
         allow_custom_value=True,
         elem_classes="model",
+        min_width=240,
     )
 
 
 def pooling_picker(value: str = "mean") -> gr.Radio:
     """mean, max or CLS."""
-    return gr.Radio(POOLINGS, value=value, label="Pooling", info="From token vectors to a sentence vector")
+    return gr.Radio(
+        POOLINGS, value=value, label="Pooling", info="From token vectors to a sentence vector", min_width=240
+    )
 
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
@@ -42,4 +45,5 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
         info="Reads both sentences at once: slower, finer",
         allow_custom_value=True,
         elem_classes="cross",
+        min_width=240,
     )

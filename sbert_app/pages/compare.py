@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from functools import partial
 from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app import calibration, examples, figures, pace
-from sbert_app.comparison import Comparison, compare_all, compare_by_name, leave_one_out
+from sbert_app import calibration, examples, figures
+from sbert_app.comparison import Comparison, compare_by_name, leave_one_out
+from sbert_app.pages import compare_many
 from sbert_app.pages import compare_views as views
 from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services import Services
-from sbert_app.settings import DEFAULT_MODEL
-from training.errors import InputError, Stopped
+from training.errors import InputError
 
 FIRST = examples.pairs()[1]  # the opposite pair: the page opens with something to think about
 VIEW = ("a", "b", "model", "pooling", "cross")  # the query parameters of a link
@@ -33,13 +32,13 @@ def build(services: Services) -> None:
         with gr.Tab("Two sentences", id="two"):
             _two_sentences(services)
         with gr.Tab("Many sentences", id="many") as many:
-            _many_sentences(services, many)
+            compare_many.build(services, many)
 
 
 def _two_sentences(services: Services) -> None:
     with gr.Row(equal_height=True):
-        a = gr.Textbox(FIRST.a, label="First sentence", lines=2, max_lines=8, elem_id="sentence-a")
-        b = gr.Textbox(FIRST.b, label="Second sentence", lines=2, max_lines=8, elem_id="sentence-b")
+        a = gr.Textbox(FIRST.a, label="First sentence", lines=2, max_lines=8, elem_id="sentence-a", min_width=280)
+        b = gr.Textbox(FIRST.b, label="Second sentence", lines=2, max_lines=8, elem_id="sentence-b", min_width=280)
     with gr.Row(elem_classes="chips"):
         chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
         random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
@@ -112,53 +111,6 @@ def _two_sentences(services: Services) -> None:
     opened.then(run, [*asked, gold], shown, **quiet)
 
 
-def _many_sentences(services: Services, tab: gr.Tab) -> None:
-    lines = gr.Textbox(
-        examples.lines(),
-        label="Sentences, one a line",
-        info="2 to 500 lines. The cross-encoder compares every pair of up to 30 lines.",
-        lines=8,
-        max_lines=16,
-        elem_id="lines",
-    )
-    with gr.Row():
-        model, pooling = model_picker(), pooling_picker()
-        cross = cross_encoder_picker()
-    with gr.Row():
-        go = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
-        stop = gr.Button("Stop", elem_id="stop-all")
-    times = gr.HTML(elem_id="times")
-    with gr.Row():
-        heat = gr.Plot(show_label=False, elem_id="cosine-matrix")
-        crossed = gr.Plot(show_label=False, elem_id="cross-matrix", visible=False)
-    ranked = gr.Dataframe(
-        headers=["cosine", "cross-encoder", "sentence", "sentence "],
-        datatype=["number", "number", "str", "str"],
-        label="Most similar pairs first",
-        interactive=False,
-        wrap=True,
-        max_height=420,
-        elem_id="ranked",
-    )
-    stopper = gr.State(threading.Event)
-    shown = [times, heat, crossed, ranked]
-    computed = gr.State(False)
-    run = partial(_all_pairs, services)
-    asked = [lines, model, pooling, cross, stopper]
-    go.click(run, asked, shown, api_visibility="private", show_progress_on=times)
-    stop.click(lambda stopper: stopper.set(), stopper, None, queue=False, api_visibility="private")
-    first = tab.select(
-        lambda done: gr.skip() if done else True, computed, computed, queue=False, api_visibility="private"
-    )
-    first.then(
-        lambda current, *rest: gr.skip() if current else run(*rest),
-        [times, *asked],
-        shown,
-        api_visibility="private",
-        show_progress_on=times,
-    )
-
-
 class View(NamedTuple):
     """What the page is asked to show."""
 
@@ -206,34 +158,6 @@ def _left_out(services: Services, last: Comparison | None) -> str:
     encoder = services.shelf.encoder(last.model, last.pooling)
     crosser = services.shelf.cross_encoder_or_none(last.cross_encoder)
     return views.left_out(leave_one_out(encoder, crosser, last), last)
-
-
-def _all_pairs(
-    services: Services, lines: str, model: str, pooling: str, cross: str | None, stopper: threading.Event
-) -> tuple[Any, ...]:
-    stopper.clear()
-    try:
-        encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
-        crosser = services.shelf.cross_encoder_or_none(cross)
-        found = compare_all(encoder, crosser, lines, stopper.is_set)
-        rates = pace.measure(encoder, crosser, services.settings.home)
-    except InputError as error:
-        return views.problem(str(error)), gr.skip(), gr.skip(), gr.skip()
-    except Stopped:
-        return views.problem("stopped; nothing was changed"), gr.skip(), gr.skip(), gr.skip()
-    crossed = found.cross
-    return (
-        views.all_pairs_times(found, rates),
-        figures.cosine_matrix(found.lines, found.cosine, "cosine of the bi-encoder"),
-        gr.Plot(
-            figures.cosine_matrix(found.lines, crossed, "cross-encoder") if crossed is not None else None,
-            visible=crossed is not None,
-        ),
-        [
-            [round(cosine, 3), None if score is None else round(score, 3), first, second]
-            for cosine, score, first, second in found.ranked()
-        ],
-    )
 
 
 def _random_pair(services: Services) -> tuple[str, str, float, str]:
