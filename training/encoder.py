@@ -51,7 +51,7 @@ class EncodeReport:
 
     sentences: int = 0
     unique: int = 0  # encoded once within a chunk
-    tokens: int = 0
+    tokens: int = 0  # of these, special tokens included, padding not
     truncated: int = 0  # unique sentences cut at max_length
     seconds: float = 0.0
 
@@ -297,8 +297,8 @@ class Encoder:
             pooled = pool(self._infer(batch), batch.mask)
             vectors[torch.from_numpy(rows)] = (F.normalize(pooled, dim=1) if unit else pooled).cpu()
             done += len(rows)
-            report.tokens += batch.ids.numel()
             if on_progress is not None:
                 on_progress(round(len(sentences) * done / len(ids)))
         report.unique += len(ids)
+        report.tokens += sum(map(len, ids))
         return vectors.numpy()[inverse] if len(ids) < len(sentences) else vectors.numpy()
