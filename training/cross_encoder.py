@@ -95,9 +95,7 @@ class CrossEncoder:
     card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
 
     @classmethod
-    def load(
-        cls, name: str, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
-    ) -> CrossEncoder:
+    def load(cls, name: str, dtype: str = "auto", device: str = "auto", home: str | Path | None = None) -> CrossEncoder:
         """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
 
         Args:
