@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 REMEMBERED_BYTES = 64 << 20  # of vectors: 43,690 sentences in 384 dimensions
+MOST_REMEMBERED = 65_536  # sentences, however small their vectors
 LONGEST_REMEMBERED = 400  # characters: longer sentences rarely repeat, and their text would cost more than the vector
 
 Stop = Callable[[], bool]
@@ -43,7 +44,7 @@ class RecentVectors:
     """The vectors of the sentences encoded last, in a ring of fixed size."""
 
     def __init__(self, dimension: int, capacity: int | None = None) -> None:
-        self.capacity = capacity or max(1, REMEMBERED_BYTES // (4 * dimension))
+        self.capacity = capacity or min(MOST_REMEMBERED, max(1, REMEMBERED_BYTES // (4 * dimension)))
         self._vectors = np.empty((self.capacity, dimension), dtype=np.float32)
         self._texts: list[str | None] = [None] * self.capacity
         self._slots: dict[str, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -78,14 +79,9 @@ def open_xlsx(path: Path) -> XlsxReader:
         InputError: it is no workbook, a damaged one, or one whose sheets are empty.
     """
     _check_size(path)
-    workbook = _load(path)
-    try:
+    with _workbook(path) as workbook:
         visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
         estimates = {sheet.title: sheet.max_row or 0 for sheet in visible}
-    except BROKEN as error:
-        raise _damaged(path, 0) from error
-    finally:
-        workbook.close()
     for title, estimate in estimates.items():
         first = next(_from_first(_records(path, title)), None)
         if first is None:
@@ -106,19 +102,12 @@ def open_xlsx(path: Path) -> XlsxReader:
 
 def _records(path: Path, title: str) -> Iterator[Record]:
     """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
-    workbook = _load(path)
-    row = 0
-    try:
+    with _workbook(path) as workbook:
         sheet = workbook[title]
         sheet.reset_dimensions()  # what the file says about its size is often wrong
         for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
             values = _texts(cells)
-            row += 1
             yield values, None, sum(len(value) for value in values if value)
-    except BROKEN as error:
-        raise _damaged(path, row) from error
-    finally:
-        workbook.close()
 
 
 def _from_first(records: Iterator[Record]) -> Iterator[Record]:
@@ -152,13 +141,21 @@ def _unescaped(text: str) -> str:
     return unescape(text)
 
 
-def _load(path: Path) -> Any:
+@contextmanager
+def _workbook(path: Path) -> Iterator[Any]:
+    """The open workbook; whatever breaks inside means that it is damaged."""
     from openpyxl import load_workbook
+    from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        return load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except BROKEN as error:
-        raise _damaged(path, 0) from error
+        with path.open("rb") as file:  # not the path: openpyxl would judge by the name
+            workbook = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            try:
+                yield workbook
+            finally:
+                workbook.close()
+    except (*BROKEN, InvalidFileException) as error:
+        raise _damaged(path) from error
 
 
 def _check_size(path: Path) -> None:
@@ -167,14 +164,11 @@ def _check_size(path: Path) -> None:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
     except BROKEN as error:
-        raise _damaged(path, 0) from error
+        raise _damaged(path) from error
     shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
     if sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
 
 
-def _damaged(path: Path, row: int) -> InputError:
-    where = f" after row {row:,}" if row else ""
-    return InputError(
-        f"{path.name} is a damaged Excel workbook{where}: open it in Excel and save it again, or as CSV."
-    )
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path.name} is a damaged Excel workbook: open it in Excel and save it again, or as CSV.")

@@ -1,0 +1,44 @@
+"""Models for tests that need scores but no transformer: a bag of words, hashed; and a word-overlap cross-encoder."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from training.errors import Stopped
+
+
+class BagEncoder:
+    """Sentence -> unit vector of hashed words: the same words give 1, no common word about 0."""
+
+    name, pooling, dimension = "bag-of-words", "mean", 64
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def encode(self, sentences: Sequence[str], normalize=True, on_progress=None, should_stop=None) -> np.ndarray:
+        self.seen.extend(sentences)
+        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            if should_stop is not None and should_stop():
+                raise Stopped
+            assert isinstance(sentence, str)
+            for word in sentence.lower().split()[:512]:
+                vectors[row, zlib.crc32(word.encode("utf-8", "replace")) % self.dimension] += 1
+            if on_progress is not None:
+                on_progress(row + 1, len(sentences))
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+class OverlapCrossEncoder:
+    """Pair -> the share of words in common."""
+
+    name = "overlap"
+
+    def predict(self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None) -> np.ndarray:
+        words = [(set(first.split()), set(second.split())) for first, second in pairs]
+        if on_progress is not None:
+            on_progress(len(pairs), len(pairs))
+        return np.array([len(a & b) / max(len(a | b), 1) for a, b in words], dtype=np.float32)
