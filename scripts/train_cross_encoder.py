@@ -186,7 +186,7 @@ def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings:
     )
     average, history, started = Average(trainee.trained, settings.average), [trainee.spearman(dev)], time.time()
     for epoch in range(1, settings.epochs + 1):
-        for batch in batches(examples, settings.batch_size):
+        for step, batch in enumerate(batches(examples, settings.batch_size)):
             rows = [swapped(x.row) if random.random() < 0.5 else x.row for x in batch]
             loss = loss_of(trainee.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
             loss.backward()
@@ -195,6 +195,8 @@ def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings:
             schedule.step()
             optimizer.zero_grad()
             average.update()
+            if step % 50 == 0:
+                print(f"epoch {epoch} step {step}: loss {loss:.3f}, {time.time() - started:.0f} s", flush=True)
         average.swap()
         history.append(trainee.spearman(dev))
         if history[-1] == max(history[1:]):

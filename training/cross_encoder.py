@@ -19,7 +19,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +87,9 @@ class CrossEncoder:
     """A cross-encoder. Make one with ``CrossEncoder.load``."""
 
     name: str
-    scorer: nn.Module
-    tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
+    scorer: PlainScorer | TwinScorer = field(repr=False)
+    tokenizer: PairTokenizer = field(repr=False)
+    activation: Callable[[Tensor], Tensor] = field(repr=False)
     folder: Path
     origin: str
     card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
@@ -133,7 +133,7 @@ class CrossEncoder:
     @property
     def dtype(self) -> torch.dtype:
         """Of the transformer's weights."""
-        return next(self.scorer.parameters()).dtype
+        return self.scorer.transformer.dtype
 
     def predict(
         self,
