@@ -83,6 +83,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             if n <= 150
             else "line %{y} × line %{x}: %{z:.3f}<extra></extra>",
             texttemplate="%{z:.2f}" if n <= 12 else None,
+            textfont={"size": 10},
             colorbar={"thickness": 10, "outlinewidth": 0},
             xgap=1 if n <= 60 else 0,
             ygap=1 if n <= 60 else 0,
@@ -94,7 +95,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     ticks = {"tickvals": list(range(0, n, step)), "ticktext": numbers[::step], "showgrid": False}
     figure.update_xaxes(side="top", **ticks)
     figure.update_yaxes(autorange="reversed", **ticks)
-    figure.update_layout(title={"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5})
+    figure.update_layout(title={"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}, margin_b=44)
     return figure
 
 

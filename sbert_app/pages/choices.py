@@ -10,8 +10,8 @@ MODELS = [DEFAULT_MODEL, "all-mpnet-base-v2"]
 POOLINGS = [("mean", "mean"), ("max", "max"), ("CLS", "cls")]
 CROSS_ENCODERS = [
     ("none", "none"),
-    ("minilm-stsb (ships with SBERT Lab)", "minilm-stsb"),
-    ("mpnet-stsb (stronger, slower; 404 MB once)", "mpnet-stsb"),
+    ("minilm-stsb (built in)", "minilm-stsb"),
+    ("mpnet-stsb (stronger; 404 MB)", "mpnet-stsb"),
     ("cross-encoder/stsb-roberta-base (Hub)", "cross-encoder/stsb-roberta-base"),
 ]
 
@@ -22,7 +22,7 @@ def model_picker(value: str = DEFAULT_MODEL) -> gr.Dropdown:
         MODELS,
         value=value,
         label="Model",
-        info="Or any Hub id, a folder, run:<id>, scratch:6x384",
+        info="Or type a Hub id, folder or run:<id>",
         allow_custom_value=True,
         elem_classes="model",
         min_width=240,

@@ -60,9 +60,9 @@ def _two_sentences(services: Services) -> None:
         with gr.Tab("Copy"):
             copy_link = gr.Button("Copy a link to this view", size="sm", elem_id="copy-link")
             link = gr.Textbox(label="Link", interactive=False, buttons=["copy"], elem_id="link")
-            as_json = gr.Code(label="JSON", language="json", elem_id="as-json")
-            as_python = gr.Code(label="Python", language="python", elem_id="as-python")
-            as_curl = gr.Code(label="curl", language="shell", elem_id="as-curl")
+            as_json = gr.Code(label="JSON", language="json", wrap_lines=True, max_lines=18, elem_id="as-json")
+            as_python = gr.Code(label="Python", language="python", wrap_lines=True, max_lines=18, elem_id="as-python")
+            as_curl = gr.Code(label="curl", language="shell", wrap_lines=True, max_lines=18, elem_id="as-curl")
 
     asked = [a, b, model, pooling, cross]
     shown = [last, answer, three, map_note, word_map, tokens, link, as_json, as_python, as_curl]

@@ -171,7 +171,7 @@ def _encoder_card(comparison: Comparison, curve: Calibration | None) -> str:
 def _cross_card(comparison: Comparison) -> str:
     score = comparison.cross_score or 0.0
     foot = f"{comparison.cross_ms:.0f} ms for the pair"
-    measured = (comparison.card or {}).get("stsb_test_spearman")
+    measured = (comparison.card or {}).get("spearman", {}).get("test")
     if measured is not None:
         foot += f" · Spearman {measured:.1f} on STSb test"
     title = f"Cross-encoder · {comparison.cross_encoder}"
