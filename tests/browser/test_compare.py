@@ -1,0 +1,154 @@
+"""The Compare page in a real Chromium: what a person does, and what they must see."""
+
+import json
+import re
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+SCORE = "#answer .card .score b"
+
+
+def tab(page, name):
+    page.get_by_role("tab", name=name).first.click()
+
+
+def fill(page, a, b):
+    page.locator("#sentence-a textarea").fill(a)
+    page.locator("#sentence-b textarea").fill(b)
+
+
+def cosine(page):
+    return float(page.locator(SCORE).first.inner_text())
+
+
+def test_the_page_opens_with_an_example_already_computed(open_page):
+    page = open_page("/")
+    expect(page.locator("#answer .card")).to_have_count(2)
+    expect(page.locator("#answer")).to_contain_text("on the gold scale")
+    expect(page.locator("#answer")).to_contain_text("Spearman 8")  # the cross-encoder's measured figure
+    expect(page.locator("#poolings tr")).to_have_count(3)
+    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
+    expect(page).to_have_title(re.compile("SBERT Lab"))
+
+
+def test_it_answers_as_you_type(open_page):
+    page = open_page("/")
+    expect(page.locator(SCORE).first).to_be_visible()
+    fill(page, "", "")
+    page.locator("#sentence-a textarea").press_sequentially("A cat sleeps.", delay=20)
+    expect(page.locator("#answer .problem")).to_contain_text("The second sentence is empty")
+    page.locator("#sentence-b textarea").press_sequentially("A cat sleeps.", delay=20)
+    expect(page.locator(SCORE).first).to_have_text("1.00")
+    expect(page.locator("#answer")).to_contain_text("the same meaning")
+
+
+def test_poolings_models_and_none_as_cross_encoder(open_page):
+    page = open_page("/?a=A+dog+barks.&b=The+hound+is+loud.&cross=none")
+    expect(page.locator("#answer .card")).to_have_count(1)
+    mean = cosine(page)
+    page.get_by_role("radio", name="CLS").first.check()
+    expect(page.locator("#answer")).to_contain_text("CLS pooling")
+    assert cosine(page) != mean
+    expect(page.locator("#map-note")).to_contain_text("CLS pooling has no exact word map")
+    page.locator(".model input").first.fill("no/such-model")
+    page.locator(".model input").first.press("Enter")
+    expect(page.locator("#answer .problem")).to_contain_text("no/such-model was not found")
+
+
+def test_a_word_left_out_changes_both_scores(open_page):
+    page = open_page("/?a=The+film+was+good.&b=The+film+was+not+good.")
+    expect(page.locator("#answer .card")).to_have_count(2)
+    tab(page, "What if a word is left out")
+    expect(page.locator("#what-if tbody tr")).to_have_count(5 + 6)
+    expect(page.locator("#what-if thead")).to_contain_text("cross-encoder")
+    fill(page, "Short one.", "Another.")
+    expect(page.locator("#what-if tbody tr")).to_have_count(3 + 2)
+
+
+def test_examples_and_a_random_pair_with_its_gold_score(open_page):
+    page = open_page("/")
+    page.get_by_role("button", name="word order").click()
+    expect(page.locator("#sentence-a textarea")).to_have_value("The dog chased the cat across the garden.")
+    expect(page.locator("#lesson")).to_contain_text("The same words")
+    page.locator("#random-pair").click()
+    expect(page.locator("#answer")).to_contain_text("Gold score")
+    fill(page, "Something else.", "Another thing.")
+    expect(page.locator("#answer")).not_to_contain_text("Gold score")
+
+
+def test_text_is_text_never_markup(open_page):
+    page = open_page("/")
+    expect(page.locator(SCORE).first).to_be_visible()
+    fill(page, "<img src=x onerror=alert(1)> & <b>bold</b>", "‮ right to left 😀 <script>alert(2)</script>")
+    expect(page.locator("#answer .card")).to_have_count(2)
+    for name in ("Tokens", "What if a word is left out", "Which words make it"):
+        tab(page, name)
+        page.wait_for_timeout(500)
+    assert page.locator("#answer img, #what-if img, #what-if script, #tokens b, #word-map img").count() == 0
+
+
+def test_a_link_reproduces_the_view_and_copies_work(open_page):
+    page = open_page("/?a=One+%26+two&b=Zwei+%C3%BCber+drei&pooling=max&cross=none")
+    expect(page.locator("#sentence-a textarea")).to_have_value("One & two")
+    expect(page.locator("#answer")).to_contain_text("max pooling")
+    page.locator("#sentence-b textarea").fill("Vier")
+    page.wait_for_url(re.compile("b=Vier"))
+    tab(page, "Copy")
+    expect(page.locator("#as-python")).to_contain_text("Encoder.load('all-MiniLM-L6-v2', pooling='max')")
+    shown = page.locator(SCORE).first.inner_text()
+    again = open_page("/?" + page.url.split("?")[1])
+    expect(again.locator(SCORE).first).to_have_text(shown)
+    expect(again.locator("#sentence-b textarea")).to_have_value("Vier")
+
+
+def test_many_sentences_and_what_they_cost(open_page):
+    page = open_page("/")
+    expect(page.locator(SCORE).first).to_be_visible()
+    tab(page, "Many sentences")
+    expect(page.locator("#times")).to_contain_text("66 cross-encoder passes took")
+    expect(page.locator("#times")).to_contain_text("49,995,000 passes")
+    expect(page.locator("#cosine-matrix .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#ranked")).to_contain_text("A man is eating a piece of bread.")
+    page.locator("#lines textarea").fill("only one line")
+    page.locator("#compare-all").click()
+    expect(page.locator("#times .problem")).to_contain_text("paste 2 to 500 sentences")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_a_telephone(open_page, dark):
+    page = open_page("/", width=390, dark=dark)
+    expect(page.locator("#answer .card")).to_have_count(2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert ("dark" in (page.locator("body").get_attribute("class") or "")) == dark
+
+
+def test_the_keyboard_reaches_the_controls(open_page):
+    page = open_page("/")
+    expect(page.locator(SCORE).first).to_be_visible()
+    page.locator("#sentence-a textarea").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#sentence-b') !== null")
+
+
+def test_the_endpoint_answers_curl(app_url):
+    body = json.dumps({"data": ["A cat.", "A kitten."]}).encode()
+    request = urllib.request.Request(f"{app_url}/gradio_api/run/compare", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found = json.load(answer)["data"][0]
+    assert 0.5 < found["cosine"] < 1
+    assert 0 <= found["cross_encoder"] <= 1
+
+
+def test_only_the_documented_endpoints_are_public(app_url):
+    with urllib.request.urlopen(f"{app_url}/gradio_api/info", timeout=60) as answer:
+        names = set(json.load(answer)["named_endpoints"])
+    assert {"/compare", "/encode", "/evaluate"} <= names
+    documented = {
+        "/compare", "/score_file", "/encode", "/evaluate", "/start_run", "/run_status", "/stop_run", "/list_runs",
+        "/project", "/search",
+    }  # fmt: skip
+    assert names <= documented
