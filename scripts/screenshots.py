@@ -59,7 +59,7 @@ def main(names: list[str]) -> None:
                 if not names or shot.name in names:
                     scheme = "dark" if shot.dark else "light"
                     view = {"width": shot.width, "height": shot.height}
-                    page = chromium.new_context(viewport=view, color_scheme=scheme).new_page()  # type: ignore[arg-type]
+                    page = chromium.new_context(viewport=view, color_scheme=scheme).new_page()
                     _take(page, shot, f"http://127.0.0.1:{port}")
             chromium.close()
     finally:
