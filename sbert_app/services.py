@@ -6,6 +6,8 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
+from sbert_app.jobs import Jobs
+from sbert_app.runs import RunStore
 from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
 from sbert_app.shelf import ModelShelf
 from training.errors import InputError
@@ -19,16 +21,19 @@ class Services:
 
     settings: Settings
     shelf: ModelShelf
+    jobs: Jobs  # and its store: the runs
     _calibrating: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
         """Make the services. Nothing heavy happens here: models load when they are first asked for."""
         settings.home.mkdir(parents=True, exist_ok=True)
-        return cls(settings, ModelShelf(settings.home, settings.models_kept))
+        shelf = ModelShelf(settings.home, settings.models_kept)
+        return cls(settings, shelf, Jobs(RunStore(settings.home)))
 
     def warm(self) -> None:
         """Load the default models and answer once, so that the first person does not wait. For a thread."""
+        self.jobs.tend()  # runs that were queued when the app last ended
         try:
             self.shelf.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
             self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])

@@ -1,0 +1,206 @@
+"""plan(config): what a run would do and how long it would take, before it is started.
+
+Wrong combinations are found here, with the nearest thing that can be done. Data that is on this machine is loaded and
+viewed as the objective needs it, so that the number of rows is exact and the notes say what will be derived; a set
+that would first come from the Hub is judged by what is known of it (`HUB_FORMS`).
+
+Time comes from a measured rate: that of the newest run from the same base on this machine, else of a few steps made
+for the purpose, which takes some seconds and is done once.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from sbert_app.event_tail import Event
+from sbert_app.run_record import Run
+from sbert_app.runs import RunStore
+from training.config import RunConfig
+from training.data import HUB_SETS, load_one, split_names
+from training.dataset import LABELLED, SCORED, TRIPLETS, Dataset, join
+from training.errors import InputError
+from training.views import NEAREST, NEEDS, VIEWS, as_it_is, view
+
+# What the sets of the Hub hold: their form, and the rows of their first split.
+HUB_FORMS: dict[str, tuple[str, int]] = {
+    "snli": (LABELLED, 549_367),
+    "mnli": (LABELLED, 392_702),
+    "all-nli": (LABELLED, 942_069),
+    "wiki-sections": (TRIPLETS, 1_779_417),
+    "sts12": (SCORED, 3_108),
+    "sts13": (SCORED, 1_500),
+    "sts14": (SCORED, 3_750),
+    "sts15": (SCORED, 3_000),
+    "sts16": (SCORED, 1_186),
+    "sickr": (SCORED, 9_927),
+}
+MEASURED_STEPS = 8
+EVALUATIONS = 10  # a run, where the config does not say
+STARTING_SECONDS = 3.0  # data and model, before the first step
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast this machine trains. ``source`` says where that is known from."""
+
+    sentences_per_second: float
+    evaluation_seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do. ``rows`` and ``steps`` are None where the data has to be fetched first."""
+
+    config: RunConfig
+    rows: int | None
+    columns: int  # sentences a row
+    kind: str  # of the rows: scored pairs, triplets …
+    notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int | None:
+        """Optimiser steps."""
+        if self.config.max_steps is not None:
+            return self.config.max_steps
+        if self.rows is None:
+            return None
+        return max(1, math.ceil(self.config.epochs * math.ceil(self.rows / self.config.batch_size)))
+
+    def seconds(self, rate: Rate) -> float | None:
+        """An estimate, start to end."""
+        if self.steps is None:
+            return None
+        sentences = self.steps * self.config.batch_size * self.columns
+        evaluations = math.ceil(self.steps / (self.config.eval_every or max(1, self.steps // EVALUATIONS))) + 1
+        working = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
+        return STARTING_SECONDS + working
+
+
+def plan(config: RunConfig, store: RunStore) -> Plan:
+    """Look at a run before it starts. InputError if its data or its base cannot be used, with what can."""
+    _check_base(config.base, store)
+    if config.eval_data is not None:
+        for name in split_names(config.eval_data):
+            _form(name, store.home)
+    parts = [_viewed(name, config, store.home) for name in split_names(config.train_data)]
+    known = [part for part in parts if isinstance(part, Dataset)]
+    if len(known) == len(parts):
+        data = join(known)
+        return Plan(config, len(data), len(data.columns), data.kind, data.notes)
+    kind = next(part for part in parts if isinstance(part, str))
+    as_they_are = [HUB_FORMS[head][1] for head in _heads(config) if VIEWS[config.objective, kind] is as_it_is]
+    fetched = "comes from the Hub when the run starts, unless it was fetched before"
+    notes = tuple(f"{name} {fetched}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
+    triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
+    return Plan(config, sum(as_they_are) or None, 3 if triple else 2, kind, notes)
+
+
+def known_rate(config: RunConfig, columns: int, runs: Sequence[Run], store: RunStore) -> Rate | None:
+    """The rate of the newest run of the same kind, None if there was none."""
+    for run in runs:
+        if _alike(run.config, config) and len(rates := _rates(events := store.events(run.id))) > 1:
+            seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
+            source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
+            return Rate(statistics.median(rates), statistics.median(seconds), source)
+    return _measured.get(_key(config, columns))
+
+
+def can_measure(config: RunConfig, store: RunStore) -> bool:
+    """Whether a few steps could be made right now: nothing to fetch, and the machine is not busy with a run."""
+    base = config.base
+    here = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
+    here = here or (store.home / "models" / base).is_dir()
+    local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
+    return here and local and not any(run.state == "running" for run in store.list())
+
+
+def measure_rate(config: RunConfig, columns: int, store: RunStore) -> Rate:
+    """Make a few steps and forget them. Seconds; once for each kind of run."""
+    from training.loop import train
+
+    key = _key(config, columns)
+    with _measuring:
+        if key not in _measured:
+            events: list[Event] = []
+            few = replace(config, max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="")
+            train(few, on_event=events.append, home=store.home)
+            evaluation = statistics.median(event["seconds"] for event in events if event["kind"] == "eval")
+            rates = _rates(events)
+            rate = statistics.median(rates[len(rates) // 2 :])  # the first steps are slower
+            # Random pairs alone were encoded here; dev data is some three times as much.
+            source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
+            _measured[key] = Rate(rate, evaluation * (1 if config.eval_data is None else 4), source)
+    return _measured[key]
+
+
+_measured: dict[tuple[object, ...], Rate] = {}
+_measuring = threading.Lock()
+
+
+def _key(config: RunConfig, columns: int) -> tuple[object, ...]:
+    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, columns
+
+
+def _alike(one: RunConfig, other: RunConfig) -> bool:
+    """Whether the rate of one run says something about the other."""
+    same = all(getattr(one, name) == getattr(other, name) for name in ("base", "max_length", "dtype", "train_data"))
+    bases = one.base == other.base and 0.5 <= one.batch_size / other.batch_size <= 2
+    return same and bases and (one.lora_rank > 0) == (other.lora_rank > 0)
+
+
+def _rates(events: Sequence[Event]) -> list[float]:
+    return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
+
+
+def _heads(config: RunConfig) -> list[str]:
+    return [name.partition(":")[0] for name in split_names(config.train_data)]
+
+
+def _check_base(base: str, store: RunStore) -> None:
+    if base.startswith("run:") and not store.get(base.removeprefix("run:")).has_model:
+        raise InputError(f"{base} has no model yet; let it run until its first evaluation, or choose another base")
+
+
+def _viewed(name: str, config: RunConfig, home: Path) -> Dataset | str:
+    """The rows that the objective would see; of a set of the Hub only its form."""
+    kind = _form(name, home)
+    if (config.objective, kind) not in VIEWS:
+        raise InputError(
+            f"{config.objective} needs {NEEDS[config.objective]}, but {name} holds {kind}; {NEAREST[kind]}"
+        )
+    loaded = _load(name, home)
+    return kind if loaded is None else view(loaded, config.objective, config.seed)
+
+
+def _form(name: str, home: Path) -> str:
+    """The form of a data set in words. InputError if there is no such set, split or file."""
+    head, _, split = name.partition(":")
+    if head in HUB_SETS:
+        if split and split not in HUB_SETS[head].splits:
+            raise InputError(f"{head} has no split {split!r}; choose {', '.join(HUB_SETS[head].splits)}")
+        return HUB_FORMS[head][0]
+    loaded = _load(name, home)
+    assert loaded is not None  # noqa: S101 - it is not of the Hub
+    return loaded.kind
+
+
+def _load(name: str, home: Path) -> Dataset | None:
+    """A set that is on this machine, None for one of the Hub."""
+    if name.partition(":")[0] in HUB_SETS:
+        return None
+    file = Path(name).expanduser()
+    stamp = file.stat().st_mtime if file.is_file() else 0.0
+    return _load_once(name, home, stamp)
+
+
+@lru_cache(maxsize=8)
+def _load_once(name: str, home: Path, stamp: float) -> Dataset:
+    """``stamp`` makes a file that has changed another one."""
+    return load_one(name, home)
