@@ -8,7 +8,7 @@ calls. A look-up costs a microsecond, an encoding half a millisecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -29,7 +29,13 @@ class SentenceEncoder(Protocol):
     def pooling(self) -> str: ...
     @property
     def dimension(self) -> int: ...
-    def encode(self, sentences: Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray: ...
+    def encode(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Callable[[int, int | None], None] | None = None,
+        should_stop: Stop | None = None,
+    ) -> np.ndarray: ...
 
 
 class PairPredictor(Protocol):
@@ -37,7 +43,12 @@ class PairPredictor(Protocol):
 
     @property
     def name(self) -> str: ...
-    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> np.ndarray: ...
+    def predict(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Stop | None = None,
+    ) -> np.ndarray: ...
 
 
 class RecentVectors:

@@ -98,9 +98,7 @@ class ParquetSink:
         import pyarrow.parquet as pq
 
         self.path = path
-        self._schema = pa.schema(
-            [*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())]
-        )
+        self._schema = pa.schema([*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())])
         self._part = _beside(path)
         self._writer = pq.ParquetWriter(self._part, self._schema)
         self._waiting: list[Any] = []

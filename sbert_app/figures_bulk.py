@@ -1,0 +1,61 @@
+"""Figures of a scored file: how the cosines spread, and how they agree with the gold scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from sbert_app.figures import PALETTE, layout
+from sbert_app.scored_report import Report
+
+BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))  # fewer pairs, wider bars: below 300, four bins make one
+
+
+def histogram(report: Report) -> go.Figure:
+    """Bars of the cosines over the part of -1..1 that holds any, with a line at their mean."""
+    counts, edges = np.array(report.counts), np.array(report.edges)
+    wide = next(bins for most, bins in BINS_MERGED if counts.sum() < most)
+    counts, edges = counts.reshape(-1, wide).sum(1), edges[::wide]
+    first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
+    left = min(edges[first], 0.0)
+    shown = edges[:-1] >= left - 1e-9
+    lows, highs, counts = edges[:-1][shown], edges[1:][shown], counts[shown]
+    figure = go.Figure(
+        go.Bar(
+            x=((lows + highs) / 2).round(4).tolist(),
+            y=counts.tolist(),
+            width=(highs - lows).tolist(),
+            marker={"color": PALETTE["blue"], "line": {"width": 0}},
+            customdata=np.stack([lows, highs], axis=1).round(3).tolist(),
+            hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
+        )
+    )
+    layout(figure, height=320)
+    figure.update_xaxes(title="cosine", range=[left - 0.02, 1.02], showgrid=False)
+    figure.update_yaxes(title="pairs", rangemode="tozero")
+    figure.update_layout(bargap=0.08)
+    if report.mean is not None:
+        figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
+        figure.add_annotation(
+            x=report.mean, y=1.07, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor="center"
+        )
+    return figure
+
+
+def scatter(report: Report, gold_name: str) -> go.Figure:
+    """Gold score against cosine, a point for each pair (or for a sample of them)."""
+    gold = [point[0] for point in report.scatter]
+    cosine = [point[1] for point in report.scatter]
+    figure = go.Figure(
+        go.Scatter(
+            x=gold,
+            y=cosine,
+            mode="markers",
+            marker={"color": PALETTE["blue"], "size": 7 if len(gold) < 300 else 4, "opacity": 0.45},
+            hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
+        )
+    )
+    layout(figure, height=320)
+    figure.update_xaxes(title=f"gold score ({gold_name})")
+    figure.update_yaxes(title="cosine")
+    return figure
