@@ -228,12 +228,17 @@ def test_an_adapter_is_small_safe_and_says_what_it_is(name):
     assert not any(source.startswith(("sts1", "stsb:dev", "stsb:test")) for source in card["pairs_from"])
 
 
-def test_the_recorded_figure_is_what_it_reaches(adapter):
-    """On every fifth pair of STSb dev: within what a subsample of 300 can tell."""
-    dev = load_data("stsb:dev").select(range(0, 1500, 5))
-    reached = 100 * spearman(adapter.predict(list(zip(*dev.columns, strict=True))), np.array(dev.scores))
-    assert adapter.card is not None
-    assert reached == pytest.approx(adapter.card["spearman"]["dev"], abs=2.0)
+@pytest.mark.parametrize(("name", "every", "tolerance"), [("minilm-stsb", 1, 0.1), ("mpnet-stsb", 10, 3.0)])
+def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
+    """On STSb dev, whole for the default; the strong one on 150 pairs, within what so few can tell."""
+    card = json.loads((ADAPTERS_FOLDER / name / "card.json").read_text())
+    if not (home / "models" / card["base"]).exists():
+        pytest.skip(f"{card['base']} is fetched on demand")
+    model = CrossEncoder.load(name)
+    dev = load_data("stsb:dev").select(range(0, 1500, every))
+    reached = 100 * spearman(model.predict(list(zip(*dev.columns, strict=True))), np.array(dev.scores))
+    assert model.card == card
+    assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
 
 def test_the_merged_weights_are_those_of_peft(adapter):
