@@ -1,0 +1,44 @@
+"""encode IN OUT: a file of sentences to a file of vectors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.settings import DEFAULT_MODEL
+from sbert_app.terminal import Bar, answer, clean_stdout
+
+
+def encode(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="Sentences: .csv, .tsv, .txt, .jsonl, .parquet or .xlsx.")
+    ],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet, rows in input order.")],
+    model: options.Model = DEFAULT_MODEL,
+    pooling: options.Pooling = None,
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
+    ] = None,
+    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """Encode a file of sentences to vectors."""
+    place = options.prepare(home, offline)
+    from sbert_app.encoding import check_output, encode_file
+    from training.tables import open_table, pick_sentence
+
+    with clean_stdout(), Bar("encoding", "sentences") as bar:
+        table = open_table(source)  # what is wrong with the files is said before the model is loaded
+        chosen = pick_sentence(table, column)
+        check_output(output, source)
+        encoder = options.load_encoder(model, pooling, dtype, device, place)
+        summary = encode_file(table, chosen, output, encoder, normalize, on_progress=bar)
+    answer(asdict(summary), as_json, summary.sentence)

@@ -1,0 +1,49 @@
+"""evaluate: how well a model does on a data set."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.settings import DEFAULT_MODEL
+from sbert_app.terminal import Bar, answer, clean_stdout
+
+
+def evaluate(
+    data: Annotated[
+        str, typer.Option("--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sts16, sickr, or a file.")
+    ],
+    model: options.Model = DEFAULT_MODEL,
+    pooling: options.Pooling = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a model on a data set. Spearman and Pearson on scored pairs, accuracy on triplets."""
+    place = options.prepare(home, offline)
+    from training.data import load_data
+    from training.evaluation import evaluate as measure
+
+    with clean_stdout(), Bar("evaluating", "sentences") as bar:
+        dataset = load_data(data, place, split="test")  # a wrong name is said before the model is loaded
+        encoder = options.load_encoder(model, pooling, dtype, device, place)
+        found = measure(encoder, dataset, place, on_progress=bar)
+    answer(found, as_json, _table(found))
+
+
+def _table(found: dict[str, Any]) -> str:
+    """The figures ×100, a line for each similarity."""
+    head = f"{found['model']} ({found['pooling']}) on {found['data']}: n = {found['n']:,}, {found['seconds']:.1f} s"
+    measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
+    there = [name for name in measures if name in found]
+    lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
+    for similarity in found[there[0]]:
+        lines.append(f"{similarity:12}" + "".join(f"{100 * found[name][similarity]:18.2f}" for name in there))
+    if "interval" in found:
+        low, high = (100 * found["interval"][end] for end in ("low", "high"))
+        lines.append(f"95% interval of the cosine's ρ: {low:.2f} to {high:.2f} ({found['interval']['method']})")
+    return "\n".join([head, *lines])

@@ -1,0 +1,48 @@
+"""The options that several commands share, and what they mean before the work begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training.errors import InputError
+from training.sources import home_folder, set_offline
+
+if TYPE_CHECKING:
+    from training.encoder import Encoder
+
+Model = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
+]
+Pooling = Annotated[
+    str | None, typer.Option("--pooling", metavar="mean|max|cls", help="How tokens become a vector. [the model's own]")
+]
+Dtype = Annotated[
+    str, typer.Option("--dtype", metavar="auto|float32|bfloat16", help="Precision; auto is what is fast here.")
+]
+Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")]
+Home = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
+]
+OFFLINE_HELP = "Ask neither the Hub nor the package index."
+Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def prepare(home: Path | None, offline: bool) -> Path:
+    """The home folder, with the network left alone if that is asked for."""
+    if offline:
+        set_offline(True)
+    folder = home_folder(home)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"the home folder {folder} is a file; name a folder with --home")
+    return folder
+
+
+def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:
+    """The bi-encoder, after the seconds that torch takes to import."""
+    from training.encoder import Encoder
+
+    return Encoder.load(model, pooling, dtype, device, home)

@@ -1,0 +1,130 @@
+"""runs list | show | stop | resume | rename | export | delete: the runs of the home folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.terminal import answer
+from training.errors import InputError
+
+if TYPE_CHECKING:
+    from sbert_app.run_record import Run
+    from sbert_app.runs import RunStore
+
+runs = typer.Typer(help="List, show, stop, resume, rename, export or delete runs.", rich_markup_mode=None)
+
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id, see runs list.")]
+
+
+@runs.callback(invoke_without_command=True)
+def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Runs of the home folder; without a command, list them."""
+    if context.invoked_subcommand is None:
+        list_runs(home, as_json)
+
+
+@runs.command("list")
+def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
+    """List all runs, the newest first."""
+    found = _store(home).list()
+    lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
+    answer({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
+
+
+@runs.command()
+def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Show a run: its settings, its figures, the end of its log."""
+    store = _store(home)
+    run = store.get(run_id)
+    settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
+    reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
+    log = store.log(run_id, lines=20)
+    answer(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")
+
+
+@runs.command()
+def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Stop a run. It keeps its checkpoint and can be resumed."""
+    _told(_store(home).stop(run_id), as_json)
+
+
+@runs.command()
+def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Queue a run again. A worker goes on with it; train --resume does so here and now."""
+    from sbert_app.jobs import Jobs
+
+    _told(Jobs(_store(home)).resume(run_id), as_json)
+
+
+@runs.command()
+def rename(
+    run_id: RunId,
+    name: Annotated[str, typer.Argument(help="Its new name.")],
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Rename a run. Its id stays."""
+    _told(_store(home).rename(run_id, name), as_json)
+
+
+@runs.command()
+def export(
+    run_id: RunId,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Copy a run's model to a folder. sentence-transformers opens it."""
+    import shutil
+
+    from training.checkpoint import check_replaceable, replacing
+
+    run = _store(home).get(run_id)
+    if not run.has_model:
+        raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
+    target = folder.expanduser().absolute()
+    check_replaceable(target)
+    with replacing(target) as fresh:
+        shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
+    answer({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
+
+
+@runs.command()
+def delete(
+    run_id: RunId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Delete a run and its model. Asks first on a terminal."""
+    store = _store(home)
+    run = store.get(run_id)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {run.name} and its model?", abort=True, err=True)
+    store.delete(run_id)
+    answer({"id": run_id, "deleted": True}, as_json, f"{run_id} is deleted")
+
+
+def _store(home: Path | None) -> RunStore:
+    place = options.prepare(home, offline=False)
+    from sbert_app.runs import RunStore
+
+    return RunStore(place)
+
+
+def _told(run: Run, as_json: bool) -> None:
+    answer(run.to_json(), as_json, _line(run))
+
+
+def _line(run: Run) -> str:
+    """A run in one line: id, state, steps, best figure, name."""
+    progress = run.progress
+    steps = f"{progress.step:,}{f' of {progress.steps:,}' if progress.steps else ''} steps"
+    best = progress.figure(progress.best)
+    figure = "" if best is None else f"{progress.measure} {best:.2f}"
+    return f"{run.id}  {run.state:11}  {steps:20}  {figure:15}  {run.name}"

@@ -1,0 +1,92 @@
+"""score IN OUT: a file of sentence pairs, with their cosine beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.settings import DEFAULT_MODEL
+from sbert_app.terminal import Bar, answer, clean_stdout
+
+if TYPE_CHECKING:
+    from sbert_app.score_summary import ScoreSummary
+
+
+def score(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="IN with scores: .csv, .tsv or .parquet, rows in input order.")
+    ],
+    model: options.Model = DEFAULT_MODEL,
+    pooling: options.Pooling = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B", help="The two columns, a third with gold scores. [sentence1, …]"),
+    ] = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note."""
+    place = options.prepare(home, offline)
+    from sbert_app.scoring import score_file
+    from training.tables import open_table, pick_columns
+
+    with clean_stdout(), Bar("scoring", "rows") as bar:
+        table = open_table(source)  # what is wrong with the file is said before the model is loaded
+        picked = pick_columns(table, _names(columns, table.columns))
+        encoder = options.load_encoder(model, pooling, dtype, device, place)
+        crosser = None
+        if cross_encoder:
+            from training.cross_encoder import CrossEncoder
+
+            crosser = CrossEncoder.load(cross_encoder, dtype, device, place)
+        summary = score_file(
+            table,
+            [output],
+            encoder,
+            crosser,
+            picked,
+            on_progress=lambda progress: bar(progress.rows, max(progress.rows, progress.total)),
+        )
+    answer(_figures(summary), as_json, _text(summary))
+
+
+def _figures(summary: ScoreSummary) -> dict[str, Any]:
+    """The summary without what is there for pictures."""
+    figures = summary.to_dict()
+    del figures["head"]
+    if figures["report"] is not None:
+        del figures["report"]["scatter"]
+    return figures
+
+
+def _text(summary: ScoreSummary) -> str:
+    """What happened, and how the scores agree with the gold scores and with each other."""
+    lines, report = [*summary.remarks, summary.sentence], summary.report
+    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
+    for field, what in pairs:
+        if (agreement := getattr(report, field, None)) is not None:
+            low, high = agreement.spearman_interval
+            lines.append(
+                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} (95% {100 * low:.2f} to {100 * high:.2f}), "
+                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
+            )
+    return "\n".join(lines)
+
+
+def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:
+    """ "a,b" -> ["a", "b"]; the name of a column may itself hold a comma, written \\, in the option."""
+    if columns is None:
+        return None
+    if columns in existing:
+        return [columns]
+    return [name.strip().replace("\0", ",") for name in columns.replace("\\,", "\0").split(",")]

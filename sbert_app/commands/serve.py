@@ -1,0 +1,37 @@
+"""serve: the app in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.settings import Settings
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on. [7860]")] = None,
+    home: options.Home = None,
+    auth: Annotated[str | None, typer.Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
+    offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
+    mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
+    upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
+) -> None:
+    """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
+    given: dict[str, Path | str | int | bool | None] = {
+        "host": host,
+        "port": port,
+        "home": home,
+        "auth": auth,
+        "offline": offline,
+        "mcp": mcp,
+        "upload_limit_mb": upload_limit_mb,
+    }
+    settings = Settings.gather(**given)
+    options.prepare(settings.home, settings.offline)
+    from sbert_app.pages import serve as launch
+
+    launch(settings)

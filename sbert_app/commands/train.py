@@ -1,0 +1,157 @@
+"""train: one run in the foreground, in a folder of its own among the home folder's runs.
+
+Ctrl-C writes a checkpoint and ends; ``train --resume ID`` goes on from there. A run that waits in the queue is
+started in the app; both are the same run, shown by ``runs`` and on the Train page.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.terminal import Bar, answer, clean_stdout, duration
+from training.config import CHOICES, RunConfig
+from training.data import split_names
+from training.errors import InputError, Stopped
+
+if TYPE_CHECKING:
+    from sbert_app.runs import RunStore
+    from training.loop import RunResult
+
+
+def _choices(field: str) -> str:
+    return "|".join(choice for choice in CHOICES[field] if choice)
+
+
+def train(
+    objective: Annotated[str | None, typer.Option(metavar=_choices("objective"), help="What is learned.")] = None,
+    base: Annotated[str | None, typer.Option(metavar="NAME", help="Start from this model. [all-MiniLM-L6-v2]")] = None,
+    pooling: options.Pooling = None,
+    concatenation: Annotated[
+        str | None, typer.Option("--concat", metavar=_choices("concatenation"), help="For classification. [uv+diff]")
+    ] = None,
+    train_data: Annotated[str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [stsb:train]")] = None,
+    eval_data: Annotated[
+        str | None, typer.Option(metavar="NAME_OR_FILE", help="Measure on; none for no data. [stsb:dev]")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [1]")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Optimiser steps, in place of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step. [16]")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--lr", help="Highest learning rate. [2e-5]")] = None,
+    warmup: Annotated[float | None, typer.Option(help="Share of the steps that warms up. [0.1]")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Decoupled weight decay. [0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything random. [0]")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations. [a tenth of the run]")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens a sentence. [the base's]")] = None,
+    dtype: Annotated[str | None, typer.Option(metavar=_choices("dtype"), help="Precision. [auto]")] = None,
+    lora_rank: Annotated[int | None, typer.Option(help="LoRA of this rank; 0 trains all weights. [0]")] = None,
+    triplet_metric: Annotated[
+        str | None, typer.Option(metavar=_choices("triplet_metric"), help="For triplet. [euclidean]")
+    ] = None,
+    triplet_margin: Annotated[float | None, typer.Option(help="For triplet. [1]")] = None,
+    mnrl_scale: Annotated[float | None, typer.Option(help="For mnrl: the factor on the cosine. [20]")] = None,
+    mnrl_symmetric: Annotated[
+        bool | None, typer.Option("--mnrl-symmetric", help="For mnrl: also from the positive to the anchor.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the run.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this run, as it was set.")] = None,
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume goes on from it."""
+    settings = {key: value for key, value in locals().items() if key not in _NOT_SETTINGS and value is not None}
+    place = options.prepare(home, offline)
+    from sbert_app.execution import execute
+    from sbert_app.runs import RunStore
+
+    store = RunStore(place)
+    with clean_stdout(), Bar("starting", "steps") as bar, _stoppable() as should_end:
+        run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
+        print(f"run {run_id}", file=sys.stderr)
+        result = execute(store, run_id, on_event=_shown_on(bar), should_end=should_end, foreground=True)
+    if should_end() and result.status == "stopped":
+        raise Stopped(f"{run_id} at step {result.steps:,}; go on with: train --resume {run_id}")
+    answer(asdict(result), as_json, _summary(result))
+    if result.status == "failed":
+        print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+_NOT_SETTINGS = ("resume", "home", "offline", "as_json")
+
+
+def _created(store: RunStore, settings: dict[str, Any]) -> str:
+    from sbert_app.run_plan import plan
+
+    for key in ("base", "train_data", "eval_data"):
+        if key in settings:
+            settings[key] = _placed(settings[key])
+    if settings.get("eval_data") == "none":
+        settings["eval_data"] = None
+    config = RunConfig.from_dict(settings)
+    plan(config, store)  # what cannot work is said now, and leaves no run behind
+    return store.create(config, queue=False).id
+
+
+def _placed(name: str) -> str:
+    """Files and folders by their whole path: the run may be resumed from elsewhere."""
+    paths = {part: Path(part).expanduser() for part in split_names(name)}
+    return "+".join(str(path.absolute()) if path.exists() else part for part, path in paths.items())
+
+
+def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:
+    if settings:
+        raise InputError(f"--resume goes on with the run's own settings; leave out {', '.join(sorted(settings))}")
+    return store.get(run_id).id
+
+
+def _shown_on(bar: Bar) -> Callable[[dict[str, Any]], None]:
+    """A function that turns the events of a run into the bar's line."""
+
+    def show(event: dict[str, Any]) -> None:
+        if event["kind"] == "train":
+            loss = "not finite" if event["loss"] is None else f"{event['loss']:.4f}"
+            bar.what = f"loss {loss}"
+            bar(event["step"], event["steps"])
+
+    return show
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Whether somebody pressed Ctrl-C, or the system asked us to end. The second time ends at once."""
+    asked: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _summary(result: RunResult) -> str:
+    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {duration(result.seconds)}"]
+    for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
+        for measure, factor in (("spearman", 100), ("accuracy", 100)):
+            if figures and figures.get(measure) is not None:
+                lines.append(f"{what:7} {measure} {factor * figures[measure]:.2f} at step {figures['step']:,}")
+    if result.final and result.final.get("collapsed"):
+        lines.append(f"collapsed: {result.final['collapsed']}")
+    if result.path:
+        lines.append(f"model   {result.path}  (run:{result.id})")
+    return "\n".join(lines)

@@ -1,0 +1,125 @@
+"""What the command line shows: answers on stdout, everything else on stderr.
+
+With ``--json`` stdout holds one JSON object and nothing else, whatever a library prints meanwhile. Progress is one
+line that is written over on a terminal; into a file or a pipe it is a plain line every ten seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
+TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
+BAR_WIDTH = 24
+
+
+def answer(value: Mapping[str, Any], as_json: bool, text: str) -> None:
+    """Print the result: ``value`` as one line of JSON, or ``text`` for people. NaN becomes null."""
+    print(json.dumps(plain(value), allow_nan=False) if as_json else text)
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON has: NaN and infinities become None, tuples lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def clean_stdout() -> Iterator[None]:
+    """What is printed inside the block goes to stderr, so that stdout holds the answer alone."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: 8 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+class Bar:
+    """Progress on stderr: how much, how fast, how long still. Call it with (done, in all if known).
+
+    with Bar("encoding", "sentences") as bar:
+        encoder.encode(sentences, on_progress=bar)
+    """
+
+    _shown: Bar | None = None  # the one on the terminal now, for log lines to step aside
+
+    def __init__(self, what: str, unit: str, stream: TextIO | None = None) -> None:
+        self.what = what
+        self.unit = unit
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
+        self.begun: tuple[float, float] | None = None  # when it was first called, and what was done by then
+        self.told = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+    def __call__(self, done: float, total: float | None = None) -> None:
+        """Show it, unless the last time is not long ago."""
+        now = time.monotonic()
+        if self.begun is None:
+            self.begun, self.told = (now, done), now
+        if now - self.told < TELL_SECONDS[self.live]:
+            return
+        self.told = now
+        line = self.line(done, total, (done - self.begun[1]) / (now - self.begun[0]))
+        if not self.live:
+            print(line, file=self.stream, flush=True)
+            return
+        Bar._shown = self
+        columns = shutil.get_terminal_size().columns - 1
+        self.stream.write(BEGIN_LINE + line[:columns])
+        self.stream.flush()
+
+    def line(self, done: float, total: float | None, rate: float) -> str:
+        """The line: what, bar, count, rate, time left."""
+        parts = [self.what]
+        if total:
+            share = min(1.0, done / total)
+            filled = round(share * BAR_WIDTH)
+            parts += [f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"]
+        parts += [f"{done:,.0f}{f' of {total:,.0f}' if total else ''} {self.unit}", f"{rate:,.1f}/s"]
+        if total and rate > 0:
+            parts += [f"{duration(max(0.0, total - done) / rate)} left"]
+        return "  ".join(parts)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if Bar._shown is self:
+            Bar._shown = None
+            self.stream.write(BEGIN_LINE)
+            self.stream.flush()
+
+
+class StderrHandler(logging.Handler):
+    """Log lines on stderr, above the bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record, as it reads."""
+        if Bar._shown is not None:
+            Bar._shown.clear()
+        print(self.format(record), file=sys.stderr, flush=True)
