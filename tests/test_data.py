@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -238,7 +239,7 @@ def test_stretching_keeps_the_order_and_the_bounds(scores):
         return
     assert all(0 <= score <= 5 for score in gold)
     order = sorted(range(len(scores)), key=lambda i: scores[i])
-    assert all(gold[i] <= gold[j] for i, j in zip(order, order[1:], strict=False))
+    assert all(gold[i] <= gold[j] for i, j in pairwise(order))
 
 
 def labelled(cells: list) -> Dataset:

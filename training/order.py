@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-POOL = 50  # batches that are sorted together
+POOL = 100  # batches that are sorted together
 
 
 class BatchOrder:

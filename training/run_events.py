@@ -34,10 +34,12 @@ class EventLog:
     def emit(self, kind: str, step: int, **figures: object) -> Event:
         """Add the time, write the line, tell the caller. Numbers that are not finite become null."""
         event = {"t": round(time.time(), 3), "step": step, "kind": kind, **_plain(figures)}
-        if self._file is not None:
-            self._file.write(json.dumps(event, ensure_ascii=False) + "\n")
-            self._file.flush()
-        self._tell(event)
+        try:
+            if self._file is not None:
+                self._file.write(json.dumps(event, ensure_ascii=False) + "\n")
+                self._file.flush()
+        finally:  # a full disk keeps the line from the file, not the event from the caller
+            self._tell(event)
         return event
 
     def __enter__(self) -> EventLog:
@@ -66,6 +68,5 @@ def _rewrite(path: Path, events: list[Event]) -> None:
 
 def _plain(figures: dict[str, object]) -> dict[str, object]:
     return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in figures.items()
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in figures.items()
     }

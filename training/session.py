@@ -1,0 +1,280 @@
+"""A session: one process at work on a run, from its first step or from a checkpoint until it ends or is stopped.
+
+`training.loop.train` opens it and closes it; what it tells and writes is described there. The constructor loads
+and checks everything and raises `InputError`; `work` does the steps.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.card import model_card
+from training.clock import Clock
+from training.config import RunConfig
+from training.data import load_data
+from training.encoder import Encoder
+from training.errors import InputError, Stopped
+from training.feed import Feed
+from training.objectives import OBJECTIVES
+from training.order import learning_rate
+from training.run_events import EventLog
+from training.run_state import State, load_checkpoint, save_checkpoint, write_atomically
+from training.trainee import Trainee
+from training.views import training_data
+from training.watch import Figures, Watch, selects
+
+EVALUATIONS = 10  # a run, where the config does not say how often
+TRAIN_EVENTS = 100  # a run, about
+CHECKPOINT_SECONDS = 20.0  # between two checkpoints; one is also written when the run is stopped
+
+
+class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program
+    """The loss of a step was infinite or not a number."""
+
+
+@dataclass
+class Progress:
+    """What the run knows beside the weights; all of it is in the checkpoint."""
+
+    step: int = 0  # optimiser steps done
+    evaluated: int = -1  # the step of the last evaluation
+    losses: list[float] = field(default_factory=list)  # of the steps since the last train event
+    seconds: float = 0.0  # of work
+    baseline: Figures | None = None
+    best: Figures | None = None
+    final: Figures | None = None
+
+
+class Session:
+    """See the module. All arguments as in `training.loop.train`; ``state`` is that of a checkpoint, or None."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        events: EventLog,
+        folder: Path | None,
+        should_stop: Callable[[], bool],
+        state: State | None,
+        home: str | Path | None,
+    ) -> None:
+        from accelerate import Accelerator
+
+        self.config, self.events, self.folder, self.should_stop = config, events, folder, should_stop
+        self.progress = Progress(**(state or {}))
+        self.pending: list[Tensor] = []  # losses that are still on the device
+        self.clock = Clock(self.progress.seconds)
+        torch.manual_seed(config.seed)
+        self.accelerator = Accelerator(mixed_precision="no")  # precision is the trainee's affair
+        self.data = training_data(config.train_data, config.objective, config.seed, home)
+        watched = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
+        self.watch = Watch(config, self.data, watched)
+        encoder = self._load_encoder(home)
+        self.feed = Feed(self.data, encoder, config, self.accelerator.num_processes, should_stop)
+        self.trainee = Trainee(
+            encoder,
+            OBJECTIVES[config.objective].build(config, encoder.dimension, len(self.data.label_names)),
+            self.feed.used if not config.weight_decay and self.accelerator.num_processes == 1 else None,
+            config.lora_rank,
+        )
+        fused = encoder.device.type in ("cpu", "cuda")
+        self.optimiser = torch.optim.AdamW(self.trainee.groups(config.weight_decay), config.learning_rate, fused=fused)
+        if state is not None and folder is not None:
+            load_checkpoint(folder / "checkpoint", self.trainee, self.optimiser)
+        self.model: nn.Module = self.accelerator.prepare_model(self.trainee)
+        self.total = config.max_steps or max(1, math.ceil(config.epochs * self.feed.steps_per_epoch))
+        self.eval_every = config.eval_every or max(1, self.total // EVALUATIONS)
+        self.train_every = max(1, min(50, self.total // TRAIN_EVENTS))
+        self.clock.checkpoint()
+        self._announce(resumed_from=None if state is None else self.progress.step)
+
+    def work(self) -> str:
+        """All steps that are left -> "finished" or "stopped". `NonFiniteLoss` when it cannot go on."""
+        try:
+            self._work()
+        except Stopped:
+            self.checkpoint()
+            return "stopped"
+        if self.folder is not None and self.accelerator.is_main_process:
+            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+        return "finished"
+
+    def _work(self) -> None:
+        while True:
+            step = self.progress.step
+            if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total):
+                self._evaluate()
+            if step == self.total:
+                return
+            if self._asked_to_stop():
+                raise Stopped
+            if self.clock.since_checkpoint() > CHECKPOINT_SECONDS:
+                self.checkpoint()
+            self._optimise()
+
+    def checkpoint(self) -> None:
+        """Write down everything that the next step depends on, if there is a folder."""
+        if self.folder is None or not self.accelerator.is_main_process:
+            return
+        self._settle()
+        self.progress.seconds = self.clock.seconds()
+        save_checkpoint(self.folder / "checkpoint", self.trainee, self.optimiser, asdict(self.progress))
+        self.clock.checkpoint()
+
+    def outcome(self) -> dict[str, Any]:
+        """What `RunResult` says of the work, whatever its end."""
+        progress = self.progress
+        return {
+            "steps": progress.step,
+            "seconds": round(self.clock.seconds(), 3),
+            "baseline": progress.baseline,
+            "best": progress.best,
+            "final": progress.final,
+            "path": str(self.folder / "model") if self.folder is not None and progress.best is not None else None,
+        }
+
+    def _load_encoder(self, home: str | Path | None) -> Encoder:
+        config = self.config
+        device = str(self.accelerator.device)
+        encoder = Encoder.load(config.base, config.pooling, config.dtype, device, home, config.seed)
+        longest = config.max_length or encoder.max_length
+        if longest > encoder.max_length:
+            raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
+        layout = replace(encoder.layout, max_length=longest)
+        return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.origin)
+
+    def _announce(self, resumed_from: int | None) -> None:
+        encoder = self.trainee.encoder
+        self.events.emit(
+            "state",
+            self.progress.step,
+            state="running",
+            steps=self.total,
+            rows=len(self.data),
+            processes=self.accelerator.num_processes,
+            device=str(encoder.device),
+            dtype=str(encoder.dtype).removeprefix("torch."),
+            base=encoder.name,
+            pooling=encoder.pooling,
+            notes=list(self.data.notes),
+            resumed_from=resumed_from,
+        )
+
+    def _asked_to_stop(self) -> bool:
+        asked = self.should_stop()
+        if self.accelerator.num_processes == 1:
+            return asked
+        flag = torch.tensor(float(asked), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(flag, reduction="sum"))
+
+    def _optimise(self) -> None:
+        """One step of Adam on one batch."""
+        progress, process = self.progress, self.accelerator.process_index
+        columns, target = self.feed.batch(progress.step, process)
+        loss = self.model(columns, None if target is None else target.to(self.accelerator.device))
+        loss.backward()
+        _clip(self.trainee, self.config.max_grad_norm)
+        rate = learning_rate(progress.step, self.total, self.config.learning_rate, self.config.warmup)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        progress.step += 1
+        self.pending.append(loss.detach())
+        self.clock.step(sum(map(len, columns)) * self.accelerator.num_processes)
+        due = progress.step == 1 or progress.step % self.train_every == 0 or progress.step == self.total
+        if due or loss.device.type == "cpu":
+            self._settle()
+        if due:
+            self._tell_losses(rate)
+
+    def _settle(self) -> None:
+        """Fetch the losses that are still on the device: a look at each of them at once would make a GPU wait."""
+        progress = self.progress
+        losses = torch.stack(self.pending).tolist() if self.pending else []
+        for step, loss in enumerate(losses, progress.step - len(losses)):
+            if not math.isfinite(loss):
+                rows = self.feed.rows_of(step, self.accelerator.process_index)
+                raise NonFiniteLoss(
+                    f"the loss of step {step + 1} is {loss}, on {rows}: lower the learning rate, or look at these rows"
+                )
+        progress.losses += losses
+        self.pending = []
+
+    def _tell_losses(self, rate: float) -> None:
+        progress = self.progress
+        self.events.emit(
+            "train",
+            progress.step,
+            loss=math.fsum(progress.losses) / len(progress.losses),
+            lr=rate,
+            epoch=round(progress.step / self.feed.steps_per_epoch, 4),
+            steps=self.total,
+            sentences_per_second=self.clock.rate(),
+            seconds_left=self._seconds_left(),
+        )
+        progress.losses = []
+
+    def _evaluate(self) -> None:
+        """Measure, keep the best, tell."""
+        if not self.accelerator.is_main_process:
+            self.progress.evaluated = self.progress.step
+            return
+        self._settle()
+        progress = self.progress
+        with self.trainee.whole() as encoder:
+            alone = self.accelerator.num_processes == 1  # the others would wait for one that has stopped
+            found = self.watch.measure(encoder, self.trainee.objective, self.should_stop if alone else None)
+            figures: Figures = {"step": progress.step, **found}
+            is_best = progress.step > 0 and _is_better(figures, progress.best)
+            if is_best:
+                progress.best = figures
+                self._save_model(encoder)
+        if progress.step == 0:
+            progress.baseline = figures
+        progress.final, progress.evaluated = figures, progress.step
+        seconds = self.clock.evaluation()
+        told = {key: value for key, value in figures.items() if key != "step"}
+        self.events.emit(
+            "eval",
+            progress.step,
+            **told,
+            best=is_best,
+            seconds=round(seconds, 3),
+            seconds_left=self._seconds_left(),
+        )
+
+    def _save_model(self, encoder: Encoder) -> None:
+        if self.folder is None:
+            return
+        progress = self.progress
+        encoder.save(self.folder / "model")
+        card = model_card(self.config, self.data, progress.baseline or {}, progress.best or {}, encoder.pooling)
+        write_atomically(self.folder / "model/README.md", card)
+
+    def _seconds_left(self) -> float | None:
+        step, every = self.progress.step, self.eval_every
+        evaluations = math.ceil(self.total / every) - step // every  # the last step always has one
+        return self.clock.left(self.total - step, evaluations)
+
+
+def _is_better(figures: Figures, best: Figures | None) -> bool:
+    """Whether an evaluation beats the best so far; without any measure the last is the best."""
+    ours, theirs = selects(figures), None if best is None else selects(best)
+    return ours is None or theirs is None or ours[1] > theirs[1]
+
+
+@torch.no_grad()
+def _clip(module: nn.Module, longest: float) -> None:
+    """Scale all gradients down to a common norm of ``longest``, where it is larger."""
+    gradients = [weight.grad for weight in module.parameters() if weight.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if norm.is_cuda or norm > longest:  # a look at the norm would make a GPU wait
+        torch.nn.utils.clip_grads_with_norm_(module.parameters(), longest, norm)
