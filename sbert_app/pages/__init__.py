@@ -22,7 +22,7 @@ from training.errors import InputError
 # (module, title in the navigation bar, path); the first is the front page
 PAGES = (
     ("compare", "Compare", "/"),
-    # ("bulk", "Bulk", "bulk"),
+    ("bulk", "Bulk", "bulk"),
 )
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -68,7 +68,7 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "auth": settings.auth,
         "max_file_size": f"{settings.upload_limit_mb}mb",
         "theme": theme.build(),
-        "css_paths": [ASSETS / "style.css"],
+        "css_paths": sorted(ASSETS.glob("*.css")),
         "favicon_path": ASSETS / "icon.png",
         "footer_links": ["api"],
         "pwa": True,
