@@ -38,7 +38,7 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
         """
-        with _said_plainly():
+        with said_plainly():
             return compare_by_name(services.shelf, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
 
     def encode(
@@ -52,7 +52,7 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             normalize: scale each vector to length 1, so that the dot product is the cosine.
         """
-        with _said_plainly():
+        with said_plainly():
             if not isinstance(sentences, list) or len(sentences) > MOST_SENTENCES:
                 raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
             encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
@@ -75,7 +75,7 @@ def build(services: Services) -> None:
         from training.data import DATA_NAMES
         from training.evaluation import evaluate as measure
 
-        with _said_plainly():
+        with said_plainly():
             if data.partition(":")[0] not in DATA_NAMES:
                 raise InputError(f"data {data!r} is unknown; choose one of {', '.join(DATA_NAMES)}")
             encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
@@ -87,7 +87,7 @@ def build(services: Services) -> None:
 
 
 @contextmanager
-def _said_plainly() -> Iterator[None]:
+def said_plainly() -> Iterator[None]:
     """An InputError becomes the error message of the HTTP answer, without a traceback."""
     try:
         yield
