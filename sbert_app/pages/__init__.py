@@ -23,6 +23,7 @@ from training.errors import InputError
 PAGES = (
     ("compare", "Compare", "/"),
     ("bulk", "Bulk", "bulk"),
+    ("train", "Train", "train"),
 )
 
 ASSETS = Path(__file__).parents[2] / "assets"
