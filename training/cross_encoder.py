@@ -30,8 +30,9 @@ from torch import Tensor, nn
 from training.batching import plan
 from training.checkpoint import read_json, replacing
 from training.device import pick_device, pick_dtype
-from training.encoder import TOKEN_BUDGET, Encoder
+from training.encoder import Encoder
 from training.errors import InputError, Stopped
+from training.inference import TOKEN_BUDGET
 from training.pair_batches import Pair, PairBatch, PairTokenizer, pad_pairs
 from training.twin_scorer import TwinScorer, merge_lora
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +25,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.batching import Batch, pad, plan
+from training.batching import Batch, pad
 from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
 from training.device import pick_device, pick_dtype
-from training.errors import InputError, Stopped
-from training.inference import HiddenStates, inference_copy
+from training.errors import InputError
+from training.inference import Inference, inference
 from training.pooling import POOLINGS, check_pooling
 from training.tokenizing import Tokenizing, TokenVectors, texts
 from training.transformer import longest_input, open_backbone, open_tokenizer, random_backbone
@@ -40,8 +41,8 @@ log = logging.getLogger("sbert_lab.encoder")
 
 Progress = Callable[[int, int | None], None]  # (sentences done, sentences in all if known)
 
-TOKEN_BUDGET = {"cpu": 1_000, "mps": 8_192, "cuda": 32_768}  # tokens a batch
 CHUNK = 8_192  # sentences that are tokenised and sorted together
+_preparing = threading.Lock()  # many threads may ask first; one copies the weights
 SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})")
 
 
@@ -74,7 +75,7 @@ class Encoder:
         self.layout = layout
         self.dtype = dtype
         self.origin = origin
-        self._inference: HiddenStates | None = None
+        self._inference: Inference | None = None
         self._tokens = Tokenizing(tokenizer, layout)
 
     @classmethod
@@ -235,14 +236,12 @@ class Encoder:
         hidden = self.backbone(input_ids=batch.ids, attention_mask=mask).last_hidden_state
         return POOLINGS[self.pooling](hidden, batch.mask)
 
-    @torch.inference_mode()
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
-        """The transformer's output for each token, before pooling, in one batch of its own per length."""
+        """The transformer's output for each token, before pooling."""
         encodings = self._tokens.encodings(sentences)
         ids = [encoding.ids or [self._tokens.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
-        for rows in plan([len(row) for row in ids], TOKEN_BUDGET[self.device.type]):
-            states = self._infer(self._to_device(pad([ids[i] for i in rows], self._tokens.pad_id))).float().cpu()
+        for rows, states in self._infer.map(ids, lambda states, _: states.float().cpu()):
             for i, state in zip(rows, states, strict=True):
                 hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
@@ -264,18 +263,18 @@ class Encoder:
             write_layout(fresh, self.layout, self.dimension)
 
     @property
-    def _infer(self) -> HiddenStates:
+    def _infer(self) -> Inference:
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
-        if self._inference is None:
-            self._inference = inference_copy(self.backbone, self.dtype)
-        return self._inference
+        with _preparing:
+            if self._inference is None:
+                self._inference = inference(self.backbone, self.dtype, self._tokens.pad_id)
+            return self._inference
 
     def _to_device(self, batch: Batch) -> Batch:
         mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
         return Batch(batch.ids.to(self.device, non_blocking=True), mask)
 
-    @torch.inference_mode()
     def _encode_chunk(
         self,
         sentences: list[str],
@@ -288,17 +287,18 @@ class Encoder:
         inverse = [positions.setdefault(sentence, len(positions)) for sentence in sentences]
         ids = self.tokenize(list(positions), report)
         pool, unit = POOLINGS[self.pooling], self.normalizes if normalize is None else normalize
-        vectors = torch.empty((len(ids), self.dimension), dtype=torch.float32)
+        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
         done = 0
-        for rows in plan([len(row) for row in ids], TOKEN_BUDGET[self.device.type]):
-            if should_stop is not None and should_stop():
-                raise Stopped
-            batch = self._to_device(pad([ids[i] for i in rows], self._tokens.pad_id))
-            pooled = pool(self._infer(batch), batch.mask)
-            vectors[torch.from_numpy(rows)] = (F.normalize(pooled, dim=1) if unit else pooled).cpu()
+
+        def pooled(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+            batch = pool(hidden, mask)
+            return (F.normalize(batch, dim=1) if unit else batch).cpu().numpy()
+
+        for rows, batch in self._infer.map(ids, pooled, should_stop):
+            vectors[rows] = batch
             done += len(rows)
             if on_progress is not None:
                 on_progress(round(len(sentences) * done / len(ids)))
         report.unique += len(ids)
         report.tokens += sum(map(len, ids))
-        return vectors.numpy()[inverse] if len(ids) < len(sentences) else vectors.numpy()
+        return vectors[inverse] if len(ids) < len(sentences) else vectors

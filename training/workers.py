@@ -1,0 +1,71 @@
+"""One thread per core, each computing a batch of its own, alone.
+
+PyTorch's way to use several cores is to split every single operation over them, and to wait for the slowest
+after each: hundreds of times a batch, and when another process has one of the cores, each time for its turn. Whole
+batches side by side never wait for each other. All threads of an application share these workers, so that many
+users at once cost no more switching than one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_starting = threading.Lock()
+
+
+def count() -> int:
+    """How many there are: as many threads as PyTorch would use (OMP_NUM_THREADS, or the cores allowed)."""
+    return _pool(os.getpid())[1]
+
+
+def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """``function`` of each item, computed on all cores, given back in order.
+
+    Items are taken one by one and few are under way at any time, so that callers share the cores fairly and memory
+    stays flat. An error comes out at its place; what is not begun by then, or when the caller stops, is dropped.
+    """
+    pool, threads = _pool(os.getpid())
+    running: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            running.append(pool.submit(function, item))
+            if len(running) > threads:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _pool(process: int) -> tuple[ThreadPoolExecutor, int]:
+    with _starting:
+        return _start(process)
+
+
+@cache
+def _start(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: a forked child needs threads of its own
+    threads = torch.get_num_threads()
+    all_here = threading.Barrier(threads + 1)
+
+    def begin() -> None:
+        torch.set_num_threads(1)  # of this thread, but it is also what threads born later start with ...
+        all_here.wait()
+
+    pool = ThreadPoolExecutor(threads, "encode", initializer=begin)
+    for _ in range(threads):
+        pool.submit(lambda: None)
+    all_here.wait()
+    torch.set_num_threads(threads)  # ... so that is put back
+    return pool, threads
