@@ -24,6 +24,7 @@ PAGES = (
     ("compare", "Compare", "/"),
     ("bulk", "Bulk", "bulk"),
     ("train", "Train", "train"),
+    ("ablation", "Ablation", "ablation"),
 )
 
 ASSETS = Path(__file__).parents[2] / "assets"
