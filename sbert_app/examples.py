@@ -32,11 +32,24 @@ def lines() -> str:
     return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
 
 
-def random_stsb_pair(home: Path) -> tuple[str, str, float]:
-    """A pair of STSb dev and its gold score (0–5)."""
+class GoldPair(NamedTuple):
+    """Two sentences and the score that people gave them."""
+
+    a: str
+    b: str
+    score: float  # 0–5
+
+
+def lesson_of(a: str, b: str) -> str:
+    """What an example pair teaches; nothing for any other pair."""
+    return next((pair.lesson for pair in pairs() if (pair.a, pair.b) == (a, b)), "")
+
+
+def random_stsb_pair(home: Path) -> GoldPair:
+    """A pair of STSb dev."""
     from training.data import load_data
 
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     scores = data.scores or []
-    return data.columns[0][row], data.columns[1][row], float(scores[row])
+    return GoldPair(data.columns[0][row], data.columns[1][row], float(scores[row]))

@@ -22,6 +22,7 @@ class ModelShelf:
         self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._lock = threading.Lock()
+        self._loading = threading.Lock()  # transformers cannot be imported by two threads at once
 
     def encoder(self, name: str, pooling: str | None = None) -> Encoder:
         """The bi-encoder of that name; the poolings of one model share its weights."""
@@ -65,7 +66,8 @@ class ModelShelf:
                 if key in self._models:
                     self._models.move_to_end(key)
                     return self._models[key]
-            model = load()
+            with self._loading:
+                model = load()
             with self._lock:
                 self._models[key] = model
                 while len(self._models) > self._capacity:

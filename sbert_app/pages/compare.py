@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -22,6 +21,7 @@ REPLACE_URL = """(a, b, model, pooling, cross) => {
   const view = new URLSearchParams({a, b, model: model || "", pooling: pooling || "", cross: cross || ""});
   window.history.replaceState(null, "", "?" + view.toString());
 }"""
+GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
 
@@ -37,15 +37,15 @@ def build(services: Services) -> None:
 
 def _two_sentences(services: Services) -> None:
     with gr.Row(equal_height=True):
-        a = gr.Textbox(FIRST.a, label="First sentence", lines=2, max_lines=8, elem_id="sentence-a", min_width=280)
-        b = gr.Textbox(FIRST.b, label="Second sentence", lines=2, max_lines=8, elem_id="sentence-b", min_width=280)
+        a = gr.Textbox(FIRST.a, label="First sentence", lines=1, max_lines=8, elem_id="sentence-a", min_width=280)
+        b = gr.Textbox(FIRST.b, label="Second sentence", lines=1, max_lines=8, elem_id="sentence-b", min_width=280)
     with gr.Row(elem_classes="chips"):
         chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
         random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
     lesson = gr.HTML(_lesson(FIRST.lesson), elem_id="lesson")
     with gr.Row():
         model, pooling, cross = model_picker(), pooling_picker(), cross_encoder_picker()
-    gold = gr.State(None)
+    drawn = gr.State(None)  # the random STSb pair that was drawn last, with its gold score
     last = gr.State(None)
     answer = gr.HTML('<div class="waiting">Loading the model…</div>', elem_id="answer")
     three = gr.HTML(elem_id="poolings")
@@ -60,55 +60,45 @@ def _two_sentences(services: Services) -> None:
         with gr.Tab("Copy"):
             copy_link = gr.Button("Copy a link to this view", size="sm", elem_id="copy-link")
             link = gr.Textbox(label="Link", interactive=False, buttons=["copy"], elem_id="link")
-            as_json = gr.Code(label="JSON", language="json", wrap_lines=True, max_lines=18, elem_id="as-json")
-            as_python = gr.Code(label="Python", language="python", wrap_lines=True, max_lines=18, elem_id="as-python")
-            as_curl = gr.Code(label="curl", language="shell", wrap_lines=True, max_lines=18, elem_id="as-curl")
+            code: dict[str, Any] = {"wrap_lines": True, "max_lines": 18}
+            as_json = gr.Code(label="JSON", language="json", elem_id="as-json", **code)
+            as_python = gr.Code(label="Python", language="python", elem_id="as-python", **code)
+            as_curl = gr.Code(label="curl", language="shell", elem_id="as-curl", **code)
 
     asked = [a, b, model, pooling, cross]
-    shown = [last, answer, three, map_note, word_map, tokens, link, as_json, as_python, as_curl]
+    shown = [last, lesson, answer, three, map_note, word_map, tokens, link, as_json, as_python, as_curl]
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-
-    def run(
-        a: str, b: str, model: str, pooling: str, cross: str | None, gold: float | None, request: gr.Request
-    ) -> tuple[Any, ...]:
-        return _answer(services, View(a, b, model, pooling, cross, _base(request)), gold)
-
-    left_out = partial(_left_out, services)
     open_tab = gr.State(False)
 
-    def follow(event: Any) -> None:
-        """After each answer: the address shows the view, and an open what-if tab follows."""
-        event.then(None, asked, None, js=REPLACE_URL).then(
-            lambda last, is_open: left_out(last) if is_open else gr.skip(), [last, open_tab], what_if, **quiet
-        )
+    def run(
+        a: str,
+        b: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+        drawn: examples.GoldPair | None,
+        request: gr.Request,
+    ) -> tuple[Any, ...]:
+        return _answer(services, View(a, b, model, pooling, cross, _base(request)), drawn)
 
-    gr.on([a.input, b.input], lambda: (None, ""), None, [gold, lesson], queue=False, **quiet)
-    follow(
-        gr.on(
-            [a.input, b.input, a.submit, b.submit, model.change, pooling.change, cross.change],
-            run,
-            [*asked, gold],
-            shown,
-            trigger_mode="always_last",
-            concurrency_limit=4,
-            **quiet,
-        )
-    )
-    for chip, pair in zip(chips, examples.pairs(), strict=True):
-        chosen = chip.click(
-            lambda pair=pair: (pair.a, pair.b, None, _lesson(pair.lesson)),
-            None,
-            [a, b, gold, lesson],
-            queue=False,
-            **quiet,
-        )
-        follow(chosen.then(run, [*asked, gold], shown, **quiet))
-    drawn = random_pair.click(partial(_random_pair, services), None, [a, b, gold, lesson], **quiet)
-    follow(drawn.then(run, [*asked, gold], shown, **quiet))
-    copy_link.click(None, None, None, js=COPY_LINK)
+    def left_out(last: Comparison | None) -> str:
+        return _left_out(services, last)
+
+    def follow(last: Comparison | None, is_open: bool) -> Any:
+        return left_out(last) if is_open else gr.skip()
+
+    # change, not input: a paste fires no input event. A burst of keys is answered by its last state.
+    triggers = [a.change, b.change, a.submit, b.submit, model.change, pooling.change, cross.change]
+    answered = gr.on(triggers, run, [*asked, drawn], shown, trigger_mode="always_last", concurrency_limit=4, **quiet)
+    opened = gr.context.Context.root_block.load(_from_link, None, asked, queue=False, **quiet)
+    for event in (answered, opened.then(run, [*asked, drawn], shown, **quiet)):
+        event.then(None, asked, None, js=REPLACE_URL, trigger_mode="always_last")
+        event.then(follow, [last, open_tab], what_if, trigger_mode="always_last", **quiet)
     what_if_tab.select(lambda last: (True, left_out(last)), last, [open_tab, what_if], api_visibility="private")
-    opened = gr.context.Context.root_block.load(_from_link, None, [*asked, lesson], queue=False, **quiet)
-    opened.then(run, [*asked, gold], shown, **quiet)
+    copy_link.click(None, None, None, js=COPY_LINK)
+    for chip, pair in zip(chips, examples.pairs(), strict=True):
+        chip.click(lambda pair=pair: (pair.a, pair.b), None, [a, b], queue=False, **quiet)
+    random_pair.click(lambda: _draw(services), None, [a, b, drawn], **quiet)
 
 
 class View(NamedTuple):
@@ -122,8 +112,10 @@ class View(NamedTuple):
     base: str  # the address of the app
 
 
-def _answer(services: Services, view: View, gold: float | None) -> tuple[Any, ...]:
+def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> tuple[Any, ...]:
     """Everything the page shows of a pair, or one sentence about what is wrong with it."""
+    gold = drawn.score if drawn and (drawn.a, drawn.b) == (view.a, view.b) else None
+    lesson = _lesson(examples.lesson_of(view.a, view.b) if gold is None else GOLD_LESSON)
     trouble, cross = "", view.cross
     try:
         services.shelf.cross_encoder_or_none(cross)
@@ -132,7 +124,7 @@ def _answer(services: Services, view: View, gold: float | None) -> tuple[Any, ..
     try:
         found = compare_by_name(services.shelf, view.a, view.b, view.model, view.pooling, cross)
     except InputError as error:
-        return (None, views.problem(str(error)), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
+        return (None, "", views.problem(str(error)), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
     home = services.settings.home
     curves = {name: calibration.known(found.model, name, home) for name in found.by_pooling}
     if curves[found.pooling] is None:
@@ -140,6 +132,7 @@ def _answer(services: Services, view: View, gold: float | None) -> tuple[Any, ..
     exact = found.attribution
     return (
         found,
+        lesson,
         views.result(found, curves[found.pooling], gold) + trouble,
         views.poolings(found, curves),
         views.map_note(exact.cosine if exact else None),
@@ -160,22 +153,17 @@ def _left_out(services: Services, last: Comparison | None) -> str:
     return views.left_out(leave_one_out(encoder, crosser, last), last)
 
 
-def _random_pair(services: Services) -> tuple[str, str, float, str]:
-    a, b, gold = examples.random_stsb_pair(services.settings.home)
-    return a, b, gold, _lesson("A pair of STSb dev. Guess its score before you look: the annotators' stands beside.")
+def _draw(services: Services) -> tuple[str, str, examples.GoldPair]:
+    drawn = examples.random_stsb_pair(services.settings.home)
+    return drawn.a, drawn.b, drawn
 
 
 def _from_link(request: gr.Request) -> tuple[Any, ...]:
-    """The view that the address asks for; what it leaves out keeps its default."""
+    """The view that the address asks for; what it leaves out, or gets wrong, keeps its default."""
     asked = dict(request.query_params)
-    if not asked:
-        return tuple(gr.skip() for _ in range(6))
-    known = [asked[key] if key in asked else gr.skip() for key in VIEW]
-    if asked.get("pooling") not in (None, *views.POOLING_NAMES):
-        known[3] = gr.skip()
-    if asked.get("cross") == "":
-        known[4] = "none"
-    return (*known, "")
+    if asked.get("pooling") not in views.POOLING_NAMES:
+        asked.pop("pooling", None)
+    return tuple(asked.get(key) or gr.skip() for key in VIEW)
 
 
 def _lesson(text: str) -> str:

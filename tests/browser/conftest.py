@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
@@ -28,6 +28,10 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+PATIENCE = 60_000  # milliseconds that a slow machine may take for anything
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +77,7 @@ def open_page(chromium: Browser, app_url: str) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: _own(request.url, app_url) or faults.append(f"asked {request.url}"))

@@ -5,6 +5,8 @@ import re
 import urllib.request
 
 import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -134,13 +136,25 @@ def test_the_keyboard_reaches_the_controls(open_page):
     assert page.evaluate("document.activeElement.closest('#sentence-b') !== null")
 
 
-def test_the_endpoint_answers_curl(app_url):
-    body = json.dumps({"data": ["A cat.", "A kitten."]}).encode()
+def test_the_endpoint_answers_curl_as_the_page_writes_it(app_url):
+    body = json.dumps({"data": ["A cat.", "A kitten.", "all-MiniLM-L6-v2", "mean", "none"]}).encode()
     request = urllib.request.Request(f"{app_url}/gradio_api/run/compare", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         found = json.load(answer)["data"][0]
     assert 0.5 < found["cosine"] < 1
+    assert found["cross_encoder"] is None
+
+
+def test_for_the_client_every_argument_but_the_text_has_a_default(app_url):
+    client = Client(app_url, verbose=False)
+    found = client.predict("A cat.", "A kitten.", api_name="/compare")
     assert 0 <= found["cross_encoder"] <= 1
+    encoded = client.predict(["A cat.", ""], api_name="/encode")
+    assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
+    with pytest.raises(AppError, match="the first sentence is empty"):
+        client.predict(" ", "A kitten.", api_name="/compare")
+    with pytest.raises(AppError, match="data 'nonsense' is unknown"):
+        client.predict("nonsense", api_name="/evaluate")
 
 
 def test_only_the_documented_endpoints_are_public(app_url):
