@@ -1,9 +1,9 @@
 """Training curves: events of one or several runs -> Plotly figures. One colour a run, the same in every figure.
 
-    measure   what the run is judged by, ρ ×100 or triplet accuracy, on the dev data
-    loss      of the training batches (faint as told, bold as a running mean) and of the dev data (dotted)
-    random    mean cosine of random pairs, of the training data (solid) and of plain sentences (dashed);
-              above 0.9 the space has collapsed
+measure   what the run is judged by, ρ ×100 or triplet accuracy, on the dev data
+loss      of the training batches (faint as told, bold as a running mean) and of the dev data (dotted)
+random    mean cosine of random pairs, of the training data (solid) and of plain sentences (dashed);
+          above 0.9 the space has collapsed
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
         at, values = _points(curve.events, "eval", "loss")
         yield _line(curve, at, values, "dev loss %{y:.4f}", dash="dot")
 
-    return _figure("Loss: training solid, dev dotted", curves, traces, height=230)
+    return _figure("Loss (dev dotted)", curves, traces, height=230)
 
 
 def random(curves: Sequence[Curve]) -> go.Figure:
@@ -69,7 +69,7 @@ def random(curves: Sequence[Curve]) -> go.Figure:
         at, values = _points(curve.events, "eval", "plain_cosine")
         yield _line(curve, at, values, "plain sentences of other domains %{y:.3f}", dash="dash")
 
-    figure = _figure("Cosine of random pairs: training data solid, others dashed", curves, traces, height=230)
+    figure = _figure("Random pairs’ cosine (other domains dashed)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
     figure.add_annotation(
         x=0, xref="paper", xanchor="left", y=0.95, text="collapsed", showarrow=False, font={"size": 11}
@@ -88,8 +88,9 @@ def _figure(
     layout(figure, height)
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
-        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 0.98, "yanchor": "top"},
-        margin={"l": 8, "r": 12, "t": 34, "b": 8},
+        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
+        title_pad={"l": 12, "t": 10},
+        margin={"l": 8, "r": 12, "t": 38, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
         uirevision="keep",  # a zoom outlives the next point
     )

@@ -164,7 +164,7 @@ class RunStore:
         InputError if the run is in another state, or another process has it.
         """
         folder = self._folder(run_id)
-        with self._held(folder, f"run {run_id} is being worked on by another process", patience=5):
+        with self._held(folder, f"run {run_id} is being worked on by another process", patience=2):
             record = self._settled(folder, held=True)
             if record.state not in states:
                 raise InputError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")

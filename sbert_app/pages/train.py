@@ -38,9 +38,9 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330):
             chips, lesson = _presets()
-            fields = train_form.build()
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
+            fields = train_form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             parts = train_live.lay_out()
     panel = train_live.lay_out_list(parts)

@@ -69,49 +69,62 @@ def build() -> Fields:
             elem_id="train-base",
         ),
     }
-    with gr.Row():
-        fields["train_data"] = gr.Dropdown(
+    fields |= _data(start)
+    fields |= _numbers(start)
+    fields["name"] = gr.Textbox(start.name, label="Name", info="Empty: named after its settings", elem_id="run-name")
+    with gr.Accordion("More options", open=False):
+        fields |= _more(start)
+    return fields
+
+
+def _data(start: RunConfig) -> Fields:
+    with gr.Row(equal_height=True):
+        train = gr.Dropdown(
             TRAIN_DATA,
             value=start.train_data,
             label="Training data",
-            info="A named set, or your own file; a + b joins two",
+            info="A named set (a + b joins two), or your own file",
             allow_custom_value=True,
+            scale=4,
             elem_id="train-data",
         )
-        fields["eval_data"] = gr.Dropdown(
+        upload_train = _upload_button("upload-train")
+    with gr.Row(equal_height=True):
+        dev = gr.Dropdown(
             DEV_DATA,
             value=start.eval_data,
             label="Dev data",
             info="Measured ten times a run; the best model is kept",
             allow_custom_value=True,
+            scale=4,
+            elem_id="dev-data",
         )
-    fields["upload_train"], fields["upload_dev"] = _uploads()
-    with gr.Row():
-        fields["epochs"] = gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90)
-        fields["max_steps"] = gr.Number(
-            start.max_steps, label="Most steps", info="Ends the run; empty: all", min_width=90
-        )
-        fields["batch_size"] = gr.Number(start.batch_size, label="Batch size", info="Rows a step", min_width=90)
-    with gr.Row():
-        fields["learning_rate"] = gr.Textbox(
-            f"{start.learning_rate:g}", label="Learning rate", info="Of Adam", min_width=90
-        )
-        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Share of the steps", min_width=90)
-        fields["lora_rank"] = gr.Number(start.lora_rank, label="LoRA rank", info="0: all weights", min_width=90)
-        fields["seed"] = gr.Number(start.seed, label="Seed", info="Of all that is random", min_width=90)
-    with gr.Accordion("More options", open=False):
-        fields |= _more(start)
-    fields["name"] = gr.Textbox(start.name, label="Name", info="Empty: named after its settings", elem_id="run-name")
-    return fields
+        upload_dev = _upload_button("upload-dev")
+    return {"train_data": train, "eval_data": dev, "upload_train": upload_train, "upload_dev": upload_dev}
 
 
-def _uploads() -> tuple[gr.UploadButton, gr.UploadButton]:
+def _upload_button(elem_id: str) -> gr.UploadButton:
     types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
+    return gr.UploadButton("Upload…", size="sm", file_types=types, scale=1, min_width=90, elem_id=elem_id)
+
+
+def _numbers(start: RunConfig) -> Fields:
     with gr.Row():
-        return (
-            gr.UploadButton("Upload training data", size="sm", file_types=types, elem_id="upload-train"),
-            gr.UploadButton("Upload dev data", size="sm", file_types=types, elem_id="upload-dev"),
+        fields: Fields = {
+            "epochs": gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90),
+            "max_steps": gr.Number(start.max_steps, label="Most steps", info="Empty: no limit", min_width=90),
+            "batch_size": gr.Number(start.batch_size, label="Batch size", info="Rows a step", min_width=90),
+        }
+    with gr.Row():
+        rate = f"{start.learning_rate:g}"
+        fields["learning_rate"] = gr.Textbox(rate, label="Learning rate", info="Adam’s highest", min_width=90)
+        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Share of the steps", min_width=90)
+        fields["seed"] = gr.Number(start.seed, label="Seed", info="Of all that is random", min_width=90)
+    with gr.Row():
+        fields["lora_rank"] = gr.Number(
+            start.lora_rank, label="LoRA rank", info="0 trains all weights; 8 or 16 a small addition to each layer"
         )
+    return fields
 
 
 def _more(start: RunConfig) -> Fields:

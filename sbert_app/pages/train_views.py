@@ -178,14 +178,15 @@ def _figures(run: Run) -> str:
     """The figure it is judged by, its gain over the base, and the random pairs, each with its meaning."""
     progress = run.progress
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    latest = progress.latest
+    latest, digits = progress.latest, _digits(run)
+    words = MEASURES[progress.measure or "loss"][0]
     tiles = []
-    if best is not None and progress.best is not None and progress.measure is not None:
-        digits = 1 if progress.measure != "loss" else 4
-        words = MEASURES[progress.measure][0]
+    if best is not None and progress.best is not None:
         tiles.append((f"{best:.{digits}f}", f"best {words}", f"at step {progress.best['step']:,}"))
         if base is not None:
-            tiles.append((f"{best - base:+.{digits}f}", "over the base", f"which has {base:.{digits}f}"))
+            tiles.append((f"{best - base:+.{digits}f}", "against the base", f"which has {base:.{digits}f}"))
+    elif base is not None:
+        tiles.append((f"{base:.{digits}f}", words, "of the base, before the first step"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         tiles.append((f"{cosine:.2f}", "cosine of random pairs", _openness(cosine)))
@@ -194,6 +195,11 @@ def _figures(run: Run) -> str:
         + [f"<div><b>{value}</b><span>{label}</span><small>{words}</small></div>" for value, label, words in tiles]
         + ["</div>"]
     )
+
+
+def _digits(run: Run) -> int:
+    """Decimals that are worth showing of the figure that the run is judged by."""
+    return 4 if run.progress.measure == "loss" else 1
 
 
 def _openness(cosine: float) -> str:
@@ -216,7 +222,7 @@ def _notes(run: Run) -> str:
 def _row(run: Run, is_open: bool, colour: str | None) -> str:
     progress, run_id = run.progress, escape(run.id)
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    digits = 1 if progress.measure != "loss" else 4
+    digits = _digits(run)
     figure = "–" if best is None else f"{best:.{digits}f}"
     gain = f"<small>{best - base:+.{digits}f}</small>" if best is not None and base is not None else ""
     share = (
