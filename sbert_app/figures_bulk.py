@@ -30,14 +30,14 @@ def histogram(report: Report) -> go.Figure:
             hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
         )
     )
-    layout(figure, height=320)
+    _titled(figure, "How the cosines spread")
     figure.update_xaxes(title="cosine", range=[left - 0.02, 1.02], showgrid=False)
     figure.update_yaxes(title="pairs", rangemode="tozero")
     figure.update_layout(bargap=0.08)
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
         figure.add_annotation(
-            x=report.mean, y=1.07, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor="center"
+            x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor="center"
         )
     return figure
 
@@ -46,16 +46,23 @@ def scatter(report: Report, gold_name: str) -> go.Figure:
     """Gold score against cosine, a point for each pair (or for a sample of them)."""
     gold = [point[0] for point in report.scatter]
     cosine = [point[1] for point in report.scatter]
+    few = len(gold) < 300
     figure = go.Figure(
         go.Scatter(
             x=gold,
             y=cosine,
             mode="markers",
-            marker={"color": PALETTE["blue"], "size": 7 if len(gold) < 300 else 4, "opacity": 0.45},
+            marker={"color": PALETTE["blue"], "size": 8 if few else 4, "opacity": 0.75 if few else 0.4},
             hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
         )
     )
-    layout(figure, height=320)
+    _titled(figure, "Gold score and cosine")
     figure.update_xaxes(title=f"gold score ({gold_name})")
     figure.update_yaxes(title="cosine")
     return figure
+
+
+def _titled(figure: go.Figure, title: str) -> None:
+    """The shared look, with a title above the plot and room for it."""
+    layout(figure, height=320)
+    figure.update_layout(title={"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}, margin={"t": 64})

@@ -66,8 +66,8 @@ class _Page:
                     )
                 self.cards = gr.HTML(elem_id="agreement")
                 with gr.Row():
-                    self.histogram = gr.Plot(label="Histogram of the cosines", visible=False, min_width=300)
-                    self.scatter = gr.Plot(label="Gold score and cosine", visible=False, min_width=300)
+                    self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
+                    self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
                 self.rows = gr.HTML(elem_id="rows")
                 self.worst = gr.HTML(elem_id="disagreements")
 

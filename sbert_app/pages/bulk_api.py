@@ -1,6 +1,7 @@
-"""The HTTP endpoint ``score_file``: a file in, its statistics and the scored file out."""
+"""The HTTP endpoint ``score_file``: a file in, its statistics and the scored file out.
 
-from __future__ import annotations
+(No postponed annotations here: Gradio reads the types of the endpoint from them.)
+"""
 
 from pathlib import Path
 from typing import Any, Literal

@@ -9,6 +9,7 @@ from typing import Any
 from sbert_app.score_sinks import cell_text
 from sbert_app.score_summary import Progress, ScoreSummary
 from sbert_app.scored_report import Agreement, Disagreement
+from training.table_columns import key
 from training.tables import PairColumns, Table
 
 LONGEST_TITLE = 500  # characters of a cell that its tooltip shows
@@ -104,15 +105,11 @@ def agreements(summary: ScoreSummary) -> str:
     report = summary.report
     if report is None:
         return ""
-    gold, cross = f"gold score ({summary.columns.score})", summary.cross_encoder or ""
-    cards = []
+    cross, cards = summary.cross_encoder or "", []
     if report.cosine_gold:
-        cards += [
-            _spearman("Cosine and " + gold, report.cosine_gold),
-            _pearson("Cosine and " + gold, report.cosine_gold),
-        ]
+        cards += [make("Cosine and gold score", report.cosine_gold) for make in (_spearman, _pearson)]
     if report.cross_gold:
-        cards.append(_spearman(f"{cross} and {gold}", report.cross_gold))
+        cards.append(_spearman(f"{cross} and gold score", report.cross_gold))
     if report.cosine_cross:
         cards.append(_spearman(f"Cosine and {cross}", report.cosine_cross))
     sampled = '<p class="note">Computed on a uniform sample of 1,000,000 rows.</p>' if report.sampled else ""
@@ -172,7 +169,7 @@ def _rows_table(
     roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
     head = "".join(
         f"<th{' class=added' if name in added else ''}>{escape(name)}"
-        + (f' <span class="role">{roles[name]}</span>' if name in roles else "")
+        + (f' <span class="role">{roles[name]}</span>' if name in roles and key(name) != key(roles[name]) else "")
         + "</th>"
         for name in names
     )
@@ -217,15 +214,15 @@ def _card(title: str, unit: str, value: float, interval: tuple[float, float], fo
 
 def _worst(title: str, other: str, found: Sequence[Disagreement]) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{worst.row:,}</th><td>{escape(worst.sentence1[:LONGEST_TITLE])}</td>'
-        f"<td>{escape(worst.sentence2[:LONGEST_TITLE])}</td>"
+        f'<tr><th scope="row">{worst.row:,}</th>'
         f'<td class="number">{worst.cosine:.2f} <small>{worst.cosine_rank * 100:.0f}</small></td>'
-        f'<td class="number">{worst.other:.2f} <small>{worst.other_rank * 100:.0f}</small></td></tr>'
+        f'<td class="number">{worst.other:.2f} <small>{worst.other_rank * 100:.0f}</small></td>'
+        f"<td>{escape(worst.sentence1[:LONGEST_TITLE])}</td><td>{escape(worst.sentence2[:LONGEST_TITLE])}</td></tr>"
         for worst in found
     )
     return (
         f'<h3 class="worst">{title}</h3><p class="note">Small numbers are ranks in this file: 0 the least similar '
         'pair, 100 the most similar.</p><div class="scroll"><table class="plain worst"><thead><tr><th>row</th>'
-        f"<th>sentence 1</th><th>sentence 2</th><th>cosine</th><th>{other}</th></tr></thead><tbody>{rows}</tbody>"
+        f"<th>cosine</th><th>{other}</th><th>sentence 1</th><th>sentence 2</th></tr></thead><tbody>{rows}</tbody>"
         "</table></div>"
     )

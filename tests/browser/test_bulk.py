@@ -1,0 +1,174 @@
+"""The Bulk page in a real browser: it opens scored, takes a file, scores it, stops, gives it back."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+def upload(page: Page, path: Path) -> None:
+    page.set_input_files("#upload input[type=file]", path)
+    expect(page.locator("#file-line")).to_contain_text(path.name)
+
+
+def opened(open_page, **options) -> Page:
+    """The page, once its example is scored."""
+    page = open_page("/bulk", **options)
+    expect(page.locator("#status")).to_contain_text("58 of 60 pairs scored")
+    return page
+
+
+def choose(page: Page, place: str, option: str | re.Pattern) -> None:
+    """Pick an option of a dropdown."""
+    page.locator(f"{place} input").click()
+    page.locator(place).get_by_role("option", name=option, exact=isinstance(option, str)).click()
+
+
+def downloaded(page: Page, button: str) -> Path:
+    with page.expect_download() as download:
+        page.click(button)
+    return Path(download.value.path())
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "left;right;rank;what\nA man sleeps.;A man is asleep.;5;x\nA dog barks.;;1;y\n<b>bold</b>;=1+1;2;z\n"
+    )
+    return path
+
+
+def test_it_opens_with_an_example_that_is_scored(open_page):
+    page = opened(open_page)
+    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#rows tbody tr")).to_have_count(10)
+    expect(page.locator("#agreement .card")).to_have_count(2)
+    expect(page.locator("#histogram .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#scatter .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#disagreements tbody tr").first).to_be_visible()
+    expect(page.locator(".bulk")).to_contain_text("python -m sbert_app score IN OUT")
+
+
+def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, pairs):
+    page = opened(open_page)
+    upload(page, pairs)
+    expect(page.locator("#file-line")).to_contain_text("UTF-8 text separated by semicolons · 3 rows · 4 columns")
+    expect(page.locator("#status")).to_contain_text("Choose the two columns")
+    expect(page.locator("#rows tbody tr")).to_have_count(3)
+    expect(page.locator("#rows")).to_contain_text("<b>bold</b>")
+    assert page.locator("#rows b").count() == 0
+    expect(page.locator("#csv")).to_be_hidden()
+
+    page.click("#score")
+    expect(page.locator("#status .problem")).to_contain_text("Choose the two columns")
+    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-gold", "rank")):
+        choose(page, place, column)
+    page.click("#score")
+    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    expect(page.locator("#status")).to_contain_text("Rows kept and marked in the column note: 1 without text.")
+    expect(page.locator("#status")).to_contain_text("1 cells that a spreadsheet would run")
+    page.click("#status summary")
+    expect(page.locator("#status li")).to_have_text(["row 2: no text in right"])
+
+    with downloaded(page, "#csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["what"] for row in rows] == ["x", "y", "z"]
+    assert [row["note"] for row in rows] == ["", "no text in right", ""]
+    assert rows[2]["right"] == "'=1+1"
+    assert float(rows[0]["cosine"]) > 0.8
+    assert downloaded(page, "#parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_stop_keeps_what_is_done(open_page, tmp_path):
+    path = tmp_path / "long.csv"
+    with path.open("w") as file:
+        file.write("sentence1,sentence2\n")
+        file.writelines(f"This is sentence number {i} of many.,And {i} is its neighbour.\n" for i in range(50_000))
+    page = opened(open_page)
+    upload(page, path)
+    page.click("#score")
+    expect(page.locator("#status [role=progressbar]")).to_be_visible()
+    expect(page.locator("#status .lead")).to_have_text(
+        re.compile(r"[1-9][\d,]* of 50,000 rows · [\d,]+ rows/s · .* left")
+    )
+    page.click("#stop")
+    expect(page.locator("#status")).to_contain_text("Stopped at row")
+    done = int(
+        re.search(r"Stopped at row ([\d,]+) of 50,000 rows", page.locator("#status").inner_text())[1].replace(",", "")
+    )
+    with downloaded(page, "#csv").open() as file:
+        assert sum(1 for _ in file) == done + 1
+    expect(page.locator("#score")).to_be_enabled()
+    expect(page.locator("#stop")).to_be_disabled()
+
+
+def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, pairs, tmp_path):
+    wrong = tmp_path / "photo.csv"
+    wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
+    page = opened(open_page)
+    page.set_input_files("#upload input[type=file]", wrong)
+    expect(page.locator("#status .problem")).to_have_text(
+        "Photo.csv is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
+    )
+    expect(page.locator("#score")).to_be_disabled()
+    page.get_by_label("Clear").click()
+    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    upload(page, pairs)
+    expect(page.locator("#score")).to_be_enabled()
+
+
+def test_a_cross_encoder_adds_its_scores(open_page):
+    page = opened(open_page)
+    choose(page, ".cross", re.compile("minilm-stsb"))
+    page.click("#score")
+    expect(page.locator("#agreement .card")).to_have_count(4)
+    expect(page.locator("#rows thead")).to_contain_text("cross_encoder")
+    expect(page.locator("#disagreements h3")).to_have_count(2)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, True)])
+def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
+    page = opened(open_page, width=width, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for part in ("#upload", "#score", "#status", "#csv", "#rows"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width + 1
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    shade = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
+    assert (shade < 60) is dark
+
+
+class TestEndpoint:
+    def test_a_file_in_its_statistics_and_the_scored_file_out(self, app_url, pairs):
+        client = Client(app_url, verbose=False)
+        summary, scored = client.predict(handle_file(pairs), columns="left,right,rank", api_name="/score_file")
+        assert (summary["rows"], summary["scored"], summary["missing_text"]) == (3, 2, 1)
+        assert summary["columns"]["score"] == "rank"
+        json.dumps(summary, allow_nan=False)
+        with Path(scored).open(newline="", encoding="utf-8") as file:
+            assert list(csv.DictReader(file))[1]["note"] == "no text in right"
+
+    def test_what_is_wrong_is_said(self, app_url, pairs):
+        with pytest.raises(
+            AppError, match="has the columns left, right, rank, what, but two with sentences are needed"
+        ):
+            Client(app_url, verbose=False).predict(handle_file(pairs), api_name="/score_file")
+
+    @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+    def test_only_uploaded_files_are_read(self, app_url, pairs, meta):
+        foreign = {"path": str(pairs), **meta}
+        address = f"{app_url}/gradio_api/call/score_file"
+        asked = httpx.post(address, json={"data": [foreign, "left,right", "", "", "none", "csv"]}).json()
+        answer = httpx.get(f"{address}/{asked['event_id']}", timeout=60).text
+        assert "event: error" in answer
+        assert "upload the file first" in answer or "was not uploaded" in answer
