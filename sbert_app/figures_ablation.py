@@ -11,27 +11,36 @@ import plotly.graph_objects as go
 from sbert_app.figures import PALETTE, layout
 from sbert_app.sweep_table import Row
 
+PAPER = "#AEB5BF"  # our grey, lighter: the paper's bars stand back
 ROW_PIXELS = 58
 MARGIN_PIXELS = 92  # legend and axis
 
 
-def bars(rows: Sequence[Row], measured: str = "measured here") -> go.Figure:
+def bars(rows: Sequence[Row], measured: str) -> go.Figure:
     """Spearman ρ ×100 on STSb dev, bars from zero. The whisker is the 95% interval of the mean.
 
     ``measured`` names our bars in the legend. Variants without a run keep their place.
     """
     figure = go.Figure()
     if any(row.paper is not None for row in rows):
-        _bars(figure, rows, [row.paper for row in rows], "the paper, Table 6", PALETTE["grey"], opacity=0.55)
+        _bars(figure, rows, [row.paper for row in rows], "the paper", PAPER, textfont={"color": "#10141b", "size": 12})
     means = [row.summary.mean if row.summary else None for row in rows]
     reach = [_reach(row) for row in rows]
     _bars(
         figure,
         rows,
         means,
-        f"{measured}, 95% interval",
+        measured,
         PALETTE["blue"],
-        error_x={"type": "data", "array": reach, "color": PALETTE["orange"], "thickness": 2.5, "width": 5},
+        textfont={"color": "#fff", "size": 12},
+        error_x={
+            "type": "data",
+            "array": reach,
+            "color": PALETTE["orange"],
+            "thickness": 2.5,
+            "width": 5,
+            "visible": any(reach),
+        },
     )
     before = [row.before for row in rows]
     if any(value is not None for value in before):
@@ -73,7 +82,6 @@ def _bars(
         text=["" if value is None else f"{value:.1f}" for value in values],
         textposition="inside",
         insidetextanchor="start",
-        textfont={"color": "#fff", "size": 12},
         hovertemplate="%{y}: %{x:.2f}<extra>" + escape(name) + "</extra>",
         **more,
     )

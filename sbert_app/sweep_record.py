@@ -157,7 +157,7 @@ class Sweep:
             "state": self.state,
             "seeds": self.record.seeds,
             "settings": self.record.changes,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [row.to_json() for row in self.rows],
             "runs": self.record.runs,
         }
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from sbert_app.sweep_presets import Ablation
 
@@ -89,6 +90,13 @@ class Row:
     summary: Summary | None
     against: Paired | None
     paper: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values only, with the test in words."""
+        values = asdict(self)
+        return (
+            values if self.against is None else values | {"against": {**values["against"], "words": self.against.words}}
+        )
 
 
 def rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[Row]:

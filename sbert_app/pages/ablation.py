@@ -28,9 +28,9 @@ from training.errors import InputError
 
 FIRST = next(iter(ABLATIONS))
 LABELLED_DATA = [
-    ("SNLI dev + test (Hub): 19,666 labelled pairs", "snli:dev+snli:test"),
-    ("SNLI + MultiNLI (Hub): 942,069 labelled pairs", "all-nli:train"),
-    ("STSb train: the thirds of the gold scores as labels", "stsb:train"),
+    ("SNLI dev + test (Hub): 19,666 pairs", "snli:dev+snli:test"),
+    ("SNLI + MultiNLI (Hub): 942,069", "all-nli:train"),
+    ("STSb train: thirds of the scores", "stsb:train"),
 ]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # a run, unless somebody asks for more: about a minute each on two cores
@@ -85,17 +85,17 @@ def build(services: Services) -> None:
     choices = [(each.title, key) for key, each in ABLATIONS.items()]
     name = gr.Radio(choices, value=FIRST, label="What is varied", elem_id="ablation")
     question = gr.HTML(elem_id="question")
-    gr.HTML('<h2 class="section">Measured by us</h2>')
+    gr.HTML('<h2 class="section">Measured already</h2>')
     with gr.Row():
-        figure = gr.Plot(show_label=False, min_width=320, elem_id="shipped-figure")
-        with gr.Column(min_width=320):
-            table = gr.HTML(elem_id="shipped")
+        figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="shipped-figure")
+        legend = gr.HTML(min_width=300, scale=2, elem_id="legend")
+    table = gr.HTML(elem_id="shipped")
     gr.HTML('<h2 class="section">Measure it here</h2>')
     form = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
     panel = _panel()
-    _wire(services, Sweeps(services.jobs), form, panel, [question, figure, table], planned, start)
+    _wire(services, Sweeps(services.jobs), form, panel, [question, figure, legend, table], planned, start)
 
 
 def _form(name: gr.Radio) -> Form:
@@ -186,13 +186,13 @@ def _about(services: Services, name: str) -> list[Any]:
     fields = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
     found = shipped(name)
     if found is None:
-        return [views.question(ablation), gr.update(visible=False), views.not_measured(ablation), *fields]
+        return [views.question(ablation), gr.update(visible=False), "", views.not_measured(ablation), *fields]
     after = {(run.variant, run.seed): 100 * run.after for run in found.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in found.runs}
     rows = sweep_table.rows(ablation, after, before)
-    figure = figures_ablation.bars(rows, f"measured, {len(found.seeds)} seed{'s'[: len(found.seeds) != 1]}")
-    told = views.statistics(rows) + views.paper_note(ablation) + views.measured_where(found)
-    return [views.question(ablation), gr.update(value=figure, visible=True), told, *fields]
+    figure = figures_ablation.bars(rows, "measured")
+    told = views.statistics(rows) + views.measured_where(found)
+    return [views.question(ablation), gr.update(value=figure, visible=True), views.legend(ablation), told, *fields]
 
 
 # ------------------------------------------------------------ before a sweep
@@ -263,7 +263,7 @@ def _look(sweeps: Sweeps, name: str, picked: str | None, shown: Any) -> list[Any
     has_values = bool(sweep.values)
     running = sweep.state == "running"
     drawn = not shown or shown[-1] != stamp[-1] or shown[0] != name
-    figure = gr.update(value=figures_ablation.bars(rows) if has_values else None, visible=has_values)
+    figure = gr.update(value=figures_ablation.bars(rows, "this sweep") if has_values else None, visible=has_values)
     return [
         stamp,
         gr.update(choices=[(views.sweep_name(each), each.id) for each in found], value=sweep.id, visible=True),

@@ -25,8 +25,8 @@ WORDS = {
     "deleted": "no run",
 }
 SPEAKS_OF_BASE = (
-    f"The base, {DEFAULT_BASE}, was already tuned on sentence pairs, with mean pooling: it starts high, and "
-    "the gaps are smaller than from a raw <code>bert-base-uncased</code> (on the Hub), which the paper starts from."
+    f"The base here, {DEFAULT_BASE}, was already tuned on sentence pairs, with mean pooling: it starts high. From a "
+    "raw <code>bert-base-uncased</code> (on the Hub), as in the paper, the gaps are larger."
 )
 
 
@@ -58,7 +58,7 @@ def measured_where(table: MeasuredTable) -> str:
         f"<dt>{name}</dt><dd>{fact if name == 'Command' else escape(fact)}</dd>" for name, fact in facts.items()
     )
     uneven = "" if len(table.runs) == len(table.seeds) * _variants(table) else _UNEVEN
-    return f"<details class='where'><summary>Where these numbers come from: {len(table.runs)} runs, {seeds}, " + (
+    return f"<details class='where' open><summary>Where these numbers come from: {len(table.runs)} runs, {seeds}, " + (
         f"{steps[-1]:,} steps each</summary><dl>{rows}</dl>{uneven}</details>"
     )
 
@@ -70,21 +70,23 @@ def not_measured(ablation: Ablation) -> str:
     """The honest empty place of a table that does not ship."""
     return (
         f'<section class="card first"><h3>{escape(ablation.title)}</h3><p class="lead">No table of this ablation '
-        "ships: nobody has measured it yet. Choose seeds and steps below and press <b>Start</b>; the grid fills here, cell by "
-        "cell, on your machine.</p></section>"
+        "ships: nobody has measured it yet. Choose seeds and steps below and press <b>Start</b>; the grid fills here, "
+        "cell by cell, on your machine.</p></section>"
     )
 
 
-def paper_note(ablation: Ablation) -> str:
-    """What the paper's bars are, if it has them; and what to know about our base."""
+def legend(ablation: Ablation) -> str:
+    """What the bars are, and what to know about our base."""
     paper = (
-        f"The grey bars are the paper’s (Table 6): {escape(ablation.setting)}, from a raw bert-base-uncased, the mean "
-        "of ten seeds. "
+        f"Grey: the paper’s Table 6, {escape(ablation.setting)} from a raw bert-base-uncased, the mean of ten seeds."
         if ablation.setting
-        else "The paper has no figures for this one. "
+        else "The paper has no figures for this one."
     )
-    base = "" if "base" in next(iter(ablation.variants.values())).changes else SPEAKS_OF_BASE
-    return f'<p class="note">{paper}{base}</p>'
+    base = "" if "base" in next(iter(ablation.variants.values())).changes else f'<p class="note">{SPEAKS_OF_BASE}</p>'
+    return (
+        '<p class="note">Blue: measured, the mean over seeds; the whisker is its 95% interval. Diamond: the base '
+        f"before training, under that variant. {paper}</p>{base}"
+    )
 
 
 def statistics(rows: Sequence[Row]) -> str:
@@ -158,7 +160,8 @@ def grid(sweep: Sweep) -> str:
     )
     return (
         '<div class="runs ablation"><table class="plain grid"><caption>Spearman ρ ×100 on STSb dev after the last '
-        f"step. A cell opens its run.</caption><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"step. A cell opens its run.</caption><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        "</div>"
     )
 
 

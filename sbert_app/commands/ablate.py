@@ -1,0 +1,105 @@
+"""ablate: change one thing, keep the rest, and measure what it does: a grid of runs, one after another.
+
+The runs are the home folder's own, so the Ablation page shows the same sweep, and each run can be opened there. After
+Ctrl-C ``ablate --resume ID`` goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.sweep_presets import ABLATIONS
+from sbert_app.terminal import Bar, answer, clean_stdout
+from training.errors import InputError
+
+if TYPE_CHECKING:
+    from sbert_app.sweep_record import Sweep
+    from sbert_app.sweep_table import Row
+    from sbert_app.sweeps import Sweeps
+
+
+def ablate(
+    preset: Annotated[str | None, typer.Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs for each variant.")] = 3,
+    max_steps: Annotated[int | None, typer.Option(help="Optimiser steps a run. [one epoch]")] = None,
+    base: Annotated[str | None, typer.Option(metavar="NAME", help="What each run starts from.")] = None,
+    train_data: Annotated[
+        str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
+    ] = None,
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this sweep, as it was set.")] = None,
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
+    place = options.prepare(home, offline)
+    from sbert_app.jobs import Jobs
+    from sbert_app.runs import RunStore
+    from sbert_app.sweeps import Sweeps
+
+    sweeps = Sweeps(Jobs(RunStore(place)))
+    with clean_stdout():
+        sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data)
+        print(f"sweep {sweep_id}", file=sys.stderr)
+        try:
+            sweep = sweeps.run_here(sweep_id, _runner(sweeps))
+        except KeyboardInterrupt:
+            print(f"go on with: ablate --resume {sweep_id}", file=sys.stderr)
+            raise
+    answer(sweep.to_json(), as_json, _table(sweep))
+    if sweep.reasons:
+        print(f"error: {sweep.counts['failed']} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, Any], train_data: str | None) -> str:
+    if preset is None:
+        raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
+    if train_data is not None:  # a file by its whole path: the sweep may be resumed from elsewhere
+        file = Path(train_data).expanduser()
+        changes["train_data"] = str(file.absolute()) if file.exists() else train_data
+    given = {key: value for key, value in changes.items() if value is not None}
+    return sweeps.create(preset, seeds, given).id
+
+
+def _runner(sweeps: Sweeps) -> Callable[[str], object]:
+    """A function that works on one run and shows how far it is."""
+    from sbert_app.execution import execute
+
+    def work(run_id: str) -> None:
+        run = sweeps.store.get(run_id)
+        with Bar(run.name, "steps") as bar:
+
+            def show(event: dict[str, Any]) -> None:
+                if event["kind"] == "train":
+                    bar(event["step"], event["steps"])
+
+            result = execute(sweeps.store, run_id, on_event=show, foreground=True)
+        after = (result.final or {}).get("spearman")
+        print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
+
+    return work
+
+
+def _table(sweep: Sweep) -> str:
+    head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
+    names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
+    return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)])
+
+
+def _line(row: Row) -> str:
+    summary = row.summary
+    before = "" if row.before is None else f"{row.before:.2f}"
+    spread = "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"
+    mean = "" if summary is None else f"{summary.mean:.2f}{spread}"
+    interval = "" if summary is None or summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
+    paper = "" if row.paper is None else f"{row.paper:.2f}"
+    p = "" if row.against is None or row.against.p is None else f" (p = {row.against.p:.3g})"
+    against = "the default" if row.is_default else "" if row.against is None else row.against.words + p
+    return f"{row.label[:27]:28}{before:>8}{mean:>16}{interval:>18}{paper:>8}  {against}"
