@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder
 
+from sbert_app.cli import main
+from sbert_app.commands import options
 from sbert_app.scoring import score_file
 from training.errors import InputError
 
@@ -240,6 +243,30 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
     assert [f"{value:.6f}" if value is not None else "" for value in typed[cosine]] == [row[cosine] for row in written]
     assert path.read_bytes() == before
     json.dumps(summary.to_dict(), allow_nan=False)
+
+
+class TestOnTheCommandLine:
+    """The same files through ``python -m sbert_app score``."""
+
+    @pytest.fixture(autouse=True)
+    def a_model_that_loads_at_once(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(options, "load_encoder", lambda *_: BagEncoder())
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_exit_2_and_one_line(self, tmp_path, capsys, name):
+        path = put(tmp_path, REFUSED[name])
+        assert main(["score", path.name, "out.csv", "--json"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert re.fullmatch(rf"error: [^\n]*{REFUSED[name].says}[^\n]*\n", said.err)
+
+    @pytest.mark.parametrize("name", SCORED)
+    def test_exit_0_and_the_counts_as_json(self, tmp_path, capsys, name):
+        path = put(tmp_path, SCORED[name])
+        assert main(["score", path.name, "out.parquet", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["rows"], said["scored"]) == (SCORED[name].rows, SCORED[name].scored)
 
 
 @pytest.mark.parametrize("where", ["nowhere.csv", ".", "missing/folder/a.csv"])
