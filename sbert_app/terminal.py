@@ -19,7 +19,7 @@ from typing import Any, Self, TextIO
 
 BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
 TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
-BAR_WIDTH = 24
+BAR_WIDTHS = (8, 24)  # narrower than that, there is no bar
 
 
 def answer(value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -86,26 +86,29 @@ class Bar:
         if now - self.told < TELL_SECONDS[self.live]:
             return
         self.told = now
-        line = self.line(done, total, (done - self.begun[1]) / (now - self.begun[0]))
+        columns = shutil.get_terminal_size().columns - 1 if self.live else 120
+        line = self.line(done, total, (done - self.begun[1]) / (now - self.begun[0]), columns)
         if not self.live:
             print(line, file=self.stream, flush=True)
             return
         Bar._shown = self
-        columns = shutil.get_terminal_size().columns - 1
-        self.stream.write(BEGIN_LINE + line[:columns])
+        self.stream.write(BEGIN_LINE + line)
         self.stream.flush()
 
-    def line(self, done: float, total: float | None, rate: float) -> str:
-        """The line: what, bar, count, rate, time left."""
-        parts = [self.what]
-        if total:
-            share = min(1.0, done / total)
-            filled = round(share * BAR_WIDTH)
-            parts += [f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"]
-        parts += [f"{done:,.0f}{f' of {total:,.0f}' if total else ''} {self.unit}", f"{rate:,.1f}/s"]
-        if total and rate > 0:
-            parts += [f"{duration(max(0.0, total - done) / rate)} left"]
-        return "  ".join(parts)
+    def line(self, done: float, total: float | None, rate: float, columns: int) -> str:
+        """What, bar, count, rate, time left; the bar takes the room that the words leave."""
+        words = [self.what, f"{done:,.0f}{f' of {total:,.0f}' if total else ''} {self.unit}", f"{rate:,.1f}/s"]
+        if not total:
+            return "  ".join(words)[:columns]
+        share = min(1.0, done / total)
+        words.insert(1, f"{share:.0%}")
+        if rate > 0:
+            words.append(f"{duration(max(0.0, total - done) / rate)} left")
+        room = min(columns - len("  ".join(words)) - len("  []"), BAR_WIDTHS[1])
+        if room >= BAR_WIDTHS[0]:
+            filled = round(share * room)
+            words.insert(1, f"[{'#' * filled}{'.' * (room - filled)}]")
+        return "  ".join(words)[:columns]
 
     def clear(self) -> None:
         """Take the line away."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
+from sbert_app.run_record import RESUMABLE
 from sbert_app.terminal import Bar, answer, clean_stdout, duration
 from training.config import CHOICES, RunConfig
 from training.data import split_names
@@ -76,8 +77,7 @@ def train(
     store = RunStore(place)
     with clean_stdout(), Bar("starting", "steps") as bar, _stoppable() as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
-        print(f"run {run_id}", file=sys.stderr)
-        result = execute(store, run_id, on_event=_shown_on(bar), should_end=should_end, foreground=True)
+        result = execute(store, run_id, on_event=_shown_on(bar, run_id), should_end=should_end, foreground=True)
     if should_end() and result.status == "stopped":
         raise Stopped(f"{run_id} at step {result.steps:,}; go on with: train --resume {run_id}")
     answer(asdict(result), as_json, _summary(result))
@@ -111,13 +111,18 @@ def _placed(name: str) -> str:
 def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:
     if settings:
         raise InputError(f"--resume goes on with the run's own settings; leave out {', '.join(sorted(settings))}")
-    return store.get(run_id).id
+    run = store.get(run_id)
+    if run.state not in RESUMABLE:
+        raise InputError(f"run {run_id} is {run.state}; there is nothing to resume")
+    return run_id
 
 
-def _shown_on(bar: Bar) -> Callable[[dict[str, Any]], None]:
-    """A function that turns the events of a run into the bar's line."""
+def _shown_on(bar: Bar, run_id: str) -> Callable[[dict[str, Any]], None]:
+    """A function that tells the run's id when it begins, then turns its events into the bar's line."""
 
     def show(event: dict[str, Any]) -> None:
+        if event.get("state") == "running":
+            print(f"run {run_id}", file=sys.stderr)
         if event["kind"] == "train":
             loss = "not finite" if event["loss"] is None else f"{event['loss']:.4f}"
             bar.what = f"loss {loss}"
