@@ -69,7 +69,7 @@ def random(curves: Sequence[Curve]) -> go.Figure:
         at, values = _points(curve.events, "eval", "plain_cosine")
         yield _line(curve, at, values, "plain sentences of other domains %{y:.3f}", dash="dash")
 
-    figure = _figure("Random pairs’ cosine (other domains dashed)", curves, traces, height=230)
+    figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
     figure.add_annotation(
         x=0, xref="paper", xanchor="left", y=0.95, text="collapsed", showarrow=False, font={"size": 11}
@@ -106,7 +106,7 @@ def _line(
     *,
     mode: str = "lines",
     dash: str = "solid",
-    width: float = 2,
+    width: float = 2.2,
     opacity: float = 1.0,
 ) -> go.Scatter:
     """A trace. Without ``hover`` it keeps quiet under the pointer."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from sbert_app.event_tail import Event
 from sbert_app.run_record import Run
@@ -24,6 +25,7 @@ from sbert_app.runs import RunStore
 from training.config import RunConfig
 from training.data import HUB_SETS, load_one, split_names
 from training.dataset import LABELLED, SCORED, TRIPLETS, Dataset, join
+from training.diagnostics import plain_sentences
 from training.errors import InputError
 from training.views import NEAREST, NEEDS, VIEWS, as_it_is, view
 
@@ -41,6 +43,7 @@ HUB_FORMS: dict[str, tuple[str, int]] = {
     "sickr": (SCORED, 9_927),
 }
 MEASURED_STEPS = 8
+RANDOM_SENTENCES = 256  # of an evaluation, see `training.watch`
 EVALUATIONS = 10  # a run, where the config does not say
 STARTING_SECONDS = 3.0  # data and model, before the first step
 
@@ -102,14 +105,15 @@ def plan(config: RunConfig, store: RunStore) -> Plan:
     return Plan(config, sum(as_they_are) or None, 3 if triple else 2, kind, notes)
 
 
-def known_rate(config: RunConfig, columns: int, runs: Sequence[Run], store: RunStore) -> Rate | None:
-    """The rate of the newest run of the same kind, None if there was none."""
+def known_rate(found: Plan, runs: Sequence[Run], store: RunStore) -> Rate | None:
+    """The rate of the newest run of the same kind, or one that was measured; None if there is neither."""
     for run in runs:
-        if _alike(run.config, config) and len(rates := _rates(events := store.events(run.id))) > 1:
+        if _alike(run.config, found.config) and len(rates := _rates(events := store.events(run.id))) > 1:
             seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
             return Rate(statistics.median(rates), statistics.median(seconds), source)
-    return _measured.get(_key(config, columns))
+    measured = _measured.get(_key(found))
+    return _rate(found, measured, store) if measured else None
 
 
 def can_measure(config: RunConfig, store: RunStore) -> bool:
@@ -121,38 +125,57 @@ def can_measure(config: RunConfig, store: RunStore) -> bool:
     return here and local and not any(run.state == "running" for run in store.list())
 
 
-def measure_rate(config: RunConfig, columns: int, store: RunStore) -> Rate:
+def measure_rate(found: Plan, store: RunStore) -> Rate:
     """Make a few steps and forget them. Seconds; once for each kind of run."""
     from training.loop import train
 
-    key = _key(config, columns)
+    key = _key(found)
     with _measuring:
         if key not in _measured:
             events: list[Event] = []
-            few = replace(config, max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="")
+            few = replace(found.config, max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="")
             train(few, on_event=events.append, home=store.home)
-            evaluation = statistics.median(event["seconds"] for event in events if event["kind"] == "eval")
             rates = _rates(events)
-            rate = statistics.median(rates[len(rates) // 2 :])  # the first steps are slower
-            # Random pairs alone were encoded here; dev data is some three times as much.
-            source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
-            _measured[key] = Rate(rate, evaluation * (1 if config.eval_data is None else 4), source)
-    return _measured[key]
+            last = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            # The first steps and the first evaluation are slower than all others.
+            _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), last / _watched(None, store.home))
+    return _rate(found, _measured[key], store)
 
 
-_measured: dict[tuple[object, ...], Rate] = {}
+class _Measured(NamedTuple):
+    """What a few steps have shown."""
+
+    sentences_per_second: float
+    seconds_per_evaluated: float  # sentence of an evaluation
+
+
+_measured: dict[tuple[object, ...], _Measured] = {}
 _measuring = threading.Lock()
 
 
-def _key(config: RunConfig, columns: int) -> tuple[object, ...]:
-    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, columns
+def _rate(found: Plan, measured: _Measured, store: RunStore) -> Rate:
+    source = f"{MEASURED_STEPS} steps measured just now, {measured.sentences_per_second:,.0f} sentences/s"
+    watched = _watched(found.config.eval_data, store.home)
+    return Rate(measured.sentences_per_second, measured.seconds_per_evaluated * watched, source)
+
+
+def _watched(eval_data: str | None, home: Path) -> int:
+    """How many sentences an evaluation encodes, about: random and plain ones, and the dev data."""
+    loaded = [_load(name, home) for name in split_names(eval_data)] if eval_data else []
+    dev = {text for data in loaded if data for column in data.columns for text in column}
+    return RANDOM_SENTENCES + len(plain_sentences()) + len(dev)
+
+
+def _key(found: Plan) -> tuple[object, ...]:
+    config = found.config
+    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, found.columns
 
 
 def _alike(one: RunConfig, other: RunConfig) -> bool:
     """Whether the rate of one run says something about the other."""
-    same = all(getattr(one, name) == getattr(other, name) for name in ("base", "max_length", "dtype", "train_data"))
-    bases = one.base == other.base and 0.5 <= one.batch_size / other.batch_size <= 2
-    return same and bases and (one.lora_rank > 0) == (other.lora_rank > 0)
+    same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective")
+    alike = all(getattr(one, name) == getattr(other, name) for name in same)
+    return alike and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
 
 
 def _rates(events: Sequence[Event]) -> list[float]:

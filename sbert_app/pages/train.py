@@ -36,14 +36,14 @@ def build(services: Services) -> None:
         "Spearman’s ρ rise, or the space collapse.</p>"
     )
     with gr.Row(elem_id="train"):
-        with gr.Column(scale=5, min_width=330):
+        with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
             chips, lesson = _presets()
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
-            fields = train_form.build()
+            with gr.Column(elem_id="settings"):
+                fields = train_form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
-            parts = train_live.lay_out()
-    panel = train_live.lay_out_list(parts)
+            panel = train_live.lay_out()
     train_actions.wire(services, panel)
     _wire_form(services, chips, lesson, fields, planned)
     names = list(train_form.config_fields(fields))
@@ -128,7 +128,7 @@ def _plan(services: Services, names: list[str], latest: dict[str, Any], *values:
         found = plan(config, store)
     except InputError as error:
         return problem(str(error))
-    rate = known_rate(config, found.columns, store.list(), store)
+    rate = known_rate(found, store.list(), store)
     return train_views.planned(found, rate, measuring=rate is None and can_measure(config, store))
 
 
@@ -138,9 +138,9 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
     try:
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         found = plan(config, store)
-        if known_rate(config, found.columns, store.list(), store) or not can_measure(config, store):
+        if known_rate(found, store.list(), store) or not can_measure(config, store):
             return gr.skip()
-        rate = measure_rate(config, found.columns, store)
+        rate = measure_rate(found, store)
     except InputError as error:
         return problem(str(error))
     return train_views.planned(found, rate) if latest["form"] == values else gr.skip()

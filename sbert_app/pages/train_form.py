@@ -15,6 +15,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.choices import MODELS
+from sbert_app.pages.train_views import rate
 from sbert_app.presets import PRESETS, Preset
 from sbert_app.run_record import Run
 from training.config import CHOICES, OPTIONAL, RANGES, RunConfig
@@ -116,8 +117,9 @@ def _numbers(start: RunConfig) -> Fields:
             "batch_size": gr.Number(start.batch_size, label="Batch size", info="Rows a step", min_width=90),
         }
     with gr.Row():
-        rate = f"{start.learning_rate:g}"
-        fields["learning_rate"] = gr.Textbox(rate, label="Learning rate", info="Adam’s highest", min_width=90)
+        fields["learning_rate"] = gr.Textbox(
+            rate(start.learning_rate), label="Learning rate", info="Adam’s highest", min_width=90
+        )
         fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Share of the steps", min_width=90)
         fields["seed"] = gr.Number(start.seed, label="Seed", info="Of all that is random", min_width=90)
     with gr.Row():
@@ -212,7 +214,7 @@ def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
 def filled(preset: Preset, names: list[str], base: str | None) -> list[Any]:
     """The values of the components ``names`` for a preset, in their order."""
     plain = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
-    plain["learning_rate"] = f"{plain['learning_rate']:g}"
+    plain["learning_rate"] = rate(plain["learning_rate"])
     return [gr.update(value=plain[name]) for name in names]
 
 

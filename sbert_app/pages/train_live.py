@@ -78,8 +78,8 @@ class Part(NamedTuple):
     update: Callable[[], Any]
 
 
-def lay_out() -> dict[str, Any]:
-    """The components of the opened run, inside the open column, by the names of `Panel`."""
+def lay_out() -> Panel:
+    """The components, inside the open column: the opened run, then the list of all."""
     parts: dict[str, Any] = {"status": gr.HTML(elem_id="run-status")}
     with gr.Row(elem_classes="actions"):
         parts["stop"] = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
@@ -102,11 +102,6 @@ def lay_out() -> dict[str, Any]:
                 parts["really"] = gr.Button("Delete for good", variant="stop", size="sm", elem_id="delete-really")
                 parts["keep"] = gr.Button("Keep it", size="sm")
         parts["log"] = gr.HTML(elem_id="run-log")
-    return parts
-
-
-def lay_out_list(parts: dict[str, Any]) -> Panel:
-    """The list of all runs, below both halves; and with it the panel is whole."""
     gr.HTML('<h2 class="section">All runs</h2>')
     parts["runs"] = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
     parts |= {"opened": gr.State(""), "ticked": gr.State([]), "shown": gr.State({}), "current": gr.State("")}

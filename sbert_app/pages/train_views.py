@@ -62,8 +62,7 @@ def run_list(runs: Sequence[Run], opened: str, colours: Mapping[str, str]) -> st
     return (
         '<div class="runs"><table class="plain"><caption>A name opens a run. Tick several to lay their curves over '
         f'each other (up to {len(COLOURS)}).</caption><thead><tr><th><span class="sr">overlay</span></th><th>run</th>'
-        '<th>state</th><th class="wide">settings</th><th>best</th><th class="wide">started</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<th>state</th><th>best</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -107,11 +106,16 @@ def settings(run: Run) -> str:
         data,
         length,
         f"batch {config.batch_size}",
-        f"rate {config.learning_rate:g}",
+        f"rate {rate(config.learning_rate)}",
         f"LoRA {config.lora_rank}" if config.lora_rank else "",
         f"seed {config.seed}",
     ]
     return " · ".join(filter(None, parts))
+
+
+def rate(value: float) -> str:
+    """A learning rate as people write it: 2e-5."""
+    return f"{value:g}".replace("e-0", "e-")
 
 
 def log_view(text: str) -> str:
@@ -212,7 +216,7 @@ def _openness(cosine: float) -> str:
 def _compare(run: Run) -> str:
     if not run.has_model:
         return ""
-    return f'<p><a class="action" href="./?model={quote(f"run:{run.id}", safe="")}">Open in Compare</a></p>'
+    return f'<p><a class="go" href="./?model={quote(f"run:{run.id}", safe="")}">Open in Compare</a></p>'
 
 
 def _notes(run: Run) -> str:
@@ -229,14 +233,13 @@ def _row(run: Run, is_open: bool, colour: str | None) -> str:
         f"<small>{100 * progress.step // progress.steps} %</small>" if run.state == "running" and progress.steps else ""
     )
     name = escape(run.name)
+    dot = f"<i style='background:{colour}'></i>" if colour else ""
     return (
         f'<tr class="{"open" if is_open else ""}"><td><input type="checkbox" data-overlay="{run_id}" '
-        f'data-key="tick-{run_id}" aria-label="overlay {name}"{" checked" if colour else ""}'
-        f' style="accent-color:{colour or "auto"}"></td>'
-        f'<td><button class="link" data-open="{run_id}" data-key="open-{run_id}">'
-        f"{f'<i style=background:{colour}></i>' if colour else ''}{name}</button></td>"
-        f"<td>{chip(run)}{share}</td><td class='wide words'>{escape(settings(run))}</td>"
-        f"<td class='number'>{figure}{gain}</td><td class='wide words'>{_clock(run.record.created)}</td></tr>"
+        f'data-key="tick-{run_id}" aria-label="overlay {name}"{" checked" if colour else ""}></td>'
+        f'<td><button class="link" data-open="{run_id}" data-key="open-{run_id}">{dot}{name}</button>'
+        f"<p>{escape(settings(run))} · {_clock(run.record.created)}</p></td>"
+        f"<td>{chip(run)}{share}</td><td class='number'>{figure}{gain}</td></tr>"
     )
 
 
