@@ -28,16 +28,18 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from training.config import RunConfig
 from training.errors import InputError, Stopped
-from training.run_events import EventLog, OnEvent, read_events
+from training.run_events import Event, EventLog, OnEvent, read_events
 from training.run_state import State, read_state, write_atomically
 from training.session import NonFiniteLoss, Session
 from training.watch import Figures
@@ -81,20 +83,25 @@ def train(
     Raises:
         InputError: the config, the data or the base cannot be used, or the folder is that of another run.
     """
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(mixed_precision="no")  # precision is the trainee's affair
+    main = accelerator.is_main_process
     place = None if folder is None else Path(folder).expanduser().absolute()
-    state = None if place is None else _open_folder(place, config, resume)
+    with accelerator.main_process_first():  # the others find the folder as the first has left it
+        state = None if place is None else _open_folder(place, config, resume, main)
     result = RunResult(place.name if place else config.name or "unsaved", "failed", 0, 0.0)
-    with EventLog(place, on_event, None if state is None else state["step"]) as events:
+    with EventLog(place if main else None, on_event if main else _ignore, state["step"] if state else None) as events:
         session: Session | None = None
         try:
-            session = Session(config, events, place, should_stop or (lambda: False), state, home)
+            session = Session(config, accelerator, events, place, should_stop or (lambda: False), state, home)
             result = replace(result, status=session.work())
         except Stopped:  # before the first step
             result = replace(result, status="stopped")
         except InputError as error:
             events.emit("state", 0, state="failed", reason=str(error))
             raise
-        except (OSError, RuntimeError, MemoryError, NonFiniteLoss) as error:
+        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             log.exception("the run failed")
             result = replace(result, reason=_explain(error, config))
         if session is not None:
@@ -106,8 +113,12 @@ def train(
     return result
 
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool) -> State | None:
-    """Make the folder this run's -> the state to go on from, or None to begin."""
+def _ignore(event: Event) -> None:
+    """What the other processes tell: nothing."""
+
+
+def _open_folder(folder: Path, config: RunConfig, resume: bool, main: bool) -> State | None:
+    """Make the folder this run's -> the state to go on from, or None to begin. Only the main process writes."""
     written = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:
@@ -122,6 +133,8 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> State | None:
         state = read_state(checkpoint)
         if state is not None:
             return state
+    if not main:
+        return None
     folder.mkdir(parents=True, exist_ok=True)
     for left_over in (checkpoint, folder / "model"):
         shutil.rmtree(left_over, ignore_errors=True)
@@ -131,11 +144,11 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool) -> State | None:
 
 def _explain(error: Exception, config: RunConfig) -> str:
     """One line on why the run failed and what to do."""
-    if isinstance(error, OSError):
-        if error.errno == errno.ENOSPC:
-            return "the disk is full: make room and resume the run"
-        return f"a file could not be read or written: {error}"
     text = " ".join(str(error).split())
+    if os.strerror(errno.ENOSPC) in text:
+        return "the disk is full: make room and resume the run"
+    if isinstance(error, OSError | SafetensorError):
+        return f"a file could not be read or written: {text}"
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text:
         return f"not enough memory for batches of {config.batch_size}: use a smaller batch_size or max_length"
     return text or type(error).__name__

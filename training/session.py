@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,9 @@ from training.run_state import State, load_checkpoint, save_checkpoint, write_at
 from training.trainee import Trainee
 from training.views import training_data
 from training.watch import Figures, Watch, selects
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 EVALUATIONS = 10  # a run, where the config does not say how often
 TRAIN_EVENTS = 100  # a run, about
@@ -54,25 +57,24 @@ class Progress:
 
 
 class Session:
-    """See the module. All arguments as in `training.loop.train`; ``state`` is that of a checkpoint, or None."""
+    """See the module. Arguments as in `training.loop.train`; ``state`` is that of a checkpoint, or None."""
 
     def __init__(
         self,
         config: RunConfig,
+        accelerator: Accelerator,
         events: EventLog,
         folder: Path | None,
         should_stop: Callable[[], bool],
         state: State | None,
         home: str | Path | None,
     ) -> None:
-        from accelerate import Accelerator
-
-        self.config, self.events, self.folder, self.should_stop = config, events, folder, should_stop
+        self.config, self.accelerator = config, accelerator
+        self.events, self.folder, self.should_stop = events, folder, should_stop
         self.progress = Progress(**(state or {}))
         self.pending: list[Tensor] = []  # losses that are still on the device
         self.clock = Clock(self.progress.seconds)
-        torch.manual_seed(config.seed)
-        self.accelerator = Accelerator(mixed_precision="no")  # precision is the trainee's affair
+        torch.manual_seed(config.seed + accelerator.process_index)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
         watched = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
         self.watch = Watch(config, self.data, watched)

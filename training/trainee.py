@@ -126,6 +126,9 @@ class Trainee(nn.Module):
         if encoder.device.type == "cpu":
             _replace_dropout(encoder.backbone)
         self.backbone = encoder.train().backbone
+        for name, weight in self.backbone.named_parameters():
+            if "pooler." in name:  # BERT's own head, which sentence vectors do not pass: no gradient ever comes
+                weight.requires_grad_(False)
         self.rank = rank
 
     @property
