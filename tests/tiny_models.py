@@ -99,8 +99,8 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
         eos_token_id=ids[sep],
         cls_token_id=ids[cls],
         sep_token_id=ids[sep],
-        initializer_range=0.5,  # far from zero, so that different sentences get clearly different vectors
-        **{**made.settings, **settings},
+        # Far from zero, so that different sentences get clearly different vectors.
+        **{"initializer_range": 0.5, **made.settings, **settings},
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -60,6 +60,7 @@ def _start(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: a for
     all_here = threading.Barrier(threads + 1)
 
     def begin() -> None:
+        torch.get_num_threads()  # a thread takes over the common number when it first needs one: now
         torch.set_num_threads(1)  # of this thread, but it is also what threads born later start with ...
         all_here.wait()
 

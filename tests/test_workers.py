@@ -1,0 +1,76 @@
+"""Workers: results in order, few items under way, errors at their place, and PyTorch's own threads untouched."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from training import workers
+
+
+def test_results_come_in_order():
+    assert list(workers.spread(lambda x: x * x, range(100))) == [x * x for x in range(100)]
+
+
+def test_there_are_as_many_as_pytorch_would_use_each_with_one_thread():
+    before = torch.get_num_threads()
+    together = threading.Barrier(workers.count())
+
+    def threads(_: int) -> tuple[int, int]:
+        together.wait(timeout=60)
+        return threading.get_ident(), torch.get_num_threads()
+
+    seen = list(workers.spread(threads, range(workers.count())))
+    assert len({ident for ident, _ in seen}) == workers.count() == before
+    assert {count for _, count in seen} == {1}
+
+
+def test_the_callers_threads_and_those_born_later_keep_pytorchs_number():
+    before = torch.get_num_threads()
+    list(workers.spread(abs, [1]))
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert torch.get_num_threads() == before == later[0]
+
+
+def test_items_are_taken_as_results_are():
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for i in range(1_000):
+            taken.append(i)
+            yield i
+
+    results = workers.spread(abs, items())
+    assert next(results) == 0
+    assert len(taken) <= workers.count() + 1
+
+
+def test_an_error_comes_out_at_its_place():
+    results = workers.spread(lambda x: 1 // x, [1, 1, 0, 1])
+    assert [next(results), next(results)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_a_caller_who_stops_leaves_nothing_behind():
+    results = workers.spread(abs, iter(range(10_000)))
+    next(results)
+    results.close()
+    assert list(workers.spread(abs, [-3])) == [3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_child_has_workers_of_its_own():
+    assert list(workers.spread(abs, [-1])) == [1]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if list(workers.spread(abs, [-1, -2])) == [1, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
