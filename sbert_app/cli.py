@@ -1,4 +1,4 @@
-"""The command line: python -m sbert_app serve | encode | score | evaluate | train | runs
+"""The command line: python -m sbert_app serve | encode | score | evaluate | train | runs | worker
 
 Exit codes: 0 good; 2 the user's input is wrong, said in one line; 130 stopped by Ctrl-C; 1 anything else, in one line
 too (SBERT_DEBUG=1 shows the whole traceback, and what is logged on the way). Half-written files never stay.
@@ -24,6 +24,7 @@ from sbert_app.commands.runs import runs
 from sbert_app.commands.score import score
 from sbert_app.commands.serve import serve
 from sbert_app.commands.train import train
+from sbert_app.commands.worker import worker
 from sbert_app.terminal import StderrHandler
 from training.errors import InputError, Stopped
 
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: it is there at once, and in any terminal
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, encode, score, evaluate, train, ablate):
+for command in (serve, encode, score, evaluate, train, ablate, worker):
     app.command()(command)
 app.add_typer(runs, name="runs")
 

@@ -1,7 +1,7 @@
 """The worker: takes runs from the queue and executes them, one after another, on one device.
 
-``python -m sbert_app.worker`` is started by `sbert_app.jobs` when there is work, or by hand where the queue is
-Redis. It is polite (low priority, threads that sleep while they wait), so that the page stays quick on the same
+``python -m sbert_app.worker`` is started by `sbert_app.jobs` when there is work; where the queue is Redis,
+``python -m sbert_app worker`` is started by hand. It is polite (low priority, threads that sleep while they wait), so that the page stays quick on the same
 machine, and ends after `IDLE_SECONDS` without work. SIGTERM, as at a shutdown: the run writes a checkpoint, reads as
 interrupted, and can be resumed.
 """
@@ -92,7 +92,10 @@ def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> Non
     """Make this process a worker: calm, polite, bound to its device."""
     for name, value in CALM.items():
         os.environ.setdefault(name, value)  # read when torch is loaded, which is later
-    if device := devices()[slot]:
+    known = devices()
+    if not 0 <= slot < len(known):
+        raise InputError(f"device {slot} is not there; this machine has {len(known)}, counted from 0")
+    if device := known[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     if hasattr(os, "nice"):
         os.nice(NICENESS)
