@@ -93,6 +93,7 @@ def statistics(rows: Sequence[Row]) -> str:
     """The table: mean ± standard deviation, interval, test against the default, the paper's figure."""
     has_paper = any(row.paper is not None for row in rows)
     default = next(row.label for row in rows if row.is_default)
+    paper = '<th class="paper">paper</th>' if has_paper else ""
     body = "".join(_statistics_row(row, has_paper) for row in rows)
     tests = sum(row.against is not None and row.against.p is not None for row in rows)
     chance = (
@@ -104,7 +105,7 @@ def statistics(rows: Sequence[Row]) -> str:
     return (
         '<div class="runs ablation"><table class="plain"><thead><tr><th></th><th class="wide">before</th>'
         '<th>ρ ×100, mean ± sd</th><th class="wide">95% interval</th><th class="wide">seeds</th>'
-        f"<th>against {escape(default)}</th>{'<th>paper</th>' if has_paper else ''}</tr></thead>"
+        f"<th>against {escape(default)}</th>{paper}</tr></thead>"
         f'<tbody>{body}</tbody></table></div><p class="note">Before: the base as it came, under this variant. The '
         "test is Student’s t on the differences within a seed: p is how often a gap like this would come from the "
         f"luck of the seeds alone, if there were none.{chance}</p>"
@@ -194,7 +195,7 @@ def _statistics_row(row: Row, has_paper: bool) -> str:
         mean, n = f"<b>{summary.mean:.2f}</b>{spread}", str(summary.n)
         interval = "one seed: none" if summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
     before = "–" if row.before is None else f"{row.before:.2f}"
-    paper = f'<td class="number">{"–" if row.paper is None else f"{row.paper:.2f}"}</td>' if has_paper else ""
+    paper = f'<td class="number paper">{"–" if row.paper is None else f"{row.paper:.2f}"}</td>' if has_paper else ""
     return (
         f'<tr class="{"chosen" if row.is_default else ""}"><th>{escape(row.label)}</th>'
         f'<td class="number wide">{before}</td><td class="number">{mean}</td><td class="number wide">{interval}</td>'
