@@ -1,9 +1,9 @@
 """The worker: takes runs from the queue and executes them, one after another, on one device.
 
 ``python -m sbert_app.worker`` is started by `sbert_app.jobs` when there is work; where the queue is Redis,
-``python -m sbert_app worker`` is started by hand. It is polite (low priority, threads that sleep while they wait), so that the page stays quick on the same
-machine, and ends after `IDLE_SECONDS` without work. SIGTERM, as at a shutdown: the run writes a checkpoint, reads as
-interrupted, and can be resumed.
+``python -m sbert_app worker`` is started by hand. It is polite (low priority, threads that sleep while they wait), so
+that the page stays quick on the same machine, and ends after `IDLE_SECONDS` without work. SIGTERM, as at a shutdown:
+the run writes a checkpoint, reads as interrupted, and can be resumed.
 """
 
 from __future__ import annotations
