@@ -1,6 +1,7 @@
 """Files of sentences in, files of vectors out, streamed: as many rows as the disk holds, in flat memory.
 
-    encode_file(open_table("corpus.csv"), "sentence", Path("corpus.npy"), encoder) -> EncodeSummary
+    table, column = open_sentences(Path("corpus.csv"))
+    encode_file(table, column, Path("corpus.npy"), encoder) -> EncodeSummary
 
 Row i of the output belongs to row i of the input. A row without text is kept: its vector is NaN in a .npy file and
 null in a .parquet file. The .npy file is one float32 array (N, D); the .parquet file has the sentences and a column
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from training.errors import InputError
-from training.tables import Table, as_text
+from training.table_lines import open_lines
+from training.tables import Table, as_text, open_table, pick_sentence
 
 if TYPE_CHECKING:
     from training.encoder import Encoder, Progress
@@ -106,6 +108,18 @@ def encode_file(
         seconds=round(report.seconds, 3),
         sentences_per_second=round(report.sentences / max(report.seconds, 1e-9), 1),
     )
+
+
+def open_sentences(source: Path, column: str | None = None) -> tuple[Table, str]:
+    """A file of sentences, and the name of its column: as asked for, else by name. A .txt file has one a line.
+
+    Raises:
+        InputError: the file cannot be used, or has no such column.
+    """
+    if source.suffix.lower() == ".txt" and column is None:
+        return Table(source, open_lines(source)), "sentence"
+    table = open_table(source)
+    return table, pick_sentence(table, column)
 
 
 def check_output(output: Path, source: Path) -> None:

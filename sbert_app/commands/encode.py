@@ -15,7 +15,7 @@ from sbert_app.terminal import Bar, answer, clean_stdout
 
 def encode(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="Sentences: .csv, .tsv, .txt, .jsonl, .parquet or .xlsx.")
+        Path, typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx.")
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet, rows in input order.")],
     model: options.Model = DEFAULT_MODEL,
@@ -32,12 +32,10 @@ def encode(
 ) -> None:
     """Encode a file of sentences to vectors."""
     place = options.prepare(home, offline)
-    from sbert_app.encoding import check_output, encode_file
-    from training.tables import open_table, pick_sentence
+    from sbert_app.encoding import check_output, encode_file, open_sentences
 
     with clean_stdout(), Bar("encoding", "sentences") as bar:
-        table = open_table(source)  # what is wrong with the files is said before the model is loaded
-        chosen = pick_sentence(table, column)
+        table, chosen = open_sentences(source, column)  # what is wrong is said before the model is loaded
         check_output(output, source)
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         summary = encode_file(table, chosen, output, encoder, normalize, on_progress=bar)
