@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.batching import Batch, pad
+from training.batching import pad
 from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
@@ -105,6 +105,7 @@ class Encoder:
 
         check_pooling(pooling)
         place = pick_device(device)
+        precision = pick_dtype(dtype, place)
         scratch = SCRATCH.fullmatch(name)
         located = model_folder("all-MiniLM-L6-v2" if scratch else name, home)
         layout = read_layout(located.path)
@@ -122,7 +123,7 @@ class Encoder:
         )
         backbone.to(place).eval()
         origin = "random weights" if scratch else located.origin
-        return cls(name, backbone, tokenizer, layout, pick_dtype(dtype, place), origin)
+        return cls(name, backbone, tokenizer, layout, precision, origin)
 
     @property
     def pooling(self) -> str:
@@ -231,10 +232,11 @@ class Encoder:
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Token ids -> pooled vectors (B, D) float32, differentiable, not normalised. What training uses."""
-        batch = self._to_device(pad(ids, self._tokens.pad_id))
-        mask = None if batch.mask is None else batch.mask.long()
-        hidden = self.backbone(input_ids=batch.ids, attention_mask=mask).last_hidden_state
-        return POOLINGS[self.pooling](hidden, batch.mask)
+        batch, place = pad(ids, self._tokens.pad_id), self.device
+        mask = None if batch.mask is None else batch.mask.to(place, non_blocking=True)
+        real = None if mask is None else mask.long()
+        hidden = self.backbone(batch.ids.to(place, non_blocking=True), attention_mask=real).last_hidden_state
+        return POOLINGS[self.pooling](hidden, mask)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The transformer's output for each token, before pooling."""
@@ -250,10 +252,7 @@ class Encoder:
         ]
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers, and ``load``, open. Replaces a model that is there, at once.
-
-        InputError if something else is there.
-        """
+        """Write a folder that sentence-transformers opens too. Replaces a model, refuses to replace anything else."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         with replacing(target) as fresh:
@@ -270,10 +269,6 @@ class Encoder:
             if self._inference is None:
                 self._inference = inference(self.backbone, self.dtype, self._tokens.pad_id)
             return self._inference
-
-    def _to_device(self, batch: Batch) -> Batch:
-        mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
-        return Batch(batch.ids.to(self.device, non_blocking=True), mask)
 
     def _encode_chunk(
         self,
