@@ -68,7 +68,8 @@ class ScoreSummary:
     @property
     def sentence(self) -> str:
         """What happened in one sentence."""
-        how = f"stopped at row {self.rows:,}" if self.stopped_at is not None else f"{self.rows:,} rows"
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        how = rows if self.stopped_at is None else f"stopped at row {self.rows:,}"
         said = f"{how}: {self.scored:,} scored in {self.seconds:,.1f} s ({self.rows_per_second:,.0f} rows/s)"
         counts = {
             "without text": self.missing_text,

@@ -98,10 +98,11 @@ REFUSED = {
     "only a byte order mark": Refused("a.csv", b"\xef\xbb\xbf", "is empty"),
     "only blank lines": Refused("a.csv", "\n\r\n  \n\n", "is empty"),
     "a header without rows": Refused(
-        "a.csv", "sentence1,sentence2\n", "has a header .sentence1, sentence2., but no rows"
+        "a.csv", "sentence1,sentence2\n", "has a header with the columns sentence1, sentence2, but no rows"
     ),
     "a header and blank lines": Refused("a.csv", "sentence1,sentence2\n\n\n", "no rows"),
     "unknown columns": Refused("a.csv", "id,title,body\n1,a,b\n", "has the columns id, title, body"),
+    "a name on two lines": Refused("a.csv", 'id,"the\nbody",x\n1,a,b\n', "the columns id, the body, x"),
     "one column": Refused("a.csv", "sentence\na\nb\n", "two with sentences are needed"),
     "no header, three columns": Refused("a.csv", "He walks home.,She runs.,2.5\n", "column_1, column_2, column_3"),
     "a wall of columns": Refused(

@@ -90,7 +90,7 @@ def pick_columns(table: Table, requested: Sequence[str] | None = None) -> PairCo
         known = [name for name in columns if is_known(name)]
         if len(columns) != 2 or known:
             raise InputError(
-                f"{table.path.name} has {_list(columns)}, but two with sentences are needed: call them sentence1 and "
+                f"{table.path.name} has {listed(columns)}, but two with sentences are needed: call them sentence1 and "
                 "sentence2, or say which they are."
             )
         pair = (columns[0], columns[1])
@@ -111,7 +111,7 @@ def pick_sentence(table: Table, requested: str | None = None) -> str:
         found = table.columns[0]
     if found is None:
         raise InputError(
-            f"{table.path.name} has {_list(table.columns)}: call the one to use sentence, or say which it is."
+            f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
         )
     return found
 
@@ -235,7 +235,7 @@ def _existing(table: Table, requested: str) -> str:
     found = [name for name in table.columns if key(name) == key(requested)]
     if len(found) == 1:
         return found[0]
-    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {_list(table.columns)}.")
+    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}.")
 
 
 def _is_numeric(table: Table, column: str) -> bool:
@@ -248,9 +248,9 @@ def _is_sentence(cell: str) -> bool:
     return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
 
 
-def _list(columns: Sequence[str]) -> str:
-    shown_names = ", ".join(
-        name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in columns[:MOST_NAMED]
-    )
+def listed(columns: Sequence[str]) -> str:
+    """Names of columns as an error lists them: on one line, none too long, not too many."""
+    names = [" ".join(name.split()) for name in columns[:MOST_NAMED]]
+    names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
     more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return f"the column{'s' * (len(columns) > 1)} {shown_names}{more}"
+    return f"the column{'s' * (len(columns) > 1)} {', '.join(names)}{more}"

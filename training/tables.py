@@ -26,6 +26,7 @@ from training.table_columns import (
     as_text,
     bad_number,
     canonical_names,
+    listed,
     parse_number,
     pick_columns,
     pick_sentence,
@@ -148,7 +149,7 @@ def open_table(path: Path | str) -> Table:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if first is None:
-        raise InputError(f"{path.name} has a header ({', '.join(table.columns)[:200]}), but no rows.")
+        raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
     return table
 
 
