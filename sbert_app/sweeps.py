@@ -98,8 +98,7 @@ class Sweeps:
 
     def rate(self, planned: SweepPlan) -> Rate | None:
         """The rate of the newest run of the same kind; None if there was none."""
-        first = next(iter(planned.plans.values()))
-        return known_rate(first.config, first.columns, self.store.list(), self.store)
+        return known_rate(next(iter(planned.plans.values())), self.store.list(), self.store)
 
     # ------------------------------------------------------------ changing
 

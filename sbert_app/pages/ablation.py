@@ -229,7 +229,7 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
         first = next(iter(found.plans.values()))
         if sweeps.rate(found) or not can_measure(first.config, sweeps.store):
             return gr.skip()
-        rate = measure_rate(first.config, first.columns, sweeps.store)
+        rate = measure_rate(first, sweeps.store)
     except InputError as error:
         return problem(str(error))
     return views.planned(found, rate) if latest["form"] == values else gr.skip()
