@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from sbert_app.commands.ablate import ablate
+from sbert_app.commands.benchmark import benchmark
 from sbert_app.commands.encode import encode
 from sbert_app.commands.evaluate import evaluate
 from sbert_app.commands.runs import runs
@@ -37,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: it is there at once, and in any terminal
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, encode, score, evaluate, train, ablate, worker):
+for command in (serve, encode, score, evaluate, train, ablate, benchmark, worker):
     app.command()(command)
 app.add_typer(runs, name="runs")
 
