@@ -55,6 +55,7 @@ class Settings:
     correlation: float = 0.3  # weight of (1 - Pearson's r within the batch), beside cross-entropy
     average: float = 0.99  # decay of the running average of the weights
     teacher: str = ""
+    neighbours: int = 2  # of each sentence of STSb train, for the teacher to score
     seed: int = 0
 
 
@@ -211,7 +212,7 @@ def held_out() -> set[str]:
     return {text for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns for text in column}
 
 
-def unlabelled_pairs(base: str, files: Sequence[Path], neighbours: int = 3) -> list[tuple[str, str]]:
+def unlabelled_pairs(base: str, files: Sequence[Path], neighbours: int) -> list[tuple[str, str]]:
     """Pairs for the teacher to score: the files' own, and for each sentence of STSb train its nearest neighbours."""
     first, second = load_data("stsb:train").columns
     sentences = list(dict.fromkeys(first + second))
@@ -228,7 +229,7 @@ def unlabelled_pairs(base: str, files: Sequence[Path], neighbours: int = 3) -> l
 
 def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path]) -> list[Example]:
     """The unlabelled pairs with the teacher's scores."""
-    pairs = unlabelled_pairs(settings.base, files)
+    pairs = unlabelled_pairs(settings.base, files, settings.neighbours)
     scores = CrossEncoder.load(settings.teacher).predict(pairs, on_progress=say_progress)
     rows = trainee.tokenizer(pairs)
     return [Example(row, float(score)) for row, score in zip(rows, scores, strict=True)]
