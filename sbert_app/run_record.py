@@ -80,7 +80,7 @@ class Run:
             **asdict(self.progress),
             "collapsed": self.progress.collapsed,
             "model": f"run:{self.id}" if self.has_model else None,
-            "path": str(self.folder),
+            "folder": str(self.folder),
             "config": self.config.to_dict(),
         }
 

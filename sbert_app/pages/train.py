@@ -88,7 +88,8 @@ def _wire_form(
         [fields["objective"], fields["concatenation"]],
         **QUIET,
     )
-    edited = [component.input for name, component in asked.items() if name != "name"]
+    edited = [component.input for name, component in asked.items() if name not in ("name", "learning_rate")]
+    edited.append(fields["learning_rate"].change)  # a text that is pasted is no input to Gradio
     plan_it(gr.on(edited, None, None, None, trigger_mode="always_last", api_visibility="private"))
     uploaded = fields["upload_train"].upload(
         partial(_upload, services),

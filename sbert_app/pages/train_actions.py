@@ -18,7 +18,16 @@ from training.errors import InputError
 REMEMBER_RUN = """(run) => {
   window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
 }"""
-CLICK_DOWNLOAD = """() => { setTimeout(() => document.querySelector("#download-run")?.click(), 200); }"""
+# The zip is offered as a button; it is pressed for the person as soon as it is there.
+CLICK_DOWNLOAD = """() => {
+  let tries = 100;
+  const press = () => {
+    const button = document.querySelector("#download-run");
+    if (button?.innerText.includes("MB")) button.click();
+    else if (tries-- > 0) setTimeout(press, 100);
+  };
+  press();
+}"""
 
 
 def wire(services: Services, panel: Panel) -> None:
@@ -49,7 +58,7 @@ def _wire_buttons(services: Services, panel: Panel) -> None:
     )
     look_on(services, panel, deleted.then)
     deleted.then(None, panel.opened, None, js=REMEMBER_RUN)
-    panel.export.click(
+    panel.export.click(lambda: gr.update(visible=False), None, panel.download, **QUIET).then(
         partial(_export, services),
         panel.current,
         [panel.trouble, panel.download],

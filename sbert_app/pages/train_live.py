@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.figures_training import COLOURS, FIGURES, Curve
+from sbert_app.measured_tables import shipped
 from sbert_app.pages import train_views as views
 from sbert_app.run_record import AT_WORK, Run
 from sbert_app.services import Services
@@ -168,7 +169,7 @@ def _curve(services: Services, run: Run, colour: str) -> Curve:
 
 def _status(services: Services, run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
-        return views.nothing_yet()
+        return views.nothing_yet(shipped("pooling"))
     before = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
     return views.status(run, len(before))
 

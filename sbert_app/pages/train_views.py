@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import fmean
 from urllib.parse import quote
 
 from sbert_app.event_tail import MEASURES
 from sbert_app.figures_training import COLOURS
+from sbert_app.measured_tables import MeasuredRun, MeasuredTable
 from sbert_app.run_plan import Plan, Rate
 from sbert_app.run_record import AT_WORK, Run
 from training.diagnostics import COLLAPSED_FROM
@@ -37,12 +39,40 @@ EXPLAINED = """
 </div>"""
 
 
-def nothing_yet() -> str:
-    """The place of the curves before the first run."""
+def nothing_yet(pooling: MeasuredTable | None) -> str:
+    """The place of the curves before the first run; with what others measured, if that ships."""
     return (
         '<section class="card first"><h3>No run yet</h3><p class="lead">Press <b>Start</b>: the 60-second demo is '
-        f"filled in, and its curves grow here, step by step.</p>{EXPLAINED}</section>"
+        f"filled in, and its curves grow here, step by step.</p>{EXPLAINED}{_measured(pooling)}</section>"
     )
+
+
+def _measured(table: MeasuredTable | None) -> str:
+    """Dev ρ before and after, by pooling, from the table that ships."""
+    if table is None or not table.runs:
+        return ""
+    by_variant: dict[str, list[MeasuredRun]] = {}
+    for run in table.runs:
+        by_variant.setdefault(run.variant, []).append(run)
+    rows = "".join(
+        f"<tr><td>{escape(variant.replace('cls', 'CLS'))}</td>"
+        + "".join(f"<td class='number'>{value}</td>" for value in _means(runs))
+        + "</tr>"
+        for variant, runs in by_variant.items()
+    )
+    steps, machine = table.runs[0].steps, table.machine.get("device", "")
+    return (
+        "<table class='plain'><caption>Measured: regression on STSb from "
+        f"{escape(str(table.settings['base']))}, {steps:,} steps, {len(table.seeds)} "
+        f"seed{'s'[: len(table.seeds) != 1]}, {escape(machine)}. More under Ablation.</caption>"
+        "<thead><tr><th>pooling</th><th>dev ρ before</th><th>after</th><th>random pairs</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _means(runs: Sequence[MeasuredRun]) -> tuple[str, str, str]:
+    before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
+    return f"{before:.1f}", f"{after:.1f}", f"{fmean(run.random_cosine for run in runs):.2f}"
 
 
 def status(run: Run, ahead: int) -> str:

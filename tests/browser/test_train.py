@@ -1,0 +1,183 @@
+"""The Train page in a real Chromium: runs are started, watched from two tabs, stopped, resumed, compared, exported."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+STATUS = "#run-status .card.run"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_worker_stays(home: Path) -> Iterator[None]:
+    """The worker outlives the app, as it should; not the tests."""
+    yield
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if "sbert_app.worker" in line and str(home) in line:
+            process.kill()
+
+
+def set_up(page: Page, name: str, steps: int, base: str = "scratch:1x32") -> None:
+    """Fill the form in for a run that takes no time."""
+    expect(page.locator("#plan")).to_contain_text("scored pairs")
+    page.locator("#train-base input").fill(base)
+    page.locator("#train-base input").press("Enter")
+    page.get_by_label("Most steps").fill(str(steps))
+    page.locator("#run-name textarea").fill(name)
+
+
+def start(page: Page, name: str, steps: int) -> None:
+    set_up(page, name, steps)
+    page.click("#start")
+    expect(page.locator(STATUS)).to_contain_text(name)
+
+
+def row(page: Page, name: str):
+    return page.locator("#run-list tr", has_text=name)
+
+
+def step(page: Page) -> int:
+    found = re.search(r"step ([\d,]+) of", page.locator(STATUS).inner_text())
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_page):
+    page = open_page("/train")
+    expect(page.locator("#run-status")).to_contain_text("No run yet")
+    expect(page.locator("#run-status")).to_contain_text("Cosine of random pairs")
+    expect(page.locator("#plan")).to_contain_text("5,749 scored pairs · 200 steps of 16")
+    expect(page.locator("#plan")).to_contain_text(re.compile(r"about \d+ (s|min)"))
+    expect(page.locator("#plan")).to_contain_text("measured just now")
+
+
+def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed(open_page):
+    page = open_page("/train")
+    start(page, "a long one", 1_000_000)
+    expect(page.locator("#curve-loss .js-plotly-plot")).to_be_visible()
+    expect(page.locator(STATUS)).to_contain_text(re.compile(r"left · [\d,]+ sentences/s · cpu"))
+    page.reload()
+    expect(page.locator(STATUS)).to_contain_text("a long one")
+    before = step(page)
+    other = open_page("/train")
+    expect(row(other, "a long one")).to_contain_text("running")
+    page.wait_for_function(
+        "before => Number(document.querySelector('#run-status').innerText.match(/step ([\\d,]+) of/)[1]"
+        ".replaceAll(',', '')) > before",
+        arg=before,
+    )
+    other.click("#stop-run")
+    for tab in (page, other):
+        expect(row(tab, "a long one")).to_contain_text("stopped")
+    stopped_at = step(page)
+    page.click("#resume-run")
+    expect(row(other, "a long one")).to_contain_text("running")
+    page.wait_for_function(
+        "before => Number(document.querySelector('#run-status').innerText.match(/step ([\\d,]+) of/)[1]"
+        ".replaceAll(',', '')) > before",
+        arg=stopped_at,
+    )
+    page.click("#stop-run")
+    expect(row(page, "a long one")).to_contain_text("stopped")
+
+
+def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_page, tmp_path):
+    page = open_page("/train")
+    start(page, "a short one", 12)
+    expect(row(page, "a short one")).to_contain_text("finished")
+    expect(page.locator(STATUS)).to_contain_text("best Spearman ρ ×100")
+    expect(page.locator(STATUS)).to_contain_text("against the base")
+
+    with page.expect_download() as download:
+        page.click("#export-run")
+    with zipfile.ZipFile(download.value.path()) as packed:
+        assert {"a-short-one/modules.json", "a-short-one/model.safetensors"} <= set(packed.namelist())
+        assert "stsb:train" in packed.read("a-short-one/README.md").decode()
+
+    row(page, "a long one").locator("input").check()
+    expect(page.locator("#curve-measure .scatterlayer .trace")).to_have_count(2)
+
+    page.get_by_text("Rename, delete, log").click()
+    page.locator("#new-name textarea, #new-name input").fill("<b>mine</b>")
+    page.click("#rename-run")
+    expect(page.locator(STATUS).locator("h2")).to_have_text("<b>mine</b>")
+    expect(page.locator("#run-log")).to_contain_text("finished after 12 steps")
+
+    compare = page.locator(STATUS).get_by_role("link", name="Open in Compare").get_attribute("href")
+    compared = open_page(compare.removeprefix("."))
+    expect(compared.locator("#answer .card").first).to_contain_text("run:")
+
+    page.click("#delete-run")
+    page.click("#delete-really")
+    expect(row(page, "mine")).to_have_count(0)
+    expect(row(page, "a long one")).to_have_count(1)
+
+
+def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
+    page = open_page("/train")
+    expect(page.locator("#plan")).to_contain_text("scored pairs")
+    page.locator("#train-data input").fill("snli:train")
+    page.locator("#train-data input").press("Enter")
+    told = "regression needs pairs with a score, but snli:train holds labelled pairs; classification learns"
+    expect(page.locator("#plan .problem")).to_contain_text(told, ignore_case=True)
+    runs = page.locator("#run-list tbody tr").count()
+    page.click("#start")
+    expect(page.locator("#plan .problem")).to_contain_text(told, ignore_case=True)
+    page.get_by_role("radio", name="classification").check()
+    expect(page.locator("#plan")).to_contain_text("549,367 labelled pairs · 200 steps of 16")
+    expect(page.get_by_label("Concatenation")).to_be_visible()
+    page.get_by_label("Learning rate").fill("fast")
+    expect(page.locator("#plan .problem")).to_contain_text("learning_rate is 'fast'", ignore_case=True)
+    assert page.locator("#run-list tbody tr").count() == runs
+
+
+def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("sentence1,sentence2,label\n" + "A dog barks.,It is loud.,yes\nA cat sleeps.,It runs.,no\n" * 20)
+    page = open_page("/train")
+    page.click("#preset-mine")
+    expect(page.locator("#plan .problem")).to_contain_text("no training data yet")
+    page.set_input_files("input[type=file] >> nth=0", file)
+    expect(page.locator("#plan")).to_contain_text("40 labelled pairs")
+    expect(page.get_by_role("radio", name="classification")).to_be_checked()
+
+
+def test_a_preset_fills_the_form(open_page):
+    page = open_page("/train")
+    page.click("#preset-stsb")
+    expect(page.locator("#lesson")).to_contain_text("Section 4.2")
+    expect(page.locator("#plan")).to_contain_text("1,440 steps of 16")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_a_phone(open_page, dark):
+    page = open_page("/train", width=390, dark=dark)
+    expect(page.locator("#run-status .card")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    live, settings = page.locator("#live").bounding_box(), page.locator("#settings").bounding_box()
+    assert live["y"] < settings["y"], "the living half comes before the settings"
+
+
+def test_the_api_starts_follows_and_stops_runs(app_url):
+    client = Client(app_url, verbose=False)
+    run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
+    assert (run["state"], run["config"]["objective"]) == ("queued", "regression")
+    seen = 0
+    while not seen:
+        status = client.predict(run["id"], seen, api_name="/run_status")
+        seen = status["events_seen"]
+    assert status["events"][0]["kind"] == "state"
+    assert client.predict(run["id"], seen, api_name="/run_status")["events"] != status["events"]
+    client.predict(run["id"], api_name="/stop_run")
+    assert run["id"] in [each["id"] for each in client.predict(api_name="/list_runs")]
+    for refused in ({"train_data": "/etc/passwd"}, {"objective": "regression", "train_data": "snli"}, {"epochs": -1}):
+        with pytest.raises(AppError):
+            client.predict(**refused, api_name="/start_run")
