@@ -59,9 +59,9 @@ ABLATIONS: dict[str, Ablation] = {
     "pooling": Ablation(
         "Pooling",
         "How should token vectors become one sentence vector?",
-        "Mean wins, CLS follows, max falls behind: with the regression objective the paper saw the same order. Max "
-        "keeps the largest value of each dimension whatever else the sentence says, and the cosine of such vectors is "
-        "high for nearly every pair.",
+        "Max keeps the largest value of each dimension, whatever else the sentence says: unrelated sentences look "
+        "related, and training on the cosine makes it worse. CLS is one token that was never asked to stand for the "
+        "sentence. With the regression objective the paper finds mean first, CLS close, max far behind.",
         "regression on STSb train",
         "mean",
         {
@@ -74,9 +74,9 @@ ABLATIONS: dict[str, Ablation] = {
     "concat": Ablation(
         "Concatenation",
         "What should the softmax see of u and v?",
-        "The classifier is thrown away after training; it only shapes the vectors. In the paper the element-wise "
-        "difference |u−v| is what matters: it asks similar sentences to be near in every dimension. Without it (u, v) "
-        "lets the classifier do the work, and the cosine learns little.",
+        "The classifier is thrown away after training; it only shapes the vectors. In the paper, from a raw BERT, the "
+        "element-wise difference |u−v| matters most: it asks similar sentences to be near in every dimension. A base "
+        "that is already tuned on sentence pairs has little to learn here, and some to lose.",
         "classification on SNLI and MultiNLI",
         "uv+diff",
         {

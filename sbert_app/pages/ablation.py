@@ -35,7 +35,7 @@ LABELLED_DATA = [
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # a run, unless somebody asks for more: about a minute each on two cores
 POLL_SECONDS = 2.0
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
@@ -159,21 +159,23 @@ def _wire(
             partial(_measure, sweeps), [latest, *form.inputs], planned, **QUIET
         )
 
-    opened = root.load(_from_link, None, [form.name, panel.picker], queue=False, **QUIET)
+    opened = root.load(_from_link, None, [form.name, panel.picker], **QUIET)
     chosen = opened.then(partial(_about, services), form.name, [*about, form.base, form.data], **QUIET)
     chosen.then(**look, **QUIET)
     plan_it(chosen)
     other = form.name.input(partial(_about, services), form.name, [*about, form.base, form.data], **QUIET)
     other.then(lambda: None, None, panel.picker, **QUIET).then(**look, **QUIET)
     plan_it(other)
-    plan_it(gr.on([each.change for each in form.inputs[1:]], None, trigger_mode="always_last"))
+    plan_it(
+        gr.on([each.change for each in form.inputs[1:]], None, trigger_mode="always_last", api_visibility="private")
+    )
     gr.Timer(POLL_SECONDS).tick(**look, **QUIET)
     panel.picker.input(**look, **QUIET)
     started = start.click(partial(_start, sweeps), form.inputs, [planned, panel.picker], **QUIET)
     started.then(**look, **QUIET).then(None, None, None, js=SHOW_SWEEP)
     for button, act in ((panel.stop, sweeps.stop), (panel.resume, sweeps.resume), (panel.really, sweeps.delete)):
         button.click(partial(_act, act), panel.picker, panel.status, **QUIET).then(**look, **QUIET)
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.really, queue=False, **QUIET)
+    panel.delete.click(lambda: gr.update(visible=True), None, panel.really, **QUIET)
 
 
 # ------------------------------------------------------------ what ships
@@ -192,7 +194,13 @@ def _about(services: Services, name: str) -> list[Any]:
     rows = sweep_table.rows(ablation, after, before)
     figure = figures_ablation.bars(rows, "measured")
     told = views.statistics(rows) + views.measured_where(found)
-    return [views.question(ablation), gr.update(value=figure, visible=True), views.legend(ablation), told, *fields]
+    return [
+        views.question(ablation),
+        gr.update(value=figure, visible=True),
+        views.legend(ablation, rows),
+        told,
+        *fields,
+    ]
 
 
 # ------------------------------------------------------------ before a sweep

@@ -75,8 +75,8 @@ def not_measured(ablation: Ablation) -> str:
     )
 
 
-def legend(ablation: Ablation) -> str:
-    """What the bars are, and what to know about our base."""
+def legend(ablation: Ablation, rows: Sequence[Row]) -> str:
+    """What came out in a sentence, what the bars are, and what to know about our base."""
     paper = (
         f"Grey: the paper’s Table 6, {escape(ablation.setting)} from a raw bert-base-uncased, the mean of ten seeds."
         if ablation.setting
@@ -84,8 +84,22 @@ def legend(ablation: Ablation) -> str:
     )
     base = "" if "base" in next(iter(ablation.variants.values())).changes else f'<p class="note">{SPEAKS_OF_BASE}</p>'
     return (
-        '<p class="note">Blue: measured, the mean over seeds; the whisker is its 95% interval. Diamond: the base '
-        f"before training, under that variant. {paper}</p>{base}"
+        f'<p class="lead">{_outcome(rows)}</p><p class="note">Blue: measured, the mean over seeds; the whisker is its '
+        f"95% interval. Diamond: the base before training, under that variant. {paper}</p>{base}"
+    )
+
+
+def _outcome(rows: Sequence[Row]) -> str:
+    """The best and the worst of what was measured, and how far apart, here and in the paper."""
+    measured = sorted((row for row in rows if row.summary), key=lambda row: row.summary.mean if row.summary else 0.0)
+    if len(measured) < 2:
+        return ""
+    worst, best = measured[0], measured[-1]
+    gap = best.summary.mean - worst.summary.mean if best.summary and worst.summary else 0.0
+    papers = [row.paper for row in rows if row.paper is not None]
+    compared = f"; in the paper the span is {max(papers) - min(papers):.1f}" if papers else ""
+    return (
+        f"Best here: <b>{escape(best.label)}</b>. Last: <b>{escape(worst.label)}</b>, {gap:.1f} points below{compared}."
     )
 
 
