@@ -3,7 +3,7 @@
 The same arithmetic as the modules of the transformers library, with fewer and larger steps: query, key and value
 in one product; the bias, GELU and the residual added within the product (oneDNN's post-operations); weights
 copied once into the layout in which oneDNN multiplies fastest. Attention is two batched products and a softmax:
-on rows of 64 tokens (packing.py) that takes half the time of the kernels made for long texts.
+on rows of 32 tokens (packing.py) that takes half the time of the kernels made for long texts.
 
 ``FAMILIES`` says where each architecture keeps its weights. What is not in it runs as it is (inference.py).
 """

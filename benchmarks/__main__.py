@@ -1,0 +1,85 @@
+"""Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--against PEER] [--json]
+
+Without a name: all of them. Each prints a table and writes benchmarks/results/NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from training.errors import InputError
+
+BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
+    "bulk": "benchmarks.bulk",
+    "encode": "benchmarks.encode",
+    "scaling": "benchmarks.scaling",
+    "start-up": "benchmarks.start_up",
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def measure(name: str, **options: Any) -> dict[str, Any]:
+    """Run one benchmark with those of the options that were given. InputError if it has no such option."""
+    run = import_module(BENCHMARKS[name]).run
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in inspect.signature(run).parameters:
+            raise InputError(f"the benchmark {name} has no option --{option}")
+    return run(**given)
+
+
+def text(result: dict[str, Any]) -> str:
+    """A result as lines to read: single figures first, then each list of rows as a table."""
+    tables = {key: value for key, value in result.items() if isinstance(value, list) and value}
+    lines = [f"{key}: {_plain(value)}" for key, value in result.items() if key not in tables]
+    for key, rows in tables.items():
+        lines += ["", key, *_table(rows)]
+    return "\n".join(lines)
+
+
+def write(name: str, result: dict[str, Any]) -> Path:
+    """Keep a result where the README quotes it from."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    columns = list(rows[0])
+    cells = [columns, *([_plain(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+def main() -> int:
+    """The command. Exit code 2: the options are wrong, said in one line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write results/NAME.json.")
+    parser.add_argument("names", nargs="*", choices=[[], *BENCHMARKS], metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, help="times that each side is measured; the median counts")
+    parser.add_argument("--against", help="whom to measure beside: sentence-transformers")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    given = parser.parse_args()
+    for name in given.names or BENCHMARKS:
+        try:
+            result = measure(name, rounds=given.rounds, against=given.against if given.names else None)
+        except InputError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        path = write(name, result)
+        print(json.dumps(result, ensure_ascii=False) if given.json else f"{text(result)}\n-> {path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
