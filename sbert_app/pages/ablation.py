@@ -15,27 +15,26 @@ import gradio as gr
 
 from sbert_app import figures_ablation, sweep_table
 from sbert_app.measured_tables import shipped
+from sbert_app.pages import ablation_sweep
 from sbert_app.pages import ablation_views as views
+from sbert_app.pages.ablation_sweep import QUIET, Panel
 from sbert_app.pages.choices import MODELS
 from sbert_app.pages.compare_views import problem
 from sbert_app.run_plan import can_measure, measure_rate
 from sbert_app.services import Services
 from sbert_app.sweep_presets import ABLATIONS
-from sbert_app.sweep_record import Sweep
 from sbert_app.sweeps import Sweeps
 from training.config import DEFAULT_BASE
 from training.errors import InputError
 
 FIRST = next(iter(ABLATIONS))
 LABELLED_DATA = [
-    ("SNLI dev + test (Hub): 19,666 pairs", "snli:dev+snli:test"),
-    ("SNLI + MultiNLI (Hub): 942,069", "all-nli:train"),
-    ("STSb train: thirds of the scores", "stsb:train"),
+    ("SNLI dev + test (Hub)", "snli:dev+snli:test"),
+    ("SNLI + MultiNLI (Hub)", "all-nli:train"),
+    ("STSb, thirds as labels", "stsb:train"),
 ]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # a run, unless somebody asks for more: about a minute each on two cores
-POLL_SECONDS = 2.0
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
@@ -55,30 +54,6 @@ class Form:
         return [self.name, self.seeds, self.steps, self.base, self.data]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """The sweep that is seen."""
-
-    picker: gr.Dropdown  # its value is the id of the sweep, None without one
-    shown: gr.State  # a stamp of what the browser has
-    status: gr.HTML
-    grid: gr.HTML
-    figure: gr.Plot
-    table: gr.HTML
-    stop: gr.Button
-    resume: gr.Button
-    delete: gr.Button
-    really: gr.Button
-
-    @property
-    def outputs(self) -> list[Any]:
-        """In the order of `_look`."""
-        return [
-            *(self.shown, self.picker, self.status, self.grid, self.figure, self.table),
-            *(self.stop, self.resume, self.delete, self.really),
-        ]
-
-
 def build(services: Services) -> None:
     """Lay the page out inside the open Blocks."""
     gr.HTML('<h1 class="title">Ablation</h1><p class="tagline">Change one thing, keep the rest: what does it do?</p>')
@@ -94,21 +69,21 @@ def build(services: Services) -> None:
     form = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
-    panel = _panel()
-    _wire(services, Sweeps(services.jobs), form, panel, [question, figure, legend, table], planned, start)
+    panel = ablation_sweep.lay_out()
+    _wire(Sweeps(services.jobs), form, panel, [question, figure, legend, table], planned, start)
 
 
 def _form(name: gr.Radio) -> Form:
     with gr.Row():
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs for each variant", min_width=200, elem_id="seeds")
         steps = gr.Number(
-            STEPS, label="Steps", info="Of 16 rows, for each run; empty: one epoch", min_width=160, elem_id="steps"
+            STEPS, label="Steps", info="A run, of 16 rows; empty: one epoch", min_width=160, elem_id="steps"
         )
         base = gr.Dropdown(
             BASES,
             value=DEFAULT_BASE,
             label="Base",
-            info="What each run starts from; or type a Hub id",
+            info="Starts each run; or a Hub id",
             allow_custom_value=True,
             min_width=220,
             elem_id="sweep-base",
@@ -125,63 +100,34 @@ def _form(name: gr.Radio) -> Form:
     return Form(name, seeds, steps, base, data)
 
 
-def _panel() -> Panel:
-    with gr.Column(elem_id="sweep"):
-        picker = gr.Dropdown([], label="Sweeps of this ablation", visible=False, elem_id="sweeps")
-        status = gr.HTML(elem_id="sweep-status")
-        with gr.Row(elem_classes="actions"):
-            stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-sweep")
-            resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-sweep")
-            delete = gr.Button("Delete", size="sm", visible=False, elem_id="delete-sweep")
-            really = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
-        grid = gr.HTML(elem_id="grid")
-        figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
-        table = gr.HTML(elem_id="sweep-table")
-    return Panel(picker, gr.State(None), status, grid, figure, table, stop, resume, delete, really)
-
-
-def _wire(
-    services: Services,
-    sweeps: Sweeps,
-    form: Form,
-    panel: Panel,
-    about: list[Any],
-    planned: gr.HTML,
-    start: gr.Button,
-) -> None:
+def _wire(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned: gr.HTML, start: gr.Button) -> None:
     """Connect the components with what they do."""
-    look = {"fn": partial(_look, sweeps), "inputs": [form.name, panel.picker, panel.shown], "outputs": panel.outputs}
-    root = gr.context.Context.root_block
+    look = ablation_sweep.wire(sweeps, form.name, panel)
     latest = gr.State(dict)  # what the form said last, so that a slow measurement does not overwrite a newer plan
+    shown = [*about, form.base, form.data]
 
     def plan_it(event: Any) -> None:
         event.then(partial(_plan, sweeps), [latest, *form.inputs], planned, **QUIET).then(
             partial(_measure, sweeps), [latest, *form.inputs], planned, **QUIET
         )
 
-    opened = root.load(_from_link, None, [form.name, panel.picker], **QUIET)
-    chosen = opened.then(partial(_about, services), form.name, [*about, form.base, form.data], **QUIET)
-    chosen.then(**look, **QUIET)
+    opened = gr.context.Context.root_block.load(_from_link, None, [form.name, panel.seen], **QUIET)
+    chosen = opened.then(_about, form.name, shown, **QUIET)
+    look(chosen)
     plan_it(chosen)
-    other = form.name.input(partial(_about, services), form.name, [*about, form.base, form.data], **QUIET)
-    other.then(lambda: None, None, panel.picker, **QUIET).then(**look, **QUIET)
+    other = form.name.input(_about, form.name, shown, **QUIET)
+    look(other.then(lambda: None, None, panel.seen, **QUIET))
     plan_it(other)
-    plan_it(
-        gr.on([each.change for each in form.inputs[1:]], None, trigger_mode="always_last", api_visibility="private")
-    )
-    gr.Timer(POLL_SECONDS).tick(**look, **QUIET)
-    panel.picker.input(**look, **QUIET)
-    started = start.click(partial(_start, sweeps), form.inputs, [planned, panel.picker], **QUIET)
-    started.then(**look, **QUIET).then(None, None, None, js=SHOW_SWEEP)
-    for button, act in ((panel.stop, sweeps.stop), (panel.resume, sweeps.resume), (panel.really, sweeps.delete)):
-        button.click(partial(_act, act), panel.picker, panel.status, **QUIET).then(**look, **QUIET)
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.really, **QUIET)
+    edited = [each.change for each in form.inputs[1:]]
+    plan_it(gr.on(edited, None, trigger_mode="always_last", api_visibility="private"))
+    started = start.click(partial(_start, sweeps), form.inputs, [planned, panel.seen], **QUIET)
+    look(started).then(None, None, None, js=SHOW_SWEEP)
 
 
 # ------------------------------------------------------------ what ships
 
 
-def _about(services: Services, name: str) -> list[Any]:
+def _about(name: str) -> list[Any]:
     """The question, the shipped table with its figure, and the fields that this ablation needs."""
     ablation = ABLATIONS[name]
     varies_base = "base" in ablation.variants[ablation.default].changes
@@ -249,58 +195,7 @@ def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
         sweep = sweeps.start(*_asked(*values))
     except InputError as error:
         return problem(str(error)), gr.skip()
-    return gr.skip(), gr.update(choices=[(views.sweep_name(sweep), sweep.id)], value=sweep.id)
-
-
-# ------------------------------------------------------------ a sweep
-
-
-def _look(sweeps: Sweeps, name: str, picked: str | None, shown: Any) -> list[Any]:
-    """What has changed since the browser was last told; without a choice the newest sweep of the ablation."""
-    found = sweeps.list(name)
-    sweep = next((each for each in found if each.id == picked), found[0] if found else None)
-    if sweep is not None and sweep.counts["queued"]:
-        sweeps.jobs.tend()
-    stamp = [name, [views.sweep_name(each) for each in found], *_stamp(sweep)]
-    if stamp == shown:
-        return [gr.skip() for _ in range(10)]
-    if sweep is None:
-        hidden = gr.update(visible=False)
-        return [stamp, gr.update(choices=[], value=None, visible=False), "", "", hidden, "", *[hidden] * 4]
-    rows = sweep.rows
-    has_values = bool(sweep.values)
-    running = sweep.state == "running"
-    drawn = not shown or shown[-1] != stamp[-1] or shown[0] != name
-    figure = gr.update(value=figures_ablation.bars(rows, "this sweep") if has_values else None, visible=has_values)
-    return [
-        stamp,
-        gr.update(choices=[(views.sweep_name(each), each.id) for each in found], value=sweep.id, visible=True),
-        views.sweep_status(sweep),
-        views.grid(sweep),
-        figure if drawn else gr.skip(),
-        views.statistics(rows) if has_values else "",
-        gr.update(visible=running),
-        gr.update(visible=not running and sweep.can_resume),
-        gr.update(visible=not running),
-        gr.update(visible=False),
-    ]
-
-
-def _stamp(sweep: Sweep | None) -> list[Any]:
-    """What tells two looks at a sweep apart; the last part is what the figure shows."""
-    if sweep is None:
-        return [None, None, None]
-    return [sweep.id, [f"{cell.state} {cell.share:.3f}" for cell in sweep.cells], str(dict(sweep.values)) + sweep.id]
-
-
-def _act(act: Any, picked: str | None) -> Any:
-    """Stop, resume or delete the sweep that is seen -> a problem, if there is one."""
-    try:
-        if picked:
-            act(picked)
-    except InputError as error:
-        return problem(str(error))
-    return gr.skip()
+    return gr.skip(), sweep.id
 
 
 def _from_link(request: gr.Request) -> tuple[Any, Any]:
