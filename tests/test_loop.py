@@ -412,7 +412,7 @@ def test_what_goes_wrong_on_the_way_is_a_reason_in_one_line(config, tmp_path, mo
     def fail(self, columns, target):
         raise error
 
-    monkeypatch.setattr(session.Trainee, "forward", fail)
+    monkeypatch.setattr(session.Trainee, "gradients", fail)
     result, events = run(config, tmp_path / "r")
     assert result.status == "failed"
     assert re.match(reason, result.reason)

@@ -2,86 +2,178 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import ARCHITECTURES, make_model
 
+from training import workers
 from training.config import RunConfig
+from training.dropout import Dropout, attention, drawing_from
 from training.encoder import Encoder
-from training.objectives import Regression
-from training.trainee import Dropout, Trainee, UsedRows
+from training.objectives import Classification, Regression
+from training.trainee import Trainee, cut, default_shares
 
-SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the snow.", "Two cats sleep."]
+SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
+GOLD = torch.tensor([0.2, 0.9])
+
+
+def load(pooling: str = "mean") -> Encoder:
+    return Encoder.load("scratch:2x32", pooling, dtype="float32", device="cpu", seed=1)
 
 
 @pytest.fixture
 def encoder() -> Encoder:
-    return Encoder.load("scratch:2x32", dtype="float32", device="cpu", seed=1)
+    return load()
 
 
-def steps(trainee: Trainee, encoder: Encoder, count: int = 3) -> list[float]:
-    """A few steps of Adam on two pairs -> the losses."""
+def columns(encoder: Encoder) -> list[list[list[int]]]:
     ids = encoder.tokenize(SENTENCES)
+    return [ids[:2], ids[2:]]
+
+
+def used(encoder: Encoder) -> list[int]:
+    return sorted({token for row in encoder.tokenize(SENTENCES) for token in row})
+
+
+def without_dropout(trainee: Trainee) -> Trainee:
+    for module in trainee.modules():
+        if isinstance(module, Dropout):
+            module.p = 0.0
+    trainee.encoder.backbone.config.attention_probs_dropout_prob = 0.0
+    for layer in trainee.encoder.backbone.encoder.layer:
+        layer.attention.self.dropout.p = 0.0
+    return trainee
+
+
+def steps(trainee: Trainee, count: int = 3) -> list[float]:
+    """A few steps of Adam on two pairs -> the losses."""
     adam = torch.optim.AdamW(trainee.groups(0.0), lr=1e-3, fused=True)
     losses = []
     for _ in range(count):
-        loss = trainee([ids[:2], ids[2:]], torch.tensor([0.2, 0.9]))
-        loss.backward()
+        losses.append(trainee.gradients(columns(trainee.encoder), GOLD).item())
         adam.step()
         adam.zero_grad(set_to_none=True)
-        losses.append(loss.item())
     return losses
 
 
-def test_training_the_used_rows_is_training_all_rows(encoder):
-    twin = Encoder.load("scratch:2x32", dtype="float32", device="cpu", seed=1)
-    used = {token for row in encoder.tokenize(SENTENCES) for token in row}
-    few, all_rows = Trainee(encoder, Regression(), used), Trainee(twin, Regression(), None)
-    results = []
-    for trainee, model in ((few, encoder), (all_rows, twin)):
-        torch.manual_seed(0)
-        losses = steps(trainee, model)
-        with trainee.whole() as whole:
-            results.append((losses, whole.backbone.get_input_embeddings().weight.clone(), whole.encode(SENTENCES)))
-    (losses, table, vectors), (other_losses, other_table, other_vectors) = results
-    assert losses == pytest.approx(other_losses, abs=1e-6)
-    assert torch.allclose(table, other_table, atol=1e-6)
-    assert np.allclose(vectors, other_vectors, atol=1e-5)
+# ---------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("shares", [1, 2, 3])
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_gradients_are_those_of_the_plain_way(shares, pooling):
+    """Encoder.embed, the objective, backward: what no share, no table of used words has touched."""
+    plain, encoder = load(pooling), load(pooling)
+    objective = Classification(32, 3)
+    other = copy.deepcopy(objective)
+    target = torch.tensor([0, 2])
+    ids = plain.tokenize(SENTENCES)
+    expected = objective(plain.embed(ids).chunk(2), target)
+    expected.backward()
+
+    trainee = without_dropout(Trainee(encoder, other, used(encoder), shares=shares))
+    loss = trainee.gradients(columns(encoder), target)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    table = plain.backbone.get_input_embeddings().weight.grad
+    assert torch.allclose(trainee.words.rows.grad, table[trainee.words.used], atol=1e-6)
+    weights = dict(encoder.backbone.named_parameters())
+    for name, weight in plain.backbone.named_parameters():
+        if "word_embeddings" not in name and weight.grad is not None:
+            assert torch.allclose(weights[name].grad, weight.grad, atol=1e-6), name
+    assert torch.allclose(other.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
+
+
+def test_a_batch_forgets_the_one_before_it(encoder):
+    trainee = without_dropout(Trainee(encoder, Regression(), used(encoder)))
+    ids = encoder.tokenize(SENTENCES)
+    trainee.gradients([ids[:1], ids[1:2]], GOLD[:1])
+    trainee.zero_grad(set_to_none=True)
+    trainee.gradients([ids[2:3], ids[3:]], GOLD[1:])
+    touched = trainee.words.rows.grad.abs().sum(dim=1) > 0
+    expected = {token for row in ids[2:] for token in row}
+    assert {token for token, moved in zip(used(encoder), touched, strict=True) if moved} == expected
+
+
+def test_training_the_used_rows_is_training_all_rows():
+    encoder, twin = load(), load()
+    few, all_rows = Trainee(encoder, Regression(), used(encoder)), Trainee(twin, Regression())
+    assert steps(few) == pytest.approx(steps(all_rows), abs=1e-6)
+    with few.whole() as one, all_rows.whole() as other:
+        assert torch.allclose(
+            one.backbone.get_input_embeddings().weight, other.backbone.get_input_embeddings().weight, atol=1e-6
+        )
 
 
 def test_only_the_rows_used_move(encoder):
     before = encoder.backbone.get_input_embeddings().weight.detach().clone()
-    used = sorted({token for row in encoder.tokenize(SENTENCES) for token in row})
-    trainee = Trainee(encoder, Regression(), used)
-    steps(trainee, encoder)
+    trainee = Trainee(encoder, Regression(), used(encoder))
+    steps(trainee)
     with trainee.whole() as whole:
         moved = (whole.backbone.get_input_embeddings().weight != before).any(dim=1).nonzero().flatten()
-    assert moved.tolist() == used
+    assert moved.tolist() == used(encoder)
 
 
-def test_the_gradient_of_used_rows_is_that_of_an_embedding():
-    table = torch.nn.Embedding(20, 4)
-    rows = UsedRows(table, [3, 5, 7, 11])
-    for ids in (torch.tensor([[3, 5], [5, 11]]), torch.tensor([[7, 7], [3, 7]])):  # the second forgets the first
-        upstream = torch.randn(2, 2, 4)
-        table.zero_grad()
-        (table(ids) * upstream).sum().backward()
-        (rows(ids) * upstream).sum().backward()
-        assert torch.equal(rows(ids), table(ids))
-        assert torch.allclose(rows.rows.grad, table.weight.grad[[3, 5, 7, 11]])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_shares_that_run_side_by_side_repeat_exactly(rank):
+    def curve(seed: int) -> list[float]:
+        torch.manual_seed(0)  # LoRA begins at random
+        encoder = load()
+        return steps(Trainee(encoder, Regression(), used(encoder), seed, rank, shares=3), 8)
+
+    first = curve(5)
+    assert all(curve(5) == first for _ in range(4))
+    assert curve(6) != first
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 12))
+def test_shares_hold_every_row_once_and_about_equal_work(lengths, shares):
+    parts = cut(lengths, shares)
+    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    assert 1 <= len(parts) <= shares
+    most = max(sum(lengths[row] for row in part) for part in parts)
+    assert most <= sum(lengths) / shares + max(lengths)
+    assert all(lengths[a] >= lengths[b] for part in parts for a, b in pairwise(part))
+
+
+def test_a_core_each_but_no_crumbs(monkeypatch):
+    monkeypatch.setattr(workers, "count", lambda: 8)
+    cpu = torch.device("cpu")
+    assert [default_shares(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [1, 4, 6, 8]
+    assert default_shares(torch.device("cuda"), 1_000) == 1
 
 
 def test_encoding_in_between_does_not_disturb_training(encoder):
-    torch.manual_seed(0)
-    trainee = Trainee(encoder, Regression(), {token for row in encoder.tokenize(SENTENCES) for token in row})
+    trainee = Trainee(encoder, Regression(), used(encoder))
     with trainee.whole() as whole:
         assert not whole.backbone.training
         one = whole.encode(SENTENCES)
         assert np.array_equal(one, whole.encode(SENTENCES))
     assert encoder.backbone.training
-    steps(trainee, encoder)
+    steps(trainee)
     with trainee.whole() as whole:
         assert not np.allclose(one, whole.encode(SENTENCES), atol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_trains(architecture, tmp_path):
+    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
+    trainee = Trainee(encoder, Regression(), used(encoder), shares=2)
+    losses = steps(trainee, 8)
+    assert losses[-1] < losses[0]
+    with trainee.whole() as whole:
+        whole.save(tmp_path / "saved")
+        expected = whole.encode(SENTENCES)
+    assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(SENTENCES), expected, atol=1e-5)
+    assert "sbert_lab" not in (tmp_path / "saved/config.json").read_text()
+
+
+# ---------------------------------------------------------------- dropout
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -107,22 +199,43 @@ def test_dropout_draws_anew_and_repeats_with_the_seed():
     assert not torch.equal(one, two)
 
 
+def test_dropout_draws_from_the_generator_that_is_named():
+    x, dropout = torch.ones(64, 64), Dropout(0.3)
+    before = torch.get_rng_state()
+    with drawing_from(torch.Generator().manual_seed(1)):
+        one = dropout(x)
+    with drawing_from(torch.Generator().manual_seed(1)):
+        assert torch.equal(one, dropout(x))
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_no_dropout_when_encoding():
     x = torch.randn(5, 5)
     assert torch.equal(Dropout(0.5).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
 
 
+def test_attention_is_that_of_pytorch():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
+    mask = torch.zeros(2, 1, 5, 5).masked_fill(torch.rand(2, 1, 1, 5) < 0.3, torch.finfo(torch.float32).min)
+    ours, _ = attention(torch.nn.Module().eval(), q, k, v, mask, dropout=0.5)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert torch.allclose(ours, theirs.transpose(1, 2), atol=1e-6)
+
+
+# ---------------------------------------------------------------- LoRA
+
+
 def test_lora_trains_little_and_merges(encoder):
     before = encoder.encode(SENTENCES)
-    torch.manual_seed(0)
-    trainee = Trainee(encoder, Regression(), None, rank=4)
+    trainee = Trainee(encoder, Regression(), rank=4)
     trained = [name for name, weight in trainee.named_parameters() if weight.requires_grad]
     assert trained
     assert all("lora_" in name for name in trained)
     with trainee.whole() as whole:
         assert np.allclose(whole.encode(SENTENCES), before, atol=1e-5)  # LoRA begins at zero
-    steps(trainee, encoder)
+    steps(trainee)
     with trainee.whole() as whole:
         assert type(whole.backbone).__name__ == "BertModel"
         after = whole.encode(SENTENCES)
@@ -134,7 +247,7 @@ def test_lora_trains_little_and_merges(encoder):
 
 
 def test_biases_and_norms_are_not_decayed(encoder):
-    decayed, spared = Trainee(encoder, Regression(), None).groups(RunConfig("mnrl", weight_decay=0.01).weight_decay)
+    decayed, spared = Trainee(encoder, Regression()).groups(RunConfig("mnrl", weight_decay=0.01).weight_decay)
     assert decayed["weight_decay"] == 0.01
     assert spared["weight_decay"] == 0.0
     assert all(weight.ndim == 1 for weight in spared["params"])

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 
 from training.checkpoint import replacing
 from training.errors import InputError
+from training.trainee import Trainee
 
 State = dict[str, Any]
 
 
-def save_checkpoint(folder: Path, module: nn.Module, optimiser: torch.optim.Optimizer, state: State) -> None:
+def save_checkpoint(folder: Path, module: Trainee, optimiser: torch.optim.Optimizer, state: State) -> None:
     """Write ``folder`` anew. OSError when the disk is full; the old checkpoint is still there then."""
     from safetensors.torch import save_file
 
@@ -34,7 +35,7 @@ def save_checkpoint(folder: Path, module: nn.Module, optimiser: torch.optim.Opti
     with replacing(folder) as fresh:
         (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         save_file({name: weight.detach().contiguous() for name, weight in names.items()}, fresh / "weights.safetensors")
-        save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
+        save_file({**moments, **_random_states(module)}, fresh / "optimiser.safetensors")
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -51,7 +52,7 @@ def read_state(folder: Path) -> State | None:
 
 
 @torch.no_grad()
-def load_checkpoint(folder: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def load_checkpoint(folder: Path, module: Trainee, optimiser: torch.optim.Optimizer) -> None:
     """Put weights, moments and random generators back. InputError if they are those of another model."""
     from safetensors.torch import load_file
 
@@ -69,6 +70,8 @@ def load_checkpoint(folder: Path, module: nn.Module, optimiser: torch.optim.Opti
             place = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
             optimiser.state[weight][kind] = value.to(place)
     torch.set_rng_state(moments[f"{RANDOM}:cpu"])
+    for number, generator in enumerate(module.generators):
+        generator.set_state(moments[f"{RANDOM}:share{number}"])
     if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
         torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
 
@@ -76,8 +79,10 @@ def load_checkpoint(folder: Path, module: nn.Module, optimiser: torch.optim.Opti
 RANDOM = "random"
 
 
-def _random_states() -> dict[str, Tensor]:
+def _random_states(module: Trainee) -> dict[str, Tensor]:
     states = {f"{RANDOM}:cpu": torch.get_rng_state()}
+    for number, generator in enumerate(module.generators):
+        states[f"{RANDOM}:share{number}"] = generator.get_state()
     if torch.cuda.is_available():
         states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
     return states

@@ -27,7 +27,7 @@ from training.objectives import OBJECTIVES
 from training.order import learning_rate
 from training.run_events import EventLog
 from training.run_state import State, load_checkpoint, save_checkpoint, write_atomically
-from training.trainee import Trainee
+from training.trainee import Trainee, default_shares
 from training.views import training_data
 from training.watch import Figures, Watch, selects
 
@@ -51,6 +51,7 @@ class Progress:
     evaluated: int = -1  # the step of the last evaluation
     losses: list[float] = field(default_factory=list)  # of the steps since the last train event
     seconds: float = 0.0  # of work
+    shares: int = 0  # into which each batch is cut: sums are rounded by it; 0 before the first step
     baseline: Figures | None = None
     best: Figures | None = None
     final: Figures | None = None
@@ -74,23 +75,27 @@ class Session:
         self.progress = Progress(**(state or {}))
         self.pending: list[Tensor] = []  # losses that are still on the device
         self.clock = Clock(self.progress.seconds)
-        torch.manual_seed(config.seed + accelerator.process_index)
+        torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
         watched = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
         self.watch = Watch(config, self.data, watched)
         encoder = self._load_encoder(home)
-        self.feed = Feed(self.data, encoder, config, self.accelerator.num_processes, should_stop)
+        self.feed = Feed(self.data, encoder, config, accelerator.num_processes, should_stop)
+        self.progress.shares = self.progress.shares or default_shares(
+            encoder.device, config.batch_size * len(self.data.columns)
+        )
         self.trainee = Trainee(
             encoder,
             OBJECTIVES[config.objective].build(config, encoder.dimension, len(self.data.label_names)),
-            self.feed.used if not config.weight_decay and self.accelerator.num_processes == 1 else None,
-            config.lora_rank,
+            None if config.weight_decay else self.feed.used,
+            seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
+            rank=config.lora_rank,
+            shares=self.progress.shares,
         )
         fused = encoder.device.type in ("cpu", "cuda")
         self.optimiser = torch.optim.AdamW(self.trainee.groups(config.weight_decay), config.learning_rate, fused=fused)
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.trainee, self.optimiser)
-        self.model: nn.Module = self.accelerator.prepare_model(self.trainee)
         self.total = config.max_steps or max(1, math.ceil(config.epochs * self.feed.steps_per_epoch))
         self.eval_every = config.eval_every or max(1, self.total // EVALUATIONS)
         self.train_every = max(1, min(50, self.total // TRAIN_EVENTS))
@@ -180,8 +185,8 @@ class Session:
         """One step of Adam on one batch."""
         progress, process = self.progress, self.accelerator.process_index
         columns, target = self.feed.batch(progress.step, process)
-        loss = self.model(columns, None if target is None else target.to(self.accelerator.device))
-        loss.backward()
+        loss = self.trainee.gradients(columns, None if target is None else target.to(self.accelerator.device))
+        self._agree()
         _clip(self.trainee, self.config.max_grad_norm)
         rate = learning_rate(progress.step, self.total, self.config.learning_rate, self.config.warmup)
         for group in self.optimiser.param_groups:
@@ -189,13 +194,20 @@ class Session:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         progress.step += 1
-        self.pending.append(loss.detach())
+        self.pending.append(loss)
         self.clock.step(sum(map(len, columns)) * self.accelerator.num_processes)
         due = progress.step == 1 or progress.step % self.train_every == 0 or progress.step == self.total
         if due or loss.device.type == "cpu":
             self._settle()
         if due:
             self._tell_losses(rate)
+
+    def _agree(self) -> None:
+        """The mean of all processes' gradients, in each of them."""
+        if self.accelerator.num_processes > 1:
+            for weight in self.trainee.parameters():
+                if weight.grad is not None:
+                    weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
 
     def _settle(self) -> None:
         """Fetch the losses that are still on the device: a look at each of them at once would make a GPU wait."""

@@ -1,164 +1,153 @@
-"""What is trained: an encoder and an objective, as one module from token ids to a loss.
+"""What is trained: an encoder and an objective. From token ids to the gradient of every weight.
 
-All columns of a batch go through the transformer in one pass: the network is siamese, so u and v may as well be
-rows of one batch. The weights stay float32; under bfloat16 the products alone are computed in it (autocast), the
-pooled vectors and the loss in float32.
+All columns of a batch go through the transformer alike: the network is siamese, so u and v may as well be rows of
+one batch. On a CPU that batch is cut into shares of similar length, one for each core, which go forward and backward
+side by side, meeting only for the loss: to split every single operation over the cores instead means to wait for the
+slowest core hundreds of times a step, and for long when the machine has other things to do. A GPU takes one share.
 
-With LoRA (a rank above 0) only small additions to the linear layers are trained; they are merged when the model is
-saved. Without it all weights are, and two things make a step cheaper without changing it: only those rows of the
-word embeddings are parameters whose tokens occur in the training data (`UsedRows`), and on a CPU random bits are
-drawn four times as economically (`Dropout`).
+The weights stay float32; under bfloat16 the products alone are computed in it (autocast), the pooled vectors and the
+loss in float32. With LoRA (a rank above 0) only small additions to the linear layers are trained; they are merged
+when the model is saved.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training import workers
+from training.batching import pad
+from training.dropout import drawing_from, replace_dropout
 from training.encoder import Encoder
+from training.pooling import POOLINGS
 
 Column = Sequence[Sequence[int]]  # the token ids of one column of a batch
+SMALLEST_SHARE = 8  # sentences: with fewer the weights are fetched from memory for too little work
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class Dropout(nn.Module):
-    """nn.Dropout for CPUs, with four values from each 64 random bits: PyTorch draws 64 for every single one.
-
-    That drawing, done by one core, is a tenth of a training step. A value is dropped with probability p to within
-    1/65,536, and what stays is scaled by 1/(1-p), as in nn.Dropout; the bits come from PyTorch's generator.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any shape, any floating dtype."""
-        if not self.training or self.p == 0:
-            return x
-        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        threshold = round(self.p * 2**16) - 2**15
-        stays = torch.ge(bits, threshold, out=bits)[: x.numel()].view(x.shape)  # 0 or 1, in the bits' own memory
-        if x.dtype == torch.bfloat16:
-            scale = torch.tensor(1 / (1 - self.p), dtype=torch.bfloat16).view(torch.int16)
-            return x * stays.mul_(scale).view(torch.bfloat16)  # the bits of bfloat16's 0 or 1/(1-p)
-        return x * stays.to(x.dtype).mul_(1 / (1 - self.p))
-
-
-class UsedRows(nn.Module):
-    """The rows of an embedding that the training data uses, as one small parameter.
+class Words(nn.Module):
+    """Those word embeddings that the training data uses, as one small parameter.
 
     Adam leaves a row alone whose gradient has always been zero, so to train these rows only is to train all of
     them, at a third of the cost for the STS benchmark: the word embeddings are half of MiniLM's weights. Of their
-    gradient a batch touches a few hundred rows: it has a place of its own, of which only those are written.
+    gradient a batch touches a few hundred rows; it is kept, and only those are written.
     """
 
-    def __init__(self, embedding: nn.Embedding, used: Iterable[int]) -> None:
+    def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
-        self._table = [embedding]  # in a list, so that it is no parameter of this module
-        place = embedding.weight.device
-        self.used = torch.tensor(sorted(used), device=place)
-        self.rows = nn.Parameter(embedding.weight.detach()[self.used].clone())
-        self._position = torch.zeros(embedding.num_embeddings, dtype=torch.int64, device=place)
+        place = table.weight.device
+        self._table = [table]  # in a list, so that it is no parameter of this module
+        self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=place)
+        self.rows = nn.Parameter(table.weight.detach()[self.used].clone())
+        self._position = torch.zeros(table.num_embeddings, dtype=torch.int64, device=place)
         self._position[self.used] = torch.arange(len(self.used), device=place)
         self._gradient = torch.zeros_like(self.rows)
         self._touched = torch.empty(0, dtype=torch.int64, device=place)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Token ids (B, T) -> (B, T, D). Padding may be any row: no gradient comes back from it."""
-        return _Lookup.apply(self.rows, self._position[ids], self)
+    def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Token ids (B, T) -> their rows (B, T) and vectors (B, T, D), cut off from the gradient of ``rows``.
 
-    def receive(self, positions: Tensor, gradient: Tensor) -> None:
-        """The gradient (B, T, D) of the vectors looked up, added row by row: the gradient of ``rows``."""
+        Padding gets any row: it is masked everywhere.
+        """
+        positions = self._position[ids]
+        return positions, F.embedding(positions, self.rows.detach())
+
+    def receive(self, positions: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        """Make the gradient of ``rows`` from those of the vectors looked up, (B, T) and (B, T, D) each."""
         self._gradient[self._touched] = 0
-        self._touched = positions.flatten()
-        self._gradient.index_add_(0, self._touched, gradient.flatten(0, 1).to(self.rows.dtype))
+        self._touched = torch.cat([rows.flatten() for rows in positions])
+        self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, 1) for part in gradients]))
         self.rows.grad = self._gradient
 
     @torch.no_grad()
-    def write_back(self) -> nn.Embedding:
-        """The whole table, with the rows as they are now."""
-        embedding = self._table[0]
-        embedding.weight[self.used] = self.rows
-        return embedding
+    def write_back(self) -> None:
+        """Put the rows as they are now into the whole table."""
+        self._table[0].weight[self.used] = self.rows
 
 
-class _Lookup(torch.autograd.Function):
-    """An embedding whose gradient is handed to `UsedRows.receive` instead of filling a tensor of its size."""
+class Part(NamedTuple):
+    """A share of a batch after its way through the transformer."""
 
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, positions: Tensor, owner: UsedRows) -> Tensor:
-        ctx.positions, ctx.owner = positions, owner
-        return F.embedding(positions, rows)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
-        ctx.owner.receive(ctx.positions, gradients[0])
-        return None, None, None
+    positions: Tensor  # (B, T), rows of `Words`
+    words: Tensor  # (B, T, D), where the share's graph begins
+    vectors: Tensor  # (B, D), where it ends
 
 
 class Trainee(nn.Module):
-    """An encoder and an objective. ``forward`` gives the loss of a batch.
+    """An encoder and an objective, with the weights that are trained.
 
     Args:
         encoder: stays usable for encoding inside `whole`.
         objective: see `training.objectives`.
-        used: the token ids that the training data contains, or None to train the whole embedding table, as weight
-            decay and several processes need it.
+        used: the token ids that the training data contains; None for all, as weight decay, which reaches every
+            row, needs it.
+        seed: of dropout.
         rank: of LoRA; 0 trains all weights.
+        shares: into how many a batch is cut, see `default_shares`.
     """
 
-    def __init__(self, encoder: Encoder, objective: nn.Module, used: Iterable[int] | None, rank: int = 0) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        objective: nn.Module,
+        used: Iterable[int] | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        shares: int = 1,
+    ) -> None:
         super().__init__()
-        self._encoder = [encoder]
+        self.encoder, self.rank, self.shares = encoder, rank, shares
         self.objective = objective.to(encoder.device)
-        self._rows: UsedRows | None = None
+        table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
+        self.words = Words(table, used).requires_grad_(not rank)
+        table.requires_grad_(False)
         if rank:
             encoder.backbone = _with_lora(encoder.backbone, rank)
-        elif used is not None:
-            self._rows = UsedRows(encoder.backbone.get_input_embeddings(), used)  # type: ignore[operator]
-            encoder.backbone.set_input_embeddings(self._rows)  # type: ignore[operator]
         if encoder.device.type == "cpu":
-            _replace_dropout(encoder.backbone)
+            replace_dropout(encoder.backbone)
         self.backbone = encoder.train().backbone
-        for name, weight in self.backbone.named_parameters():
-            if "pooler." in name:  # BERT's own head, which sentence vectors do not pass: no gradient ever comes
-                weight.requires_grad_(False)
-        self.rank = rank
+        self.generators = [torch.Generator().manual_seed(seed + share) for share in range(shares)]
+        self._weights = [weight for weight in self.backbone.parameters() if weight.requires_grad]
 
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder that is being trained."""
-        return self._encoder[0]
-
-    def forward(self, columns: Sequence[Column], target: Tensor | None) -> Tensor:
-        """Token ids by column, targets (B,) -> the mean loss of the batch, a float32 scalar."""
-        encoder = self.encoder
-        low = encoder.dtype == torch.bfloat16
-        with torch.autocast(encoder.device.type, torch.bfloat16, enabled=low):
-            vectors = encoder.embed([ids for column in columns for ids in column])
-        return self.objective(vectors.float().chunk(len(columns)), target)
+    def gradients(self, columns: Sequence[Column], target: Tensor | None) -> Tensor:
+        """Token ids by column, targets (B,) -> the mean loss, a float32 scalar; every weight's ``grad`` is set."""
+        ids = [row for column in columns for row in column]
+        shares = cut([len(row) for row in ids], self.shares)
+        parts = self._side_by_side(self._forward, [(i, [ids[row] for row in rows]) for i, rows in enumerate(shares)])
+        vectors = torch.cat([part.vectors.detach() for part in parts]).requires_grad_()
+        in_order = vectors[torch.from_numpy(np.argsort(np.concatenate(shares))).to(vectors.device)]
+        loss = self.objective(in_order.chunk(len(columns)), target)
+        loss.backward()
+        assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
+        upstream = vectors.grad.split([len(rows) for rows in shares])
+        found = self._side_by_side(self._backward, list(zip(parts, upstream, strict=True)))
+        for weight, *pieces in zip(self._weights, *(gradients for gradients, _ in found), strict=True):
+            weight.grad = _sum(pieces)
+        if not self.rank:
+            self.words.receive([part.positions for part in parts], [words for _, words in found])
+        return loss.detach()
 
     @contextmanager
     def whole(self) -> Iterator[Encoder]:
         """The encoder as it would be saved: all rows, LoRA merged, dropout off. Training goes on after it."""
-        encoder = self.encoder
+        self.words.write_back()
         if self.rank:
-            encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
-        elif self._rows is not None:
-            self.backbone.set_input_embeddings(self._rows.write_back())  # type: ignore[operator]
+            self.encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
         try:
-            yield encoder.eval()
+            yield self.encoder.eval()
         finally:
-            encoder.backbone = self.backbone
-            if self._rows is not None:
-                self.backbone.set_input_embeddings(self._rows)  # type: ignore[operator]
-            encoder.train()
+            self.encoder.backbone = self.backbone
+            self.encoder.train()
 
     def groups(self, weight_decay: float) -> list[dict[str, object]]:
         """Adam's parameter groups: biases and the scales of norms are never decayed."""
@@ -168,12 +157,51 @@ class Trainee(nn.Module):
             {"params": [weight for weight in trained if weight.ndim <= 1], "weight_decay": 0.0},
         ]
 
+    def _forward(self, share: tuple[int, Column]) -> Part:
+        number, ids = share
+        device = self.encoder.device
+        batch = pad(ids, 0)  # which token pads does not matter: it is masked
+        mask = None if batch.mask is None else batch.mask.to(device)
+        positions, words = self.words.look_up(batch.ids.to(device))
+        words.requires_grad_(not self.rank)
+        low = self.encoder.dtype == torch.bfloat16
+        with drawing_from(self.generators[number]), torch.autocast(device.type, torch.bfloat16, enabled=low):
+            seen = None if mask is None else mask.long()
+            hidden = self.backbone(inputs_embeds=words, attention_mask=seen).last_hidden_state
+            return Part(positions, words, POOLINGS[self.encoder.pooling](hidden, mask).float())
 
-def _replace_dropout(module: nn.Module) -> None:
-    for parent in list(module.modules()):
-        for name, child in parent.named_children():
-            if type(child) is nn.Dropout:
-                parent.register_module(name, Dropout(child.p))
+    def _backward(self, part: tuple[Part, Tensor]) -> tuple[tuple[Tensor | None, ...], Tensor]:
+        """A share's gradients of the weights (None where a weight has no part in the vectors) and of its words."""
+        (_, words, vectors), upstream = part
+        wanted = self._weights if self.rank else [words, *self._weights]
+        found = torch.autograd.grad(vectors, wanted, upstream, allow_unused=True)
+        return (found, words) if self.rank else (found[1:], found[0])
+
+    def _side_by_side(self, function: Callable[[Item], Result], shares: Sequence[Item]) -> list[Result]:
+        if len(shares) == 1:
+            return [function(shares[0])]
+        return list(workers.spread(function, shares))
+
+
+def default_shares(device: torch.device, sentences: int) -> int:
+    """One share for each core of a CPU, if each gets sentences enough; one in all on a GPU."""
+    return max(1, min(workers.count(), sentences // SMALLEST_SHARE)) if device.type == "cpu" else 1
+
+
+def cut(lengths: Sequence[int], shares: int) -> list[np.ndarray]:
+    """Rows of similar length together, in at most so many shares with about equally many tokens each."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    tokens = np.cumsum(np.asarray(lengths)[order])
+    ends = np.searchsorted(tokens, tokens[-1] * np.arange(1, shares) / shares, side="left") + 1
+    return [rows for rows in np.split(order, ends) if len(rows)]
+
+
+def _sum(pieces: Sequence[Tensor | None]) -> Tensor | None:
+    """The sum in the order given, in the first one's memory."""
+    total: Tensor | None = None
+    for piece in pieces:
+        total = piece if total is None or piece is None else total.add_(piece)
+    return total
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:

@@ -1,0 +1,93 @@
+"""Dropout as cheap as it can be on a CPU, from a generator of one's own.
+
+PyTorch draws 64 random bits for every single value, on one core: a tenth of a training step. Here four values share
+64 bits: a value is dropped with probability p to within 1/65,536, and what stays is scaled by 1/(1-p).
+
+Shares of a batch are computed side by side (trainee.py); were all to draw from PyTorch's one generator, their order
+would be chance and no run could be repeated. So each draws from the generator that `drawing_from` names.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ATTENTION = "sbert_lab_dropout"  # the name under which transformers finds `attention`
+_thread = threading.local()
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Inside the block, in this thread, dropout draws from ``generator``."""
+    before = getattr(_thread, "generator", None)
+    _thread.generator = generator
+    try:
+        yield
+    finally:
+        _thread.generator = before
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Any shape, floating, on a CPU. Outside of `drawing_from` from PyTorch's own generator."""
+    if p == 0:
+        return x
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    bits = bits.random_(-(2**63), None, generator=getattr(_thread, "generator", None)).view(torch.int16)
+    threshold = round(p * 2**16) - 2**15
+    stays = torch.ge(bits, threshold, out=bits)[: x.numel()].view(x.shape)  # 0 or 1, in the bits' own memory
+    if x.dtype == torch.bfloat16:
+        scale = int(torch.tensor(1 / (1 - p), dtype=torch.bfloat16).view(torch.int16))
+        return x * stays.mul_(scale).view(torch.bfloat16)  # the bits of bfloat16's 0 or 1/(1-p)
+    return x * stays.to(x.dtype).mul_(1 / (1 - p))
+
+
+class Dropout(nn.Module):
+    """In the place of nn.Dropout."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x``, and while training `dropout` of it."""
+        return dropout(x, self.p) if self.training else x
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """softmax(q kᵀ · scaling + mask), dropout, times v. (B, H, T, d) -> (B, T, H, d), as transformers calls it."""
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = Dropout(dropout).train(module.training)(F.softmax(scores, dim=-1))
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+def replace_dropout(backbone: nn.Module) -> None:
+    """Make every dropout of a transformer, adapters included, one of ours: in its modules and in its attention."""
+    from transformers import AttentionInterface, PreTrainedModel
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    for parent in list(backbone.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Dropout:
+                parent.register_module(name, Dropout(child.p))
+    AttentionInterface.register(ATTENTION, attention)
+    AttentionMaskInterface.register(ATTENTION, eager_mask)
+    transformer = next(module for module in backbone.modules() if isinstance(module, PreTrainedModel))
+    if transformer._supports_attention_backend:  # the others have a module for the dropout of attention too
+        transformer.set_attn_implementation(ATTENTION)
