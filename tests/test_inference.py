@@ -22,7 +22,7 @@ from training.encoder import Encoder
 from training.errors import Stopped
 from training.evaluation import spearman
 from training.fused_bert import Dense, FusedBert, OneDnnDense, fits, has_onednn
-from training.inference import Inference, PackedInference, PaddedInference, inference
+from training.inference import Inference, PackedInference, PaddedInference, prepare
 
 CPU = torch.device("cpu")
 FAMILIES = [name for name in ARCHITECTURES if name != "modernbert"]
@@ -74,13 +74,13 @@ def assert_close(mine: list[Tensor], theirs: list[Tensor], tolerance: float = 1e
 @given(lengths=lengths_lists)
 def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, lengths: list[int]):
     ids = sentences(lengths)
-    assert_close(run(inference(model, torch.float32, pad_id=0), ids), alone(model, ids))
+    assert_close(run(prepare(model, torch.float32, pad_id=0), ids), alone(model, ids))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
     kind = PaddedInference if architecture == "modernbert" else PackedInference
-    assert type(inference(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
+    assert type(prepare(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
 
 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
@@ -88,12 +88,12 @@ def test_long_texts_take_pytorchs_attention_and_mean_the_same(tmp_path: Path, ar
     long = fused_bert.LONG
     model = backbone(tmp_path, architecture, max_position_embeddings=long + 80)
     ids = sentences([long + 70, 3, 65, long, long + 1, 20])
-    assert_close(run(inference(model, torch.float32, pad_id=0), ids), alone(model, ids))
+    assert_close(run(prepare(model, torch.float32, pad_id=0), ids), alone(model, ids))
 
 
 def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
     ids = sentences([3, 64, 17, 17])
-    states = run(inference(model, torch.bfloat16, pad_id=0), ids)
+    states = run(prepare(model, torch.bfloat16, pad_id=0), ids)
     assert {state.dtype for state in states} == {torch.bfloat16}
     for mine, theirs in zip(states, alone(model, ids), strict=True):
         assert nn.functional.cosine_similarity(mine.float().flatten(), theirs.flatten(), dim=0) > 0.995
@@ -101,7 +101,7 @@ def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
 
 def test_what_is_trained_later_changes_nothing(model: nn.Module):
     ids, trained = sentences([5, 9]), copy.deepcopy(model)
-    prepared = inference(trained, torch.float32, pad_id=0)
+    prepared = prepare(trained, torch.float32, pad_id=0)
     before = run(prepared, ids)
     with torch.no_grad():
         for weight in trained.parameters():
@@ -128,7 +128,7 @@ def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, setting: 
     model = backbone(tmp_path, "bert", **setting)
     ids = sentences([7, 30])
     assert not fits(model)
-    assert_close(run(inference(model, torch.float32, pad_id=0), ids), alone(model, ids))
+    assert_close(run(prepare(model, torch.float32, pad_id=0), ids), alone(model, ids))
 
 
 @torch.no_grad()
@@ -172,7 +172,7 @@ def test_without_onednn_the_result_is_the_same(bert: nn.Module, monkeypatch: pyt
 
 
 def test_many_threads_get_what_one_gets(model: nn.Module):
-    prepared = inference(model, torch.float32, pad_id=0)
+    prepared = prepare(model, torch.float32, pad_id=0)
     jobs = [sentences(list(range(1, 40 + seed)), seed) for seed in range(8)]
     expected = [run(prepared, ids) for ids in jobs]
     with ThreadPoolExecutor(8) as threads:
@@ -181,7 +181,7 @@ def test_many_threads_get_what_one_gets(model: nn.Module):
 
 
 def test_each_sentence_comes_once_and_a_small_job_is_cut_for_all_workers(model: nn.Module):
-    batches = [rows for rows, _ in inference(model, torch.float32, 0).map(sentences([60] * 8), lambda *_: None)]
+    batches = [rows for rows, _ in prepare(model, torch.float32, 0).map(sentences([60] * 8), lambda *_: None)]
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
     assert len(batches) >= min(8, workers.count())
 
@@ -190,7 +190,7 @@ def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
     answers = itertools.chain([False, False], itertools.repeat(True))
     done: list[int] = []
     with pytest.raises(Stopped):
-        for rows, _ in inference(bert, torch.float32, 0).map(
+        for rows, _ in prepare(bert, torch.float32, 0).map(
             sentences([64] * 200), lambda *_: None, lambda: next(answers)
         ):
             done.extend(rows)
@@ -198,7 +198,7 @@ def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
 
 
 def test_nothing_needs_no_batch(model: nn.Module):
-    assert run(inference(model, torch.float32, pad_id=0), []) == []
+    assert run(prepare(model, torch.float32, pad_id=0), []) == []
 
 
 def test_real_text_of_all_lengths_in_float32():
@@ -206,7 +206,7 @@ def test_real_text_of_all_lengths_in_float32():
     texts = sorted({text for column in load_data("stsb:test").columns for text in column}, key=len)
     ids = encoder.tokenize([*texts[::40], texts[-1], " ".join(texts[:100])])
     assert max(map(len, ids)) == encoder.max_length
-    assert_close(run(inference(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
+    assert_close(run(prepare(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
 
 
 def test_bfloat16_ranks_as_float32_does():

@@ -29,7 +29,7 @@ from training.batching import pad
 from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
-from training.inference import Inference, inference
+from training.inference import Inference, prepare
 from training.pooling import POOLINGS, check_pooling
 from training.tokenizing import Tokenizing, TokenVectors, texts
 from training.transformer import longest_input, open_backbone, open_tokenizer, random_backbone
@@ -157,7 +157,7 @@ class Encoder:
             return self
         twin = copy.copy(self)
         twin.layout = replace(self.layout, pooling=pooling)
-        twin._inference = self._infer
+        twin._inference = self.inference
         return twin
 
     def train(self) -> Encoder:
@@ -243,7 +243,7 @@ class Encoder:
         encodings = self._tokens.encodings(sentences)
         ids = [encoding.ids or [self._tokens.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
-        for rows, states in self._infer.map(ids, lambda states, _: states.float().cpu()):
+        for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
             for i, state in zip(rows, states, strict=True):
                 hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
@@ -262,12 +262,13 @@ class Encoder:
             write_layout(fresh, self.layout, self.dimension)
 
     @property
-    def _infer(self) -> Inference:
+    def inference(self) -> Inference:
+        """The copy of the weights that encode computes with, made when first needed and after each training."""
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _preparing:
             if self._inference is None:
-                self._inference = inference(self.backbone, self.dtype, self._tokens.pad_id)
+                self._inference = prepare(self.backbone, self.dtype, self._tokens.pad_id)
             return self._inference
 
     def _encode_chunk(
@@ -289,7 +290,7 @@ class Encoder:
             batch = pool(hidden, mask)
             return (F.normalize(batch, dim=1) if unit else batch).cpu().numpy()
 
-        for rows, batch in self._infer.map(ids, pooled, should_stop):
+        for rows, batch in self.inference.map(ids, pooled, should_stop):
             vectors[rows] = batch
             done += len(rows)
             if on_progress is not None:

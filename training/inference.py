@@ -110,6 +110,6 @@ class PaddedInference(Inference):
         return states, mask
 
 
-def inference(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> Inference:
+def prepare(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> Inference:
     """``backbone``, copied and prepared to compute in ``dtype``."""
     return PackedInference(backbone, dtype) if fits(backbone) else PaddedInference(backbone, dtype, pad_id)

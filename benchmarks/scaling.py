@@ -1,0 +1,121 @@
+"""Scaling: what encoding costs against the number of sentences and their length, and what smart batching gives.
+
+- ``by_count``: sentences of the STS benchmark, over and over with a number at the end (so that none repeats), from
+  1,000 on: seconds should grow as the number does, and memory not at all.
+- ``by_length``: the same number of tokens as texts of 8 to 512 tokens: what a token costs should stay, until
+  attention, which grows with the square of the length, shows.
+- ``smart_batching``: batches as the sentences come, padded to the longest in each; batches of similar length (the
+  paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and packed rows, as ``encode`` does it.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from training.data import load_data
+from training.encoder import Encoder
+from training.inference import Inference, PaddedInference
+from training.packing import Row
+from training.pooling import mean
+
+COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000)
+LENGTHS = (8, 16, 32, 64, 128, 256, 512)
+TOKENS = 32_768  # of each length
+BATCH = 32  # sentences, where batches are cut by their number
+PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences a second
+
+
+class InOrder(PaddedInference):
+    """Without smart batching: 32 sentences at a time, as they come."""
+
+    def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
+        for start in range(0, len(lengths), BATCH):
+            yield [[i] for i in range(start, min(start + BATCH, len(lengths)))]
+
+
+def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]) -> dict[str, Any]:
+    """Measure, in the machine's own precision. Plain JSON; every list is a table.
+
+    Args:
+        rounds: times that each point is measured; the median counts.
+        model: any encoder.
+        most: sentences, the largest number that is tried.
+    """
+    encoder, about = Encoder.load(model), machine.describe()
+    sentences = list(dict.fromkeys(text for column in load_data("stsb:test").columns for text in column))
+    encoder.encode(sentences[:256])
+    return {
+        "benchmark": "scaling",
+        "model": model,
+        "dtype": str(encoder.dtype).removeprefix("torch."),
+        "rounds": rounds,
+        "by_count": [_by_count(encoder, sentences, count, rounds) for count in COUNTS if count <= most],
+        "by_length": [_by_length(encoder, length, rounds) for length in LENGTHS],
+        "smart_batching": _smart_batching(encoder, sentences, rounds),
+        "paper_table_7": PAPER,
+        "machine": about,
+    }
+
+
+def _by_count(encoder: Encoder, sentences: list[str], count: int, rounds: int) -> dict[str, Any]:
+    texts = [f"{text} {number}" for number, text in enumerate(islice(cycle(sentences), count))]
+
+    def encode() -> None:
+        for _ in encoder.encode_stream(texts):
+            pass
+
+    figures = machine.summary(machine.alternate({"": encode}, rounds)[""])
+    return {
+        "sentences": count,
+        **figures,
+        "sentences_per_second": round(count / figures["seconds"]),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
+    draw = np.random.default_rng(length)
+    vocabulary = int(encoder.backbone.config.vocab_size)  # type: ignore[union-attr, arg-type]
+    ids = draw.integers(0, vocabulary, (TOKENS // length, length)).tolist()
+    times = machine.alternate({"": partial(_pass, encoder.inference, ids)}, rounds)
+    figures = machine.summary(times[""])
+    return {
+        "tokens_each": length,
+        "sentences": len(ids),
+        **figures,
+        "microseconds_per_token": round(1e6 * figures["seconds"] / TOKENS, 2),
+    }
+
+
+def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list[dict[str, Any]]:
+    ids, pad_id = encoder.tokenize(sentences), int(encoder.tokenizer.pad_token_id or 0)
+    ways: dict[str, Inference] = {
+        "batches as they come": InOrder(encoder.backbone, encoder.dtype, pad_id),
+        "smart batches": PaddedInference(encoder.backbone, encoder.dtype, pad_id),
+        "packed rows": encoder.inference,
+    }
+    times = machine.alternate({name: partial(_pass, way, ids) for name, way in ways.items()}, rounds)
+    figures = {name: machine.summary(taken) for name, taken in times.items()}
+    first = next(iter(figures.values()))
+    return [
+        {
+            "batching": name,
+            **own,
+            "sentences_per_second": round(len(ids) / own["seconds"]),
+            "gain_percent": round(100 * (first["seconds"] / own["seconds"] - 1)),
+            "processor_gain_percent": round(100 * (first["processor_seconds"] / own["processor_seconds"] - 1)),
+        }
+        for name, own in figures.items()
+    ]
+
+
+def _pass(way: Inference, ids: list[list[int]]) -> None:
+    for _ in way.map(ids, mean):
+        pass
