@@ -20,7 +20,6 @@ from training.errors import InputError, Stopped
 from training.tables import PairColumns, Table, open_table, pick_columns
 
 EXAMPLE = Path(__file__).parents[2] / "assets" / "examples" / "bulk-example.csv"
-ENDINGS = [".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".xlsx"]
 NO_GOLD = ""
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
@@ -45,7 +44,7 @@ class _Page:
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
                 gr.HTML(views.limits(services.settings.upload_limit_mb))
-                self.upload = gr.File(label="Your file", file_types=ENDINGS, height=130, elem_id="upload")
+                self.upload = gr.File(label="Your file", height=130, elem_id="upload")
                 with gr.Row():
                     self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
                     self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)

@@ -163,8 +163,9 @@ def _notes(summary: ScoreSummary) -> str:
 def _rows_table(
     caption: str, rows: Mapping[str, Sequence[Any]], picked: PairColumns | None, added: Sequence[str]
 ) -> str:
-    """Rows of a file: what scoring added first, then its own columns, those that matter marked."""
-    own = [name for name in rows if name not in added]
+    """Rows of a file: what scoring added first, then the sentences and the gold score, then the rest."""
+    chosen = [name for name in (picked.sentence1, picked.sentence2, picked.score) if name] if picked else []
+    own = [*chosen, *(name for name in rows if name not in (*added, *chosen))]
     names = [*added, *own[:SHOWN_COLUMNS]]
     roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
     head = "".join(

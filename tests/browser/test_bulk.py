@@ -112,12 +112,12 @@ def test_stop_keeps_what_is_done(open_page, tmp_path):
 
 
 def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, pairs, tmp_path):
-    wrong = tmp_path / "photo.csv"
+    wrong = tmp_path / "photo.png"
     wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     page = opened(open_page)
     page.set_input_files("#upload input[type=file]", wrong)
     expect(page.locator("#status .problem")).to_have_text(
-        "Photo.csv is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
+        "Photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
     )
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()
