@@ -1,15 +1,14 @@
 """Train the adapters in assets/cross-encoder: LoRA over a sentence encoder, on the STS benchmark.
 
-    python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2 --rank 8
-    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --base all-MiniLM-L6-v2 --rank 32 \
-        --teacher mpnet-stsb --pairs snli-dev.csv snli-test.csv
+    python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2 --rank 8 --lr 4e-4
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --epochs 2 --teacher mpnet-stsb --pairs snli.csv
     python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --measure
 
 Trained on STSb train, chosen on STSb dev (the best epoch, of the running average of the weights), measured on
 STSb test once, at the end. With ``--teacher`` (augmented SBERT, Thakur et al. 2021) a stronger cross-encoder
 first scores many more pairs, made of neighbouring sentences of STSb train and of the files named by ``--pairs``,
-and the student learns those scores too. Pairs with a sentence of STSb dev or test are taken out of those files.
-STS12 to STS16 must not be named: they contain STSb's own test sentences.
+and the student learns those scores too; no such pair has a sentence of STSb dev or test. STS12 to STS16 must not
+be named: they contain STSb's own test pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,12 +54,11 @@ class Settings:
     correlation: float = 0.3  # weight of (1 - Pearson's r within the batch), beside cross-entropy
     average: float = 0.99  # decay of the running average of the weights
     teacher: str = ""
-    neighbours: int = 2  # of each sentence of STSb train, for the teacher to score
+    taught: int = 10_000  # pairs, at most, that the teacher scores
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """One pair with its score in 0..1."""
 
     row: PairRow
@@ -196,7 +194,7 @@ def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings:
             schedule.step()
             optimizer.zero_grad()
             average.update()
-            if step % 50 == 0:
+            if step % 100 == 0:
                 print(f"epoch {epoch} step {step}: loss {loss:.3f}, {time.time() - started:.0f} s", flush=True)
         average.swap()
         history.append(trainee.spearman(dev))
@@ -212,27 +210,33 @@ def held_out() -> set[str]:
     return {text for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns for text in column}
 
 
-def unlabelled_pairs(base: str, files: Sequence[Path], neighbours: int) -> list[tuple[str, str]]:
-    """Pairs for the teacher to score: the files' own, and for each sentence of STSb train its nearest neighbours."""
+def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple[str, str]]:
+    """Pairs for the teacher to score: of each sentence of STSb train with its two nearest, and the files' own."""
     first, second = load_data("stsb:train").columns
     sentences = list(dict.fromkeys(first + second))
     vectors = Encoder.load(base).encode(sentences)
     similarity = vectors @ vectors.T
     np.fill_diagonal(similarity, -1)
-    near = np.argsort(-similarity, axis=1)[:, :neighbours]
+    near = np.argsort(-similarity, axis=1)[:, :2]
     pairs = {tuple(sorted((sentences[i], sentences[j]))) for i, row in enumerate(near) for j in row}
     pairs -= {tuple(sorted(pair)) for pair in zip(first, second, strict=True)}
-    forbidden = held_out()
     files_pairs = [pair for file in files for pair in zip(*load_data(str(file)).columns, strict=True)]
-    return sorted(pairs) + [pair for pair in files_pairs if not forbidden & set(pair)]
+    forbidden = held_out()
+    allowed = [pair for pair in sorted(pairs) + files_pairs if not forbidden & set(pair)]
+    return random.Random(0).sample(allowed, min(count, len(allowed)))
 
 
-def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path]) -> list[Example]:
-    """The unlabelled pairs with the teacher's scores."""
-    pairs = unlabelled_pairs(settings.base, files, settings.neighbours)
-    scores = CrossEncoder.load(settings.teacher).predict(pairs, on_progress=say_progress)
+def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path], kept: Path) -> list[Example]:
+    """The unlabelled pairs with the teacher's scores, kept as they come: a run broken off goes on where it was."""
+    pairs = unlabelled_pairs(settings.base, files, settings.taught)
+    scores = [float(line) for line in kept.read_text().split()] if kept.exists() else []
+    teacher = CrossEncoder.load(settings.teacher)
+    for start in range(len(scores), len(pairs), 1_000):
+        scores += teacher.predict(pairs[start : start + 1_000]).tolist()
+        kept.write_text("\n".join(map(str, scores)))
+        print(f"{settings.teacher}: {len(scores):,} of {len(pairs):,} pairs", flush=True)
     rows = trainee.tokenizer(pairs)
-    return [Example(row, float(score)) for row, score in zip(rows, scores, strict=True)]
+    return [Example(row, score) for row, score in zip(rows, scores, strict=True)]
 
 
 def card(name: str, settings: Settings, files: Sequence[Path], taught: int, history: list[float]) -> dict[str, Any]:
@@ -251,22 +255,18 @@ def card(name: str, settings: Settings, files: Sequence[Path], taught: int, hist
     }
 
 
-def say_progress(done: int, total: int) -> None:
-    """One line on the terminal, rewritten."""
-    print(f"\rteacher: {done:,} of {total:,} pairs", end="" if done < total else "\n", flush=True)
-
-
 def train(folder: Path, settings: Settings, files: Sequence[Path]) -> None:
     """Write a new adapter into ``folder``, with its figure on dev."""
     torch.manual_seed(settings.seed)
     random.seed(settings.seed)
     trainee = Trainee(settings)
     gold, dev = stsb_examples(trainee, "train"), stsb_examples(trainee, "dev")
-    taught = taught_examples(trainee, settings, files) if settings.teacher else []
+    kept = folder.with_suffix(".scores")
+    taught = taught_examples(trainee, settings, files, kept) if settings.teacher else []
     with replacing(folder) as fresh:
         history = fit(trainee, gold + taught, dev, settings, fresh)
-        about = card(folder.name, settings, files, len(taught), history)
-        write_json(fresh / "card.json", about)
+        write_json(fresh / "card.json", card(folder.name, settings, files, len(taught), history))
+    kept.unlink(missing_ok=True)
     measure(folder, "dev")
 
 
