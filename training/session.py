@@ -34,7 +34,7 @@ from training.watch import Figures, Watch, selects
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-EVALUATIONS = 10  # a run, where the config does not say how often
+EVALUATIONS = 8  # a run, where the config does not say how often
 TRAIN_EVENTS = 100  # a run, about
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints; one is also written when the run is stopped
 
@@ -192,7 +192,6 @@ class Session:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
         progress.step += 1
         self.pending.append(loss)
         self.clock.step(sum(map(len, columns)) * self.accelerator.num_processes)

@@ -5,9 +5,10 @@ one batch. On a CPU that batch is cut into shares of similar length, one for eac
 side by side, meeting only for the loss: to split every single operation over the cores instead means to wait for the
 slowest core hundreds of times a step, and for long when the machine has other things to do. A GPU takes one share.
 
-The weights stay float32; under bfloat16 the products alone are computed in it (autocast), the pooled vectors and the
-loss in float32. With LoRA (a rank above 0) only small additions to the linear layers are trained; they are merged
-when the model is saved.
+The weights are float32. What goes forward and backward is a twin of the transformer in the dtype of choice, made equal
+before every step (bfloat16 as in encoding, but with dropout and gradients); pooled vectors, the loss and the sums of
+gradients are float32. With LoRA (a rank above 0) only small additions to the linear layers are trained; they are
+merged when the model is saved.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -66,7 +68,7 @@ class Words(nn.Module):
         """Make the gradient of ``rows`` from those of the vectors looked up, (B, T) and (B, T, D) each."""
         self._gradient[self._touched] = 0
         self._touched = torch.cat([rows.flatten() for rows in positions])
-        self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, 1) for part in gradients]))
+        self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, 1).float() for part in gradients]))
         self.rows.grad = self._gradient
 
     @torch.no_grad()
@@ -111,16 +113,20 @@ class Trainee(nn.Module):
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         self.words = Words(table, used).requires_grad_(not rank)
         table.requires_grad_(False)
-        if rank:
-            encoder.backbone = _with_lora(encoder.backbone, rank)
+        self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
+        twin = copy.deepcopy(self.backbone).to(encoder.dtype).train()
         if encoder.device.type == "cpu":
-            replace_dropout(encoder.backbone)
-        self.backbone = encoder.train().backbone
+            replace_dropout(twin)
+        self._twin = [twin]  # in a list, so that its weights are not taken for trained ones
+        names = [name for name, weight in self.backbone.named_parameters() if weight.requires_grad]
+        self._weights: list[Tensor] = [self.backbone.get_parameter(name) for name in names]
+        self._twins: list[Tensor] = [twin.get_parameter(name) for name in names]
         self.generators = [torch.Generator().manual_seed(seed + share) for share in range(shares)]
-        self._weights = [weight for weight in self.backbone.parameters() if weight.requires_grad]
 
     def gradients(self, columns: Sequence[Column], target: Tensor | None) -> Tensor:
-        """Token ids by column, targets (B,) -> the mean loss, a float32 scalar; every weight's ``grad`` is set."""
+        """Token ids by column, targets (B,) -> the mean loss, a float32 scalar; every weight's ``grad`` is set anew."""
+        self.objective.zero_grad(set_to_none=True)
+        self._side_by_side(self._refresh, range(self.shares))
         ids = [row for column in columns for row in column]
         shares = cut([len(row) for row in ids], self.shares)
         parts = self._side_by_side(self._forward, [(i, [ids[row] for row in rows]) for i, rows in enumerate(shares)])
@@ -131,8 +137,8 @@ class Trainee(nn.Module):
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         upstream = vectors.grad.split([len(rows) for rows in shares])
         found = self._side_by_side(self._backward, list(zip(parts, upstream, strict=True)))
-        for weight, *pieces in zip(self._weights, *(gradients for gradients, _ in found), strict=True):
-            weight.grad = _sum(pieces)
+        pieces = list(zip(*(gradients for gradients, _ in found), strict=True))  # of each weight, by share
+        self._side_by_side(partial(self._add_up, pieces), range(self.shares))
         if not self.rank:
             self.words.receive([part.positions for part in parts], [words for _, words in found])
         return loss.detach()
@@ -141,13 +147,13 @@ class Trainee(nn.Module):
     def whole(self) -> Iterator[Encoder]:
         """The encoder as it would be saved: all rows, LoRA merged, dropout off. Training goes on after it."""
         self.words.write_back()
+        self.encoder.backbone = self.backbone
         if self.rank:
             self.encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
         try:
             yield self.encoder.eval()
         finally:
-            self.encoder.backbone = self.backbone
-            self.encoder.train()
+            self.encoder.train()  # lets go of the copy that encode has made: the weights are about to change
 
     def groups(self, weight_decay: float) -> list[dict[str, object]]:
         """Adam's parameter groups: biases and the scales of norms are never decayed."""
@@ -163,19 +169,33 @@ class Trainee(nn.Module):
         batch = pad(ids, 0)  # which token pads does not matter: it is masked
         mask = None if batch.mask is None else batch.mask.to(device)
         positions, words = self.words.look_up(batch.ids.to(device))
-        words.requires_grad_(not self.rank)
-        low = self.encoder.dtype == torch.bfloat16
-        with drawing_from(self.generators[number]), torch.autocast(device.type, torch.bfloat16, enabled=low):
+        words = words.to(self.encoder.dtype).requires_grad_(not self.rank)
+        with drawing_from(self.generators[number]):
             seen = None if mask is None else mask.long()
-            hidden = self.backbone(inputs_embeds=words, attention_mask=seen).last_hidden_state
-            return Part(positions, words, POOLINGS[self.encoder.pooling](hidden, mask).float())
+            hidden = self._twin[0](inputs_embeds=words, attention_mask=seen).last_hidden_state
+        return Part(positions, words, POOLINGS[self.encoder.pooling](hidden, mask).float())
 
     def _backward(self, part: tuple[Part, Tensor]) -> tuple[tuple[Tensor | None, ...], Tensor]:
         """A share's gradients of the weights (None where a weight has no part in the vectors) and of its words."""
         (_, words, vectors), upstream = part
-        wanted = self._weights if self.rank else [words, *self._weights]
+        wanted = self._twins if self.rank else [words, *self._twins]
         found = torch.autograd.grad(vectors, wanted, upstream, allow_unused=True)
         return (found, words) if self.rank else (found[1:], found[0])
+
+    @torch.no_grad()
+    def _refresh(self, share: int) -> None:
+        """Make every n-th weight of the twin equal to the trained one."""
+        torch._foreach_copy_(self._twins[share :: self.shares], self._weights[share :: self.shares])
+
+    @torch.no_grad()
+    def _add_up(self, pieces: Sequence[tuple[Tensor | None, ...]], share: int) -> None:
+        """Set the gradient of every n-th weight: the sum over the shares, always in the same order."""
+        for weight, parts in zip(self._weights[share :: self.shares], pieces[share :: self.shares], strict=True):
+            there = [part for part in parts if part is not None]  # BERT's pooler has no part in the vectors
+            if there and weight.grad is None:  # kept from then on: fresh memory costs more than the sum
+                weight.grad = torch.empty_like(weight)
+            for number, part in enumerate(there):
+                weight.grad.add_(part) if number else weight.grad.copy_(part)  # type: ignore[union-attr]
 
     def _side_by_side(self, function: Callable[[Item], Result], shares: Sequence[Item]) -> list[Result]:
         if len(shares) == 1:
@@ -194,14 +214,6 @@ def cut(lengths: Sequence[int], shares: int) -> list[np.ndarray]:
     tokens = np.cumsum(np.asarray(lengths)[order])
     ends = np.searchsorted(tokens, tokens[-1] * np.arange(1, shares) / shares, side="left") + 1
     return [rows for rows in np.split(order, ends) if len(rows)]
-
-
-def _sum(pieces: Sequence[Tensor | None]) -> Tensor | None:
-    """The sum in the order given, in the first one's memory."""
-    total: Tensor | None = None
-    for piece in pieces:
-        total = piece if total is None or piece is None else total.add_(piece)
-    return total
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
