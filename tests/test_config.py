@@ -89,6 +89,11 @@ def test_whole_numbers_may_come_as_floats():
     assert isinstance(config.batch_size, int)
 
 
+def test_a_run_is_evaluated_about_eight_times():
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 8, 360, 10_000)] == [1, 1, 45, 1250]
+    assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
+
+
 def test_unknown_fields_and_broken_json_are_refused():
     with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, train_data"):
         RunConfig.from_dict({"objective": "mnrl", "batchsize": 3})

@@ -17,6 +17,7 @@ from typing import Any
 from training.errors import InputError
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
+EVALUATIONS = 8  # a run, besides that of the base, where the config does not say how often
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "objective": ("classification", "regression", "triplet", "mnrl"),
@@ -49,7 +50,7 @@ class RunConfig:
     """One run. Raises InputError when a field is out of range.
 
     ``pooling`` None takes the base's own. ``max_steps`` ends the run before ``epochs`` does, or extends it: it
-    is the number of optimiser steps, whatever the data. ``eval_every`` None evaluates about ten times a run.
+    is the number of optimiser steps, whatever the data. ``eval_every`` None evaluates about eight times a run.
     ``eval_data`` None measures only the random pairs. ``train_data`` and ``eval_data`` are names for
     `training.data.load_data`, which derives the form that the objective needs.
     """
@@ -106,6 +107,10 @@ class RunConfig:
         bound = f"from {low:g}" if closed else f"above {low:g}"
         upper = f" to {high:g}" if math.isfinite(high) else ""
         raise InputError(f"{field} is {value!r}, but {meaning} must be {kind} {bound}{upper}")
+
+    def evaluate_every(self, steps: int) -> int:
+        """Steps between two evaluations in a run of so many steps."""
+        return self.eval_every or max(1, steps // EVALUATIONS)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, ready for JSON."""

@@ -34,7 +34,6 @@ from training.watch import Figures, Watch, selects
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-EVALUATIONS = 8  # a run, where the config does not say how often
 TRAIN_EVENTS = 100  # a run, about
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints; one is also written when the run is stopped
 
@@ -97,7 +96,7 @@ class Session:
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.trainee, self.optimiser)
         self.total = config.max_steps or max(1, math.ceil(config.epochs * self.feed.steps_per_epoch))
-        self.eval_every = config.eval_every or max(1, self.total // EVALUATIONS)
+        self.eval_every = config.evaluate_every(self.total)
         self.train_every = max(1, min(50, self.total // TRAIN_EVENTS))
         self.clock.checkpoint()
         self._announce(resumed_from=None if state is None else self.progress.step)
