@@ -421,6 +421,15 @@ def test_what_goes_wrong_on_the_way_is_a_reason_in_one_line(config, tmp_path, mo
     assert (events[-1]["state"], events[-1]["reason"]) == ("failed", result.reason)
 
 
+def test_a_model_that_could_not_be_saved_is_not_offered(config, tmp_path, monkeypatch):
+    def full(self, folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Encoder, "save", full)
+    result, _ = run(config, tmp_path / "r")
+    assert (result.status, result.path) == ("failed", None)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -137,13 +137,16 @@ class Session:
     def outcome(self) -> dict[str, Any]:
         """What `RunResult` says of the work, whatever its end."""
         progress = self.progress
+        model = None if self.folder is None else self.folder / "model"
         return {
             "steps": progress.step,
             "seconds": round(self.clock.seconds(), 3),
             "baseline": progress.baseline,
             "best": progress.best,
             "final": progress.final,
-            "path": str(self.folder / "model") if self.folder is not None and progress.best is not None else None,
+            "path": str(self.folder / "model")
+            if self.folder is not None and (self.folder / "model").is_dir()
+            else None,
         }
 
     def _load_encoder(self, home: str | Path | None) -> Encoder:
