@@ -103,7 +103,7 @@ def _form(name: gr.Radio) -> Form:
 def _wire(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned: gr.HTML, start: gr.Button) -> None:
     """Connect the components with what they do."""
     look = ablation_sweep.wire(sweeps, form.name, panel)
-    latest = gr.State(dict)  # what the form said last, so that a slow measurement does not overwrite a newer plan
+    latest = gr.State({})  # what the form said last, so that a slow measurement does not overwrite a newer plan
     shown = [*about, form.base, form.data]
 
     def plan_it(event: Any) -> None:

@@ -70,7 +70,7 @@ def _wire_form(
     """Presets fill the form, the objective shows what belongs to it, an upload chooses the objective."""
     asked = train_form.config_fields(fields)
     names, inputs = list(asked), list(asked.values())
-    latest = gr.State(dict)  # what the form said last, so that a slow measurement does not overwrite a newer plan
+    latest = gr.State({})  # what the form said last, so that a slow measurement does not overwrite a newer plan
 
     def plan_it(event: Any) -> None:
         event.then(partial(_plan, services, names), [latest, *inputs], planned, **QUIET).then(
