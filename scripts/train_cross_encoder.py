@@ -1,7 +1,7 @@
 """Train the adapters in assets/cross-encoder: LoRA over a sentence encoder, on the STS benchmark.
 
     python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2 --rank 8 --lr 4e-4
-    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --epochs 2 --teacher mpnet-stsb --pairs snli.csv
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --epochs 2 --teacher mpnet-stsb --pairs FILE
     python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --measure
 
 Trained on STSb train, chosen on STSb dev (the best epoch, of the running average of the weights), measured on
