@@ -144,9 +144,7 @@ class Session:
             "baseline": progress.baseline,
             "best": progress.best,
             "final": progress.final,
-            "path": str(self.folder / "model")
-            if self.folder is not None and (self.folder / "model").is_dir()
-            else None,
+            "path": str(model) if model is not None and model.is_dir() else None,
         }
 
     def _load_encoder(self, home: str | Path | None) -> Encoder:
