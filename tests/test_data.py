@@ -121,9 +121,7 @@ def parquet(path: Path, **columns: list) -> Path:
 
 
 def test_nli_from_the_hub_drops_rows_without_a_gold_label(monkeypatch, tmp_path):
-    file = parquet(
-        tmp_path / "train-0.parquet", premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2]
-    )
+    file = parquet(tmp_path / "train-0.parquet", premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2])
     asked = hub(monkeypatch, [file])
     snli = load_data("snli")
     assert asked == [("stanfordnlp/snli", ("plain_text/train-*.parquet",))]

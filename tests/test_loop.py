@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from training import session
+from training import session, workers
 from training.config import CHOICES, RunConfig
 from training.data import load_data
 from training.encoder import Encoder
@@ -142,6 +142,17 @@ def test_the_same_config_gives_the_same_curve(config):
     (_, other) = run(replace(config, seed=1))
     assert curve(one) == curve(two)
     assert curve(one) != curve(other)
+
+
+def test_a_run_goes_on_with_its_own_shares_on_another_number_of_cores(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "count", lambda: 2)
+    _, whole = run(config)
+    events: list[dict] = []
+    train(config, events.append, tmp_path / "r", stop_at(5, events))
+    monkeypatch.setattr(workers, "count", lambda: 1)
+    _, resumed = run(config, tmp_path / "r", resume=True)
+    assert resumed[0]["shares"] == whole[0]["shares"] == 2
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
 
 
 def test_steps_come_from_the_epochs(config):
@@ -282,7 +293,7 @@ def test_stopping_in_the_middle_of_an_evaluation(config, tmp_path, monkeypatch):
 
 KILLED = """
 import json, sys
-from training import session
+from training import session, workers
 from training.config import RunConfig
 from training.loop import train
 session.CHECKPOINT_SECONDS = 0.0

@@ -2,8 +2,9 @@
 
 It is checked once, when it is made; a mistake is one `InputError` that names the field, the value and what would
 do. It travels as JSON (``config.json`` in the run's folder, the queue, the HTTP API) and comes back equal.
-Together with the data and the versions of the libraries it determines the whole curve: on a CPU in float32, bit
-for bit. The defaults are the paper's (section 3.1): batch 16, Adam, learning rate 2e-5, linear warm-up over 10%.
+Together with the data, the versions of the libraries and the number of cores (a batch is cut into a share for each,
+with its own dropout) it determines the whole curve: on a CPU in float32, bit for bit. The defaults are the paper's
+(section 3.1): batch 16, Adam, learning rate 2e-5, linear warm-up over 10%.
 """
 
 from __future__ import annotations

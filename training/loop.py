@@ -4,8 +4,9 @@ Each event is a dictionary, given to ``on_event`` and written as a line of JSON 
 have ``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
 
     state   state        running, finished, failed or stopped; every run ends with one of the last three
-            reason       failed: one line; with running: steps, rows, processes, device, dtype, base, pooling,
-                         notes (what was done to the data), resumed_from (a step, or null)
+            reason       failed: one line; with running: steps, rows, processes, device, dtype, shares (of a batch,
+                         side by side), base, pooling, notes (what was done to the data), resumed_from (a step, or
+                         null)
     train   loss         mean over the steps since the last train event
             lr, epoch, steps (in all), sentences_per_second, seconds_left (an estimate)
     eval    spearman / accuracy / loss (see `training.watch`), random_cosine, random_cosine_std, plain_cosine,

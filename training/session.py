@@ -168,6 +168,7 @@ class Session:
             processes=self.accelerator.num_processes,
             device=str(encoder.device),
             dtype=str(encoder.dtype).removeprefix("torch."),
+            shares=self.trainee.shares,
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.data.notes),
