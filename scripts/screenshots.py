@@ -40,7 +40,9 @@ SHOTS = (
     Shot("compare", "/", "#word-map .js-plotly-plot", whole=True),
     Shot("compare-dark-phone", "/", "#answer .card", width=390, height=844, dark=True),
     Shot("many", "/", "#cosine-matrix .js-plotly-plot", ("role=tab[name='Many sentences']",), whole=True),
-    Shot("bulk", "/bulk", "#bulk-results .js-plotly-plot", whole=True),
+    Shot("bulk", "/bulk", ".js-plotly-plot", whole=True),
+    Shot("train", "/train", "button:has-text('Start')", whole=True),
+    Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
 )
 
 
