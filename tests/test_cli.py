@@ -447,7 +447,15 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "sbert_app", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(folder / "home")}
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores Ctrl-C
+    )
 
 
 def wait_for(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:
