@@ -18,7 +18,6 @@ from training.errors import InputError
 BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "bulk": "benchmarks.bulk",
     "encode": "benchmarks.encode",
-    "bulk": "benchmarks.bulk",
     "scaling": "benchmarks.scaling",
     "start-up": "benchmarks.start_up",
 }

@@ -19,9 +19,7 @@ def main() -> None:
     for pooling in POOLINGS:
         curve = measure(encoder.with_pooling(pooling), home)
         keep(DEFAULT_MODEL, pooling, curve, SHIPPED)
-        print(
-            f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}"
-        )
+        print(f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}")
 
 
 if __name__ == "__main__":
