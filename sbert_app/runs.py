@@ -106,12 +106,16 @@ class RunStore:
         """A new run. Its id is the date, the time and a word or two: 20261121-034512-regression-mean.
 
         It is queued, for any worker to take; without ``queue`` it is stopped before it began, for the caller.
+        InputError if the disk is full or the home folder may not be written.
         """
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
-        run_id, folder = self._make_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
-        write_whole(folder / "config.json", config.to_json() + "\n")
-        write_whole(folder / "name.txt", config.name or default_name(config))
-        Record("queued" if queue else "stopped", created=time.time()).write(folder)
+        try:
+            run_id, folder = self._make_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
+            write_whole(folder / "config.json", config.to_json() + "\n")
+            write_whole(folder / "name.txt", config.name or default_name(config))
+            Record("queued" if queue else "stopped", created=time.time()).write(folder)
+        except OSError as error:
+            raise InputError(f"no run can be written to {self.folder}: {error.strerror or error}") from error
         return self.get(run_id)
 
     def rename(self, run_id: str, name: str) -> Run:

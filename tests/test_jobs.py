@@ -222,16 +222,16 @@ def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
 # ---------------------------------------------------------------- what goes wrong
 
 
-def work_here(jobs: Jobs, *, limit_files_to: int | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
-    """A worker of the test's own, with limits."""
+def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
+    """A worker of the test's own; ``limits`` are of the system, in bytes."""
 
     def limit() -> None:
-        if limit_files_to is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_files_to, limit_files_to))
+        for what, size in (limits or {}).items():
+            resource.setrlimit(what, (size, size))
 
     return subprocess.Popen(
         [sys.executable, "-m", "sbert_app.worker", "--home", str(jobs.store.home), "--idle-seconds", str(until_idle)],
-        env={**os.environ, **CALM, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **CALM, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,
@@ -241,7 +241,7 @@ def work_here(jobs: Jobs, *, limit_files_to: int | None = None, until_idle: floa
 def test_a_full_disk_fails_the_run_with_the_reason_and_keeps_the_log(here, tiny):
     """No file may grow beyond 1 MB; the model has 4."""
     run = here.start(tiny())
-    assert work_here(here, limit_files_to=1_000_000).wait(PATIENCE) == 0
+    assert work_here(here, {resource.RLIMIT_FSIZE: 1_000_000}).wait(PATIENCE) == 0
     run = here.store.get(run.id)
     assert run.state == "failed"
     assert "\n" not in run.record.reason
@@ -262,11 +262,12 @@ def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
 
 
 def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
-    """A batch of 65,536 rows of 512 tokens needs hundreds of gigabytes; the allocation is refused."""
-    greedy = here.start(tiny(base="scratch:1x4096", batch_size=65_536))
+    """Two gigabytes, and a batch that needs more."""
+    greedy = here.start(tiny(base="scratch:2x512", batch_size=5_000, train_data="stsb:train"))
     modest = here.start(tiny())
-    work_here(here).wait(PATIENCE)
+    work_here(here, {resource.RLIMIT_DATA: 2_000_000_000}).wait(PATIENCE)
     assert here.store.get(greedy.id).state == "failed"
+    assert "not enough memory for batches of 5000" in here.store.get(greedy.id).record.reason
     assert here.store.get(modest.id).state == "finished"
 
 

@@ -66,6 +66,12 @@ def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
     assert [run.id for run in store.list()] == [second.id, first.id]
 
 
+def test_a_home_that_cannot_be_written_is_said_so(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="no run can be written to"):
+        RunStore(tmp_path).create(CONFIG)
+
+
 def test_before_the_first_run_the_list_is_empty(store):
     assert store.list() == []
 
