@@ -262,10 +262,10 @@ def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
 
 
 def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
-    """Two gigabytes, and a batch that needs more."""
-    greedy = here.start(tiny(base="scratch:2x512", batch_size=5_000, train_data="stsb:train"))
+    """One and a half gigabytes, and a batch that needs more."""
+    greedy = here.start(tiny(base="scratch:1x512", batch_size=5_000, train_data="stsb:train"))
     modest = here.start(tiny())
-    work_here(here, {resource.RLIMIT_DATA: 2_000_000_000}).wait(PATIENCE)
+    work_here(here, {resource.RLIMIT_DATA: 1_500_000_000}).wait(PATIENCE)
     assert here.store.get(greedy.id).state == "failed"
     assert "not enough memory for batches of 5000" in here.store.get(greedy.id).record.reason
     assert here.store.get(modest.id).state == "finished"
