@@ -7,6 +7,7 @@ Here that is an error, and so is every damaged file, in one sentence each.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 _POSITION_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start after the padding index
 _UNUSED = "pooler."  # BERT's own head for next-sentence prediction; many folders lack it, pooling never reads it
 
+importing = threading.Lock()  # two threads that import transformers at once see half of it
+
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """The fast tokenizer in ``folder``. InputError if there is none that can be opened."""
-    from transformers import AutoTokenizer
+    with importing:
+        from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
@@ -38,7 +42,9 @@ def open_backbone(folder: Path) -> nn.Module:
     InputError if the files are damaged, lack weights of the transformer, or are of a kind that is not supported.
     """
     from safetensors import SafetensorError
-    from transformers import AutoModel
+
+    with importing:
+        from transformers import AutoModel
 
     try:
         backbone, found = AutoModel.from_pretrained(
@@ -66,7 +72,8 @@ def open_backbone(folder: Path) -> nn.Module:
 
 def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
     """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT."""
-    from transformers import BertConfig, BertModel
+    with importing:
+        from transformers import BertConfig, BertModel
 
     if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
         raise InputError(

@@ -1,6 +1,7 @@
 """The Train page in a real Chromium: runs are started, watched from two tabs, stopped, resumed, compared, exported."""
 
 import re
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,8 @@ def step(page: Page) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
-def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_page):
+def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_page, home):
+    shutil.rmtree(home / "runs", ignore_errors=True)  # those of other pages' tests
     page = open_page("/train")
     expect(page.locator("#run-status")).to_contain_text("No run yet")
     expect(page.locator("#run-status")).to_contain_text("Cosine of random pairs")
