@@ -23,7 +23,7 @@ STATE_WORDS = {
     "stopped": "stopped",
     "interrupted": "interrupted",
 }
-NARROW_FROM = 0.5  # mean cosine of random pairs from which the space is no longer open
+NARROW_FROM = 0.3  # mean cosine of random pairs from which the space is no longer open
 
 EXPLAINED = """
 <div class="explained">
@@ -218,7 +218,10 @@ def _figures(run: Run) -> str:
     if best is not None and progress.best is not None:
         tiles.append((f"{best:.{digits}f}", f"best {words}", f"at step {progress.best['step']:,}"))
         if base is not None:
-            tiles.append((f"{best - base:+.{digits}f}", "against the base", f"which has {base:.{digits}f}"))
+            tiles.append((_gain(best - base, digits), "against the base", f"which has {base:.{digits}f}"))
+        last = progress.figure(latest)
+        if latest is not None and last is not None and latest is not progress.best:
+            tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", words, "of the base, before the first step"))
     if latest is not None and latest.get("plain_cosine") is not None:
@@ -234,6 +237,11 @@ def _figures(run: Run) -> str:
 def _digits(run: Run) -> int:
     """Decimals that are worth showing of the figure that the run is judged by."""
     return 4 if run.progress.measure == "loss" else 1
+
+
+def _gain(value: float, digits: int) -> str:
+    """With its sign, as print has it."""
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _openness(cosine: float) -> str:
@@ -258,7 +266,7 @@ def _row(run: Run, is_open: bool, colour: str | None) -> str:
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
     digits = _digits(run)
     figure = "–" if best is None else f"{best:.{digits}f}"
-    gain = f"<small>{best - base:+.{digits}f}</small>" if best is not None and base is not None else ""
+    gain = f"<small>{_gain(best - base, digits)}</small>" if best is not None and base is not None else ""
     share = (
         f"<small>{100 * progress.step // progress.steps} %</small>" if run.state == "running" and progress.steps else ""
     )
