@@ -82,7 +82,7 @@ class Watch:
 
 
 def _without_the_encoder(folder: Path) -> dict[str, Any]:
-    from sbert_app.scoring import score_file
+    from sbert_app.scoring.file import score_file
     from training.tables import open_table
 
     watch = Watch()
@@ -103,7 +103,7 @@ def _without_the_encoder(folder: Path) -> dict[str, Any]:
 
 
 def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
-    from sbert_app.scoring import score_file
+    from sbert_app.scoring.file import score_file
     from training.encoder import Encoder
     from training.tables import open_table
 

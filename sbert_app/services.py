@@ -6,8 +6,8 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
-from sbert_app.jobs import Jobs
-from sbert_app.runs import RunStore
+from sbert_app.jobs.queue import Jobs
+from sbert_app.runs.store import RunStore
 from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
 from sbert_app.shelf import ModelShelf
 from training.errors import InputError

@@ -20,8 +20,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sbert_app.measured_tables import SHIPPED, MeasuredRun, MeasuredTable
-from sbert_app.sweep_presets import ABLATIONS, AT_THE_END, Ablation
+from sbert_app.sweeps.measured import SHIPPED, MeasuredRun, MeasuredTable
+from sbert_app.sweeps.presets import ABLATIONS, AT_THE_END, Ablation
 from training.config import RunConfig
 from training.errors import InputError
 from training.run_events import Event

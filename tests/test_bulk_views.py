@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 
-from sbert_app import figures_bulk
+from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages import bulk_views as views
-from sbert_app.score_summary import Progress
-from sbert_app.scoring import score_file
+from sbert_app.scoring.file import score_file
+from sbert_app.scoring.summary import Progress
 from training.tables import open_table, pick_columns
 
 EVIL = "<script>alert(1)</script>"

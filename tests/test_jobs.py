@@ -17,10 +17,10 @@ import psutil
 import pytest
 from huey import RedisHuey
 
-from sbert_app.export import export
-from sbert_app.jobs import CALM, Jobs, JsonSerializer, devices, open_queue
-from sbert_app.run_record import AT_WORK, Run
-from sbert_app.runs import CUT_OFF, RunStore
+from sbert_app.jobs.queue import CALM, Jobs, JsonSerializer, devices, open_queue
+from sbert_app.runs.export import export
+from sbert_app.runs.record import AT_WORK, Run
+from sbert_app.runs.store import CUT_OFF, RunStore
 from training.config import RunConfig
 from training.errors import InputError
 
@@ -76,7 +76,7 @@ def workers(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
-        if "sbert_app.worker" in line and str(home) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if "sbert_app.jobs.worker" in line and str(home) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
 
@@ -145,8 +145,8 @@ def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
 APP = """
 import os, sys
 from pathlib import Path
-from sbert_app.jobs import Jobs
-from sbert_app.runs import RunStore
+from sbert_app.jobs.queue import Jobs
+from sbert_app.runs.store import RunStore
 from training.config import RunConfig
 jobs = Jobs(RunStore(Path(sys.argv[1])))
 print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
@@ -230,7 +230,15 @@ def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: floa
             resource.setrlimit(what, (size, size))
 
     return subprocess.Popen(
-        [sys.executable, "-m", "sbert_app.worker", "--home", str(jobs.store.home), "--idle-seconds", str(until_idle)],
+        [
+            sys.executable,
+            "-m",
+            "sbert_app.jobs.worker",
+            "--home",
+            str(jobs.store.home),
+            "--idle-seconds",
+            str(until_idle),
+        ],
         env={**os.environ, **CALM, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

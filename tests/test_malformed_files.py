@@ -22,7 +22,7 @@ from bag_encoder import BagEncoder
 
 from sbert_app.cli import main
 from sbert_app.commands import options
-from sbert_app.scoring import score_file
+from sbert_app.scoring.file import score_file
 from training.errors import InputError
 
 GOOD = "sentence1,sentence2,score\nA man plays.,A man plays music.,4.5\nA dog runs.,A cat sleeps.,1\n"

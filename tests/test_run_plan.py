@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app import run_plan
-from sbert_app.presets import PRESETS, two_stage_base
-from sbert_app.run_plan import HUB_FORMS, Plan, Rate, can_measure, known_rate, measure_rate, plan
-from sbert_app.runs import RunStore
+from sbert_app.runs import plan as run_plan
+from sbert_app.runs.plan import HUB_FORMS, Plan, Rate, can_measure, known_rate, measure_rate, plan
+from sbert_app.runs.presets import PRESETS, two_stage_base
+from sbert_app.runs.store import RunStore
 from training.config import DEFAULT_BASE, RunConfig
 from training.data import HUB_SETS
 from training.errors import InputError

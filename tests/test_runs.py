@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.event_tail import EventTail, Progress
-from sbert_app.export import export
-from sbert_app.runs import CUT_OFF, RunStore
+from sbert_app.runs.export import export
+from sbert_app.runs.store import CUT_OFF, RunStore
+from sbert_app.runs.tail import EventTail, Progress
 from training.config import RunConfig
 from training.errors import InputError
 
@@ -129,7 +129,7 @@ def test_a_run_can_be_claimed_once(store):
 DIES_AT_WORK = """
 import os, sys
 from pathlib import Path
-from sbert_app.runs import RunStore
+from sbert_app.runs.store import RunStore
 with RunStore(Path(sys.argv[1])).claim(sys.argv[2]):
     print("at work", flush=True)
     sys.stdin.read()

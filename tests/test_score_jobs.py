@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 
-from sbert_app.score_jobs import KEPT_SECONDS, ScoreJobs, ScoreRequest
-from sbert_app.score_summary import Progress, ScoreSummary
+from sbert_app.scoring.jobs import KEPT_SECONDS, ScoreJobs, ScoreRequest
+from sbert_app.scoring.summary import Progress, ScoreSummary
 from training.errors import InputError, Stopped
 from training.tables import open_table
 

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sbert_app import score_sinks, scoring
-from sbert_app.pair_scorer import PairScorer, RecentVectors
-from sbert_app.score_summary import Progress
-from sbert_app.scored_report import ReportBuilder
-from sbert_app.scoring import score_file
+from sbert_app.scoring import file as scoring
+from sbert_app.scoring import sinks as score_sinks
+from sbert_app.scoring.file import score_file
+from sbert_app.scoring.pairs import PairScorer, RecentVectors
+from sbert_app.scoring.report import ReportBuilder
+from sbert_app.scoring.summary import Progress
 from training.errors import InputError
 from training.tables import PairColumns, open_table
 
@@ -333,7 +334,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 import sys
 from pathlib import Path
 from bag_encoder import BagEncoder
-from sbert_app.scoring import score_file
+from sbert_app.scoring.file import score_file
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) >> 10
@@ -348,7 +349,7 @@ print(peaks[1] - peaks[0])
         with (tmp_path / name).open("w") as file:
             file.write("sentence1,sentence2,score\n")
             file.writelines(f"sentence number {i},another number {i % 5000},{i % 50 / 10}\n" for i in range(rows))
-    root = Path(scoring.__file__).parents[1]
+    root = Path(__file__).parents[1]
     run = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,

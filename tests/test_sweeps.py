@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sbert_app.cli import main
-from sbert_app.jobs import Jobs
-from sbert_app.measured_tables import SHIPPED, MeasuredRun, MeasuredTable, shipped
-from sbert_app.run_record import Record
-from sbert_app.runs import RunStore
-from sbert_app.sweep_presets import ABLATIONS, ablation
-from sbert_app.sweep_record import Sweep
-from sbert_app.sweep_table import Paired, Summary, by_chance, rows
-from sbert_app.sweeps import Sweeps
+from sbert_app.jobs.queue import Jobs
+from sbert_app.runs.record import Record
+from sbert_app.runs.store import RunStore
+from sbert_app.sweeps.measured import SHIPPED, MeasuredRun, MeasuredTable, shipped
+from sbert_app.sweeps.presets import ABLATIONS, ablation
+from sbert_app.sweeps.record import Sweep
+from sbert_app.sweeps.sweep import Sweeps
+from sbert_app.sweeps.table import Paired, Summary, by_chance, rows
 from scripts import measure_ablation
 from training.config import CHOICES
 from training.errors import InputError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.figures_training import FIGURES, Curve
+from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages import train_form, train_live, train_views
-from sbert_app.runs import RunStore
+from sbert_app.runs.store import RunStore
 from sbert_app.services import Services
 from sbert_app.settings import Settings
 from training.config import RunConfig

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.sweep_presets import ABLATIONS
+from sbert_app.sweeps.presets import ABLATIONS
 from sbert_app.terminal import Bar, answer, clean_stdout
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.sweep_record import Sweep
-    from sbert_app.sweep_table import Row
-    from sbert_app.sweeps import Sweeps
+    from sbert_app.sweeps.record import Sweep
+    from sbert_app.sweeps.sweep import Sweeps
+    from sbert_app.sweeps.table import Row
 
 
 def ablate(
@@ -39,9 +39,9 @@ def ablate(
 ) -> None:
     """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
     place = options.prepare(home, offline)
-    from sbert_app.jobs import Jobs
-    from sbert_app.runs import RunStore
-    from sbert_app.sweeps import Sweeps
+    from sbert_app.jobs.queue import Jobs
+    from sbert_app.runs.store import RunStore
+    from sbert_app.sweeps.sweep import Sweeps
 
     sweeps = Sweeps(Jobs(RunStore(place)))
     with clean_stdout():
@@ -70,7 +70,7 @@ def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, 
 
 def _runner(sweeps: Sweeps) -> Callable[[str], object]:
     """A function that works on one run and shows how far it is."""
-    from sbert_app.execution import execute
+    from sbert_app.jobs.execution import execute
 
     def work(run_id: str) -> None:
         run = sweeps.store.get(run_id)

@@ -13,8 +13,8 @@ from sbert_app.terminal import answer
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.run_record import Run
-    from sbert_app.runs import RunStore
+    from sbert_app.runs.record import Run
+    from sbert_app.runs.store import RunStore
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export or delete runs.", rich_markup_mode=None)
 
@@ -56,7 +56,7 @@ def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 @runs.command()
 def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Queue a run again. A worker goes on with it; train --resume does so here and now."""
-    from sbert_app.jobs import Jobs
+    from sbert_app.jobs.queue import Jobs
 
     _told(Jobs(_store(home)).resume(run_id), as_json)
 
@@ -112,7 +112,7 @@ def delete(
 
 def _store(home: Path | None) -> RunStore:
     place = options.prepare(home, offline=False)
-    from sbert_app.runs import RunStore
+    from sbert_app.runs.store import RunStore
 
     return RunStore(place)
 

@@ -12,7 +12,7 @@ from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.terminal import Bar, answer, clean_stdout
 
 if TYPE_CHECKING:
-    from sbert_app.score_summary import ScoreSummary
+    from sbert_app.scoring.summary import ScoreSummary
 
 
 def score(
@@ -37,7 +37,7 @@ def score(
 ) -> None:
     """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note."""
     place = options.prepare(home, offline)
-    from sbert_app.scoring import score_file
+    from sbert_app.scoring.file import score_file
     from training.tables import open_table, pick_columns
 
     with clean_stdout(), Bar("scoring", "rows") as bar:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.run_record import RESUMABLE
+from sbert_app.runs.record import RESUMABLE
 from sbert_app.terminal import Bar, answer, clean_stdout, duration
 from training.config import CHOICES, RunConfig
 from training.data import split_names
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.runs import RunStore
+    from sbert_app.runs.store import RunStore
     from training.loop import RunResult
 
 
@@ -71,8 +71,8 @@ def train(
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume goes on from it."""
     settings = {key: value for key, value in locals().items() if key not in _NOT_SETTINGS and value is not None}
     place = options.prepare(home, offline)
-    from sbert_app.execution import execute
-    from sbert_app.runs import RunStore
+    from sbert_app.jobs.execution import execute
+    from sbert_app.runs.store import RunStore
 
     store = RunStore(place)
     with clean_stdout(), Bar("starting", "steps") as bar, _stoppable() as should_end:
@@ -90,7 +90,7 @@ _NOT_SETTINGS = ("resume", "home", "offline", "as_json")
 
 
 def _created(store: RunStore, settings: dict[str, Any]) -> str:
-    from sbert_app.run_plan import plan
+    from sbert_app.runs.plan import plan
 
     for key in ("base", "train_data", "eval_data"):
         if key in settings:

@@ -1,7 +1,7 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
-It opens with the tables that ship (`sbert_app.measured_tables`). Start queues the same grid here: a sweep of ordinary
-runs (`sbert_app.sweeps`). Nothing trains in the page; a timer reads the folders, so every tab sees the grid fill, and
+It opens with the tables that ship (`sweeps.measured`). Start queues the same grid here: a sweep of ordinary
+runs (`sweeps.sweep`). Nothing trains in the page; a timer reads the folders, so every tab sees the grid fill, and
 a reload or a killed app loses nothing.
 """
 
@@ -13,17 +13,18 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app import figures_ablation, sweep_table
-from sbert_app.measured_tables import shipped
+from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages import ablation_sweep
 from sbert_app.pages import ablation_views as views
 from sbert_app.pages.ablation_sweep import QUIET, Panel
 from sbert_app.pages.choices import MODELS
 from sbert_app.pages.compare_views import problem
-from sbert_app.run_plan import can_measure, measure_rate
+from sbert_app.runs.plan import can_measure, measure_rate
 from sbert_app.services import Services
-from sbert_app.sweep_presets import ABLATIONS
-from sbert_app.sweeps import Sweeps
+from sbert_app.sweeps import table as sweep_table
+from sbert_app.sweeps.measured import shipped
+from sbert_app.sweeps.presets import ABLATIONS
+from sbert_app.sweeps.sweep import Sweeps
 from training.config import DEFAULT_BASE
 from training.errors import InputError
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app import figures_ablation
+from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages import ablation_views as views
 from sbert_app.pages.compare_views import problem
-from sbert_app.sweep_record import Sweep
-from sbert_app.sweeps import Sweeps
+from sbert_app.sweeps.record import Sweep
+from sbert_app.sweeps.sweep import Sweeps
 from training.errors import InputError
 
 POLL_SECONDS = 2.0

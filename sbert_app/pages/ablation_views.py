@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
-from sbert_app.measured_tables import MeasuredTable
-from sbert_app.run_plan import Rate
-from sbert_app.run_record import AT_WORK
-from sbert_app.sweep_presets import Ablation
-from sbert_app.sweep_record import Cell, Sweep
-from sbert_app.sweep_table import Row, by_chance
-from sbert_app.sweeps import SweepPlan
+from sbert_app.runs.plan import Rate
+from sbert_app.runs.record import AT_WORK
+from sbert_app.sweeps.measured import MeasuredTable
+from sbert_app.sweeps.presets import Ablation
+from sbert_app.sweeps.record import Cell, Sweep
+from sbert_app.sweeps.sweep import SweepPlan
+from sbert_app.sweeps.table import Row, by_chance
 from sbert_app.terminal import duration
 from training.config import DEFAULT_BASE
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app import figures_bulk
+from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages import bulk_api
 from sbert_app.pages import bulk_views as views
 from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
-from sbert_app.score_jobs import ScoreJobs, ScoreRequest
-from sbert_app.score_summary import ScoreSummary
+from sbert_app.scoring.jobs import ScoreJobs, ScoreRequest
+from sbert_app.scoring.summary import ScoreSummary
 from sbert_app.services import Services
 from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError, Stopped

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import gradio as gr
 from gradio.data_classes import FileData
 
-from sbert_app.score_jobs import ScoreJobs, ScoreRequest
-from sbert_app.score_summary import ScoreSummary
+from sbert_app.scoring.jobs import ScoreJobs, ScoreRequest
+from sbert_app.scoring.summary import ScoreSummary
 from sbert_app.services import Services
 from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sbert_app.score_sinks import cell_text
-from sbert_app.score_summary import Progress, ScoreSummary
-from sbert_app.scored_report import Agreement, Disagreement
+from sbert_app.scoring.report import Agreement, Disagreement
+from sbert_app.scoring.sinks import cell_text
+from sbert_app.scoring.summary import Progress, ScoreSummary
 from training.table_columns import key
 from training.tables import PairColumns, Table
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app import calibration, examples, figures
+from sbert_app import calibration, examples
 from sbert_app.comparison import Comparison, compare_by_name, leave_one_out
+from sbert_app.figures import compare as figures
 from sbert_app.pages import compare_many
 from sbert_app.pages import compare_views as views
 from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker

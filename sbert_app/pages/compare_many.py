@@ -7,8 +7,9 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app import examples, figures, pace
+from sbert_app import examples, pace
 from sbert_app.comparison import AllPairs, compare_all
+from sbert_app.figures import compare as figures
 from sbert_app.pages import compare_views as views
 from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services import Services

@@ -1,7 +1,7 @@
 """The Train page: choose a run, start it, watch it, and look after all runs.
 
-Training is not done here. A button puts a run into the queue (`sbert_app.jobs`), and a timer reads the folders of the
-runs (`sbert_app.runs`): so every tab sees every run live, and a reload, a closed browser, a killed app lose nothing.
+Training is not done here. A button puts a run into the queue (`jobs.queue`), and a timer reads the folders of the
+runs (`runs.store`): so every tab sees every run live, and a reload, a closed browser, a killed app lose nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sbert_app.pages import train_actions, train_endpoints, train_form, train_li
 from sbert_app.pages.compare_views import problem
 from sbert_app.pages.train_form import to_config
 from sbert_app.pages.train_live import QUIET
-from sbert_app.presets import PRESETS, two_stage_base
-from sbert_app.run_plan import can_measure, known_rate, measure_rate, plan
+from sbert_app.runs.plan import can_measure, known_rate, measure_rate, plan
+from sbert_app.runs.presets import PRESETS, two_stage_base
 from sbert_app.services import Services
 from training.data import load_data
 from training.dataset import LABELLED, PAIRS, SCORED, TRIPLETS

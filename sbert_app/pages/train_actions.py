@@ -8,10 +8,10 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.export import export
-from sbert_app.figures_training import COLOURS
+from sbert_app.figures.training import COLOURS
 from sbert_app.pages.compare_views import problem
 from sbert_app.pages.train_live import QUIET, Panel, look_on
+from sbert_app.runs.export import export
 from sbert_app.services import Services
 from training.errors import InputError
 

@@ -8,7 +8,7 @@ import gradio as gr
 
 from sbert_app.pages.endpoints import said_plainly
 from sbert_app.pages.train_form import check_data
-from sbert_app.run_plan import plan
+from sbert_app.runs.plan import plan
 from sbert_app.services import Services
 from training.config import DEFAULT_BASE, RunConfig
 

@@ -16,8 +16,8 @@ import gradio as gr
 
 from sbert_app.pages.choices import MODELS
 from sbert_app.pages.train_views import rate
-from sbert_app.presets import PRESETS, Preset
-from sbert_app.run_record import Run
+from sbert_app.runs.presets import PRESETS, Preset
+from sbert_app.runs.record import Run
 from training.config import CHOICES, OPTIONAL, RANGES, RunConfig
 from training.data import DATA_NAMES, split_names
 from training.errors import InputError

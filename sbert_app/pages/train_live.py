@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app.figures_training import COLOURS, FIGURES, Curve
-from sbert_app.measured_tables import shipped
+from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.pages import train_views as views
-from sbert_app.run_record import AT_WORK, Run
+from sbert_app.runs.record import AT_WORK, Run
 from sbert_app.services import Services
+from sbert_app.sweeps.measured import shipped
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 

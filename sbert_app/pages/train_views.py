@@ -8,11 +8,11 @@ from html import escape
 from statistics import fmean
 from urllib.parse import quote
 
-from sbert_app.event_tail import MEASURES
-from sbert_app.figures_training import COLOURS
-from sbert_app.measured_tables import MeasuredRun, MeasuredTable
-from sbert_app.run_plan import Plan, Rate
-from sbert_app.run_record import AT_WORK, Run
+from sbert_app.figures.training import COLOURS
+from sbert_app.runs.plan import Plan, Rate
+from sbert_app.runs.record import AT_WORK, Run
+from sbert_app.runs.tail import MEASURES
+from sbert_app.sweeps.measured import MeasuredRun, MeasuredTable
 from training.diagnostics import COLLAPSED_FROM
 
 STATE_WORDS = {

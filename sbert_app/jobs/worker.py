@@ -1,6 +1,6 @@
 """The worker: takes runs from the queue and executes them, one after another, on one device.
 
-``python -m sbert_app.worker`` is started by `sbert_app.jobs` when there is work; where the queue is Redis,
+``python -m sbert_app.jobs.worker`` is started by `sbert_app.jobs.queue` when there is work; where the queue is Redis,
 ``python -m sbert_app worker`` is started by hand. It is polite (low priority, threads that sleep while they wait), so
 that the page stays quick on the same machine, and ends after `IDLE_SECONDS` without work. SIGTERM, as at a shutdown:
 the run writes a checkpoint, reads as interrupted, and can be resumed.
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from sbert_app.jobs import CALM, Jobs, devices, worker_lock
-from sbert_app.runs import RunStore
+from sbert_app.jobs.queue import CALM, Jobs, devices, worker_lock
+from sbert_app.runs.store import RunStore
 from training.errors import InputError
 from training.sources import home_folder
 
@@ -64,7 +64,7 @@ class Worker:
 
     def execute(self, run_id: str) -> None:
         """Execute one run. Whatever comes of it is in the run's folder."""
-        from sbert_app.execution import execute
+        from sbert_app.jobs.execution import execute
 
         try:
             execute(self.store, run_id, should_end=self.ending.is_set)
@@ -108,8 +108,8 @@ def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> Non
 
 
 def main() -> None:
-    """The command line of ``python -m sbert_app.worker``."""
-    parser = argparse.ArgumentParser(prog="sbert_app.worker", description="Execute queued runs on one device.")
+    """The command line of ``python -m sbert_app.jobs.worker``."""
+    parser = argparse.ArgumentParser(prog="sbert_app.jobs.worker", description="Execute queued runs on one device.")
     parser.add_argument("--home", type=home_folder, default=home_folder(), help="the home folder")
     parser.add_argument("--slot", type=int, default=0, help="which device, counted from 0")
     parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS, help="end after so long without work")

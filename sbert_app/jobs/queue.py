@@ -2,7 +2,7 @@
 
     app, command line  --start, resume-->  queue (Huey)  --run id-->  worker processes  -->  the run's folder
 
-A worker (`sbert_app.worker`) is a process of its own, in a session of its own: to reload the page, to close the
+A worker (`sbert_app.jobs.worker`) is a process of its own, in a session of its own: to reload the page, to close the
 browser, to kill the app changes nothing for it. One works at a time for each GPU, one on a machine without. It is
 started when there is something to do and ends after some minutes without; the truth about each run is in the run's
 folder, so a queue that was lost is filled again from there.
@@ -29,15 +29,15 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
-from sbert_app.run_record import Run
-from sbert_app.runs import RunStore
+from sbert_app.runs.record import Run
+from sbert_app.runs.store import RunStore
 from training.config import RunConfig
 from training.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "sbert-lab"
 RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
 
@@ -160,7 +160,7 @@ class Jobs:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "sbert_app.worker", "--home", str(self.store.home), "--slot", str(slot)],
+                [sys.executable, "-m", "sbert_app.jobs.worker", "--home", str(self.store.home), "--slot", str(slot)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sbert_app.scored_report import Report
+from sbert_app.scoring.report import Report
 from training.tables import PairColumns
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbert_app.run_record import Run
+from sbert_app.runs.record import Run
 from training.config import DEFAULT_BASE, RunConfig
 
 NLI = ("nli", "snli", "mnli", "all-nli")

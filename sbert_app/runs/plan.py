@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from sbert_app.event_tail import Event
-from sbert_app.run_record import Run
-from sbert_app.runs import RunStore
+from sbert_app.runs.record import Run
+from sbert_app.runs.store import RunStore
+from sbert_app.runs.tail import Event
 from training.config import RunConfig
 from training.data import HUB_SETS, load_one, split_names
 from training.dataset import LABELLED, SCORED, TRIPLETS, Dataset, join

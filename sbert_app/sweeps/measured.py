@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.run_record import write_whole
+from sbert_app.runs.record import write_whole
 from training.errors import InputError
 
-SHIPPED = Path(__file__).parents[1] / "assets" / "ablation"
+SHIPPED = Path(__file__).parents[2] / "assets" / "ablation"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run: one run as it is on disk at one moment. Plain values; `sbert_app.runs` reads and changes them."""
+"""Run: one run as it is on disk at one moment. Plain values; `sbert_app.runs.store` reads and changes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.event_tail import Progress
+from sbert_app.runs.tail import Progress
 from training.config import RunConfig
 from training.errors import InputError
 

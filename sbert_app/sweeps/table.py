@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sbert_app.sweep_presets import Ablation
+from sbert_app.sweeps.presets import Ablation
 
 LEVEL = 0.95
 DOUBT = 1 - LEVEL  # p below this is called a difference

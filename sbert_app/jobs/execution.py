@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert_app.event_tail import MEASURES, Event
-from sbert_app.run_record import QUEUED, RESUMABLE
-from sbert_app.runs import RunStore
+from sbert_app.runs.record import QUEUED, RESUMABLE
+from sbert_app.runs.store import RunStore
+from sbert_app.runs.tail import MEASURES, Event
 from training.errors import InputError
 
 if TYPE_CHECKING:

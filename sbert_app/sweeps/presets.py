@@ -2,7 +2,7 @@
 
 Each is a row of ``ABLATIONS``: a grid of `RunConfig`s that differ in one thing. The paper's figures are Spearman ρ ×100
 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased, the
-mean of ten seeds. A sweep (`sbert_app.sweeps`) is such a grid times seeds.
+mean of ten seeds. A sweep (`sbert_app.sweeps.sweep`) is such a grid times seeds.
 """
 
 from __future__ import annotations

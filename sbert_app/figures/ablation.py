@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sbert_app.figures import PALETTE, layout
-from sbert_app.sweep_table import Row
+from sbert_app.figures.style import PALETTE, layout
+from sbert_app.sweeps.table import Row
 
 PAPER = "#AEB5BF"  # our grey, lighter: the paper's bars stand back
 ROW_PIXELS = 58

@@ -14,8 +14,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from sbert_app.event_tail import MEASURES, Event
-from sbert_app.figures import PALETTE, layout
+from sbert_app.figures.style import PALETTE, layout
+from sbert_app.runs.tail import MEASURES, Event
 from training.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]

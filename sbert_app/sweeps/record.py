@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sbert_app.run_record import AT_WORK, RESUMABLE, Run, one_line, write_whole
-from sbert_app.sweep_presets import Ablation, ablation
-from sbert_app.sweep_table import Row, rows
+from sbert_app.runs.record import AT_WORK, RESUMABLE, Run, one_line, write_whole
+from sbert_app.sweeps.presets import Ablation, ablation
+from sbert_app.sweeps.table import Row, rows
 from training.errors import InputError
 
 GONE = "deleted"  # the state of a cell whose run is not there

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from sbert_app.pair_scorer import PairPredictor, PairScorer, SentenceEncoder
-from sbert_app.score_sinks import Sink, cell_text, discarded_on_error, numbers, open_sinks
-from sbert_app.score_summary import Progress, ScoreSummary
-from sbert_app.scored_report import ReportBuilder
+from sbert_app.scoring.pairs import PairPredictor, PairScorer, SentenceEncoder
+from sbert_app.scoring.report import ReportBuilder
+from sbert_app.scoring.sinks import Sink, cell_text, discarded_on_error, numbers, open_sinks
+from sbert_app.scoring.summary import Progress, ScoreSummary
 from training.errors import InputError, Stopped
 from training.table_columns import free_name
 from training.tables import PairColumns, RowBatch, Table, as_text, bad_number, open_table, parse_number, pick_columns

@@ -30,8 +30,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sbert_app.event_tail import Event, EventTail, Progress
-from sbert_app.run_record import (
+from sbert_app.runs.record import (
     AT_WORK,
     LONGEST_NAME,
     QUEUED,
@@ -43,6 +42,7 @@ from sbert_app.run_record import (
     slug,
     write_whole,
 )
+from sbert_app.runs.tail import Event, EventTail, Progress
 from training.config import RunConfig
 from training.errors import InputError
 

@@ -11,8 +11,8 @@ import os
 import zipfile
 from pathlib import Path
 
-from sbert_app.run_record import AT_WORK, Run, slug
-from sbert_app.runs import RunStore
+from sbert_app.runs.record import AT_WORK, Run, slug
+from sbert_app.runs.store import RunStore
 from training.errors import InputError
 
 

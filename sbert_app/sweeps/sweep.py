@@ -3,8 +3,8 @@
     sweep = Sweeps(jobs).start("pooling", seeds=3, changes={"max_steps": 200})
     Sweeps(jobs).get(sweep.id).rows
 
-The runs are ordinary runs, queued one after another (`sbert_app.jobs`); to close the page or to kill the app changes
-nothing for them. The sweep's own file names them (`sbert_app.sweep_record`), so that any process reads it back. A
+The runs are ordinary runs, queued one after another (`jobs.queue`); to close the page or to kill the app changes
+nothing for them. The sweep's own file names them (`sweeps.record`), so that any process reads it back. A
 cell whose run was deleted gets a new one when the sweep is resumed.
 """
 
@@ -19,11 +19,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sbert_app.jobs import Jobs
-from sbert_app.run_plan import Plan, Rate, known_rate, plan
-from sbert_app.run_record import RESUMABLE, Run
-from sbert_app.sweep_presets import ablation
-from sbert_app.sweep_record import Cell, Sweep, SweepRecord, cell_key
+from sbert_app.jobs.queue import Jobs
+from sbert_app.runs.plan import Plan, Rate, known_rate, plan
+from sbert_app.runs.record import RESUMABLE, Run
+from sbert_app.sweeps.presets import ablation
+from sbert_app.sweeps.record import Cell, Sweep, SweepRecord, cell_key
 from training.config import RunConfig
 from training.errors import InputError
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from sbert_app.score_summary import Progress, ScoreSummary
-from sbert_app.scoring import score_file
+from sbert_app.scoring.file import score_file
+from sbert_app.scoring.summary import Progress, ScoreSummary
 from sbert_app.shelf import ModelShelf
 from training.errors import Stopped
 from training.tables import PairColumns, Table

@@ -1,0 +1,1 @@
+"""Files of pairs in, scored files out, streamed."""
