@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sbert_app.scoring import file as scoring
 from sbert_app.scoring import sinks as score_sinks
 from sbert_app.scoring.file import score_file
 from sbert_app.scoring.pairs import PairScorer, RecentVectors
