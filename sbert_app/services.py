@@ -6,10 +6,12 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
+from sbert_app.corpus.spaces import SpaceShelf
 from sbert_app.jobs.queue import Jobs
 from sbert_app.runs.store import RunStore
 from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
 from sbert_app.shelf import ModelShelf
+from sbert_app.watched import Watched
 from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
@@ -22,6 +24,8 @@ class Services:
     settings: Settings
     shelf: ModelShelf
     jobs: Jobs  # and its store: the runs
+    spaces: SpaceShelf  # corpora, and their vectors under any model
+    watched: Watched = field(default_factory=Watched)  # long work of the people in front of a page
     _calibrating: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
@@ -29,7 +33,7 @@ class Services:
         """Make the services. Nothing heavy happens here: models load when they are first asked for."""
         settings.home.mkdir(parents=True, exist_ok=True)
         shelf = ModelShelf(settings.home, settings.models_kept)
-        return cls(settings, shelf, Jobs(RunStore(settings.home)))
+        return cls(settings, shelf, Jobs(RunStore(settings.home)), SpaceShelf(shelf, settings.home))
 
     def warm(self) -> None:
         """Load the default models and answer once, so that the first person does not wait. For a thread."""

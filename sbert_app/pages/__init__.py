@@ -25,6 +25,7 @@ PAGES = (
     ("bulk", "Bulk", "bulk"),
     ("train", "Train", "train"),
     ("ablation", "Ablation", "ablation"),
+    ("explore", "Explore", "explore"),
 )
 
 ASSETS = Path(__file__).parents[2] / "assets"
