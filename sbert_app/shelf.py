@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from training.cross_encoder import CrossEncoder
     from training.encoder import Encoder
+    from training.scorer import Scorer
 
 
 class ModelShelf:
@@ -47,6 +48,18 @@ class ModelShelf:
     def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
         return self.cross_encoder(name) if name and name != "none" else None
+
+    def scorer(self, name: str, pooling: str | None = None) -> Scorer:
+        """What evaluations take: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
+        from training.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
+
+        kind = kind_of(name)
+        if kind == ENCODER:
+            return self.encoder(name, pooling)
+        if kind == CROSS:
+            check_no_pooling(name, pooling)
+            return self.cross_encoder(name)
+        return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self._home))
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the model is loaded, so that its first answer will not wait for a load."""

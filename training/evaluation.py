@@ -20,7 +20,7 @@ from training.errors import InputError
 
 if TYPE_CHECKING:
     from training.data import Dataset
-    from training.encoder import Encoder
+    from training.scorer import Scorer
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (N, D), (N, D) -> (N,)
 ASYMPTOTIC_FROM = 20_000  # pairs from which an interval comes from the formula instead of resampling
@@ -107,63 +107,56 @@ def bootstrap_interval(
 
 
 def evaluate(
-    encoder: Encoder,
+    encoder: Scorer,
     data: Dataset | str,
     home: str | Path | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """Score ``encoder`` on scored pairs (correlations) or triplets (accuracy).
+    """Score a model (`training.scorer`) on scored pairs (correlations) or triplets (accuracy).
 
-    The vectors are the model's own output: of length 1 only if its folder says so.
+    The vectors are the model's own output: of length 1 only if its folder says so. A cross-encoder has one
+    ``score`` in place of the four similarities.
 
     Returns:
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
         "interval": {"low", "high", "method"}, "seconds"}`` with correlations in -1..1, the interval being that
-        of the cosine's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations.
+        of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations.
 
     Raises:
         InputError: the data has neither scores nor triplets.
     """
     from training.data import SCORED, TRIPLETS, load_data
+    from training.scorer import row_scores
 
     started = time.perf_counter()
     if isinstance(data, str):
         data = load_data(data, home, split="test")
     if data.kind not in (SCORED, TRIPLETS):
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs or triplets")
-    sentences = [sentence for column in data.columns for sentence in column]
-    vectors = encoder.encode(sentences, normalize=None, on_progress=on_progress, should_stop=should_stop)
-    columns = np.split(vectors, len(data.columns))
-    measure = _correlate if data.kind == SCORED else _triplet_accuracy
+    pairs = ((0, 1),) if data.kind == SCORED else ((0, 1), (0, 2))
+    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     return {
         "model": encoder.name,
-        "pooling": encoder.pooling,
+        "pooling": getattr(encoder, "pooling", None),
         "data": data.name,
         "n": len(data),
-        **measure(columns, data),
+        **(_correlate(*scores, data) if data.kind == SCORED else _triplet_accuracy(*scores)),
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
-def _correlate(columns: list[np.ndarray], data: Dataset) -> dict[str, Any]:
+def _correlate(values: dict[str, np.ndarray], data: Dataset) -> dict[str, Any]:
     gold = np.asarray(data.scores, dtype=np.float64)
-    values = {name: similarity(*columns) for name, similarity in SIMILARITIES.items()}
     return {
         "spearman": {name: spearman(value, gold) for name, value in values.items()},
         "pearson": {name: pearson(value, gold) for name, value in values.items()},
-        "interval": bootstrap_interval(values["cosine"], gold)._asdict(),
+        "interval": bootstrap_interval(next(iter(values.values())), gold)._asdict(),
     }
 
 
-def _triplet_accuracy(columns: list[np.ndarray], data: Dataset) -> dict[str, Any]:
-    anchor, positive, negative = columns
-    return {
-        "accuracy": {
-            name: float((similarity(anchor, positive) > similarity(anchor, negative)).mean())
-            for name, similarity in SIMILARITIES.items()
-        }
-    }
+def _triplet_accuracy(nearer: dict[str, np.ndarray], further: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {"accuracy": {name: float((nearer[name] > further[name]).mean()) for name in nearer}}
 
 
 def _correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:

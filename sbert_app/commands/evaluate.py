@@ -11,11 +11,17 @@ from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.terminal import Bar, answer, clean_stdout
 
 
+POOLED = ("mean", "max", "cls")
+
+
 def evaluate(
     data: Annotated[
         str, typer.Option("--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sts16, sickr, or a file.")
     ],
-    model: options.Model = DEFAULT_MODEL,
+    model: Annotated[
+        str,
+        typer.Option("--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."),
+    ] = DEFAULT_MODEL,
     pooling: options.Pooling = None,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
@@ -30,14 +36,15 @@ def evaluate(
 
     with clean_stdout(), Bar("evaluating", "sentences") as bar:
         dataset = load_data(data, place, split="test")  # a wrong name is said before the model is loaded
-        encoder = options.load_encoder(model, pooling, dtype, device, place)
-        found = measure(encoder, dataset, place, on_progress=bar)
+        scorer = options.load_scorer(model, pooling, dtype, device, place)
+        found = measure(scorer, dataset, place, on_progress=bar)
     answer(found, as_json, _table(found))
 
 
 def _table(found: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
-    head = f"{found['model']} ({found['pooling']}) on {found['data']}: n = {found['n']:,}, {found['seconds']:.1f} s"
+    pooling = f" ({found['pooling']})" if found["pooling"] in POOLED else ""
+    head = f"{found['model']}{pooling} on {found['data']}: n = {found['n']:,}, {found['seconds']:.1f} s"
     measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
     there = [name for name in measures if name in found]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
@@ -45,5 +52,5 @@ def _table(found: dict[str, Any]) -> str:
         lines.append(f"{similarity:12}" + "".join(f"{100 * found[name][similarity]:18.2f}" for name in there))
     if "interval" in found:
         low, high = (100 * found["interval"][end] for end in ("low", "high"))
-        lines.append(f"95% interval of the cosine's ρ: {low:.2f} to {high:.2f} ({found['interval']['method']})")
+        lines.append(f"95% interval of ρ under {next(iter(found['spearman']))}: {low:.2f} to {high:.2f} ({found['interval']['method']})")
     return "\n".join([head, *lines])

@@ -12,6 +12,7 @@ from training.sources import home_folder, set_offline
 
 if TYPE_CHECKING:
     from training.encoder import Encoder
+    from training.scorer import Scorer
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
@@ -46,3 +47,10 @@ def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home:
     from training.encoder import Encoder
 
     return Encoder.load(model, pooling, dtype, device, home)
+
+
+def load_scorer(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Scorer:
+    """What evaluate takes: a bi-encoder, a baseline such as tfidf, a cross-encoder."""
+    from training.scorer import load_scorer
+
+    return load_scorer(model, pooling, dtype, device, home)

@@ -69,7 +69,7 @@ def build(services: Services) -> None:
 
         Args:
             data: the name of a data set; files are for the command line.
-            model: a bi-encoder.
+            model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
             pooling: mean, max or cls; empty = the model's own.
         """
         from training.data import DATA_NAMES
@@ -78,8 +78,8 @@ def build(services: Services) -> None:
         with said_plainly():
             if data.partition(":")[0] not in DATA_NAMES:
                 raise InputError(f"data {data!r} is unknown; choose one of {', '.join(DATA_NAMES)}")
-            encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
-            return measure(encoder, data, services.settings.home)
+            scorer = services.shelf.scorer(model or DEFAULT_MODEL, pooling or None)
+            return measure(scorer, data, services.settings.home)
 
     gr.api(compare, api_name="compare", queue=False)
     gr.api(encode, api_name="encode", concurrency_limit=2)
