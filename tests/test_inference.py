@@ -22,7 +22,7 @@ from training.encoder import Encoder
 from training.errors import Stopped
 from training.evaluation import spearman
 from training.fused_bert import Dense, FusedBert, OneDnnDense, fits, has_onednn
-from training.inference import Inference, PackedInference, PaddedInference, prepare
+from training.inference import Inference, Job, PackedInference, PaddedInference, prepare
 
 CPU = torch.device("cpu")
 FAMILIES = [name for name in ARCHITECTURES if name != "modernbert"]
@@ -215,3 +215,16 @@ def test_bfloat16_ranks_as_float32_does():
     encoder = Encoder.load("all-MiniLM-L6-v2", dtype="bfloat16", device="cpu")
     first, second = map(encoder.encode, data.columns)
     assert abs(100 * spearman((first * second).sum(1), np.array(data.scores)) - 82.03) < 0.05
+
+
+@given(jobs=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_jobs_that_share_batches_get_what_each_would_get_alone(model: nn.Module, jobs: list[list[int]]):
+    prepared = prepare(model, torch.float32, pad_id=0)
+    asked = [sentences(lengths, seed) for seed, lengths in enumerate(jobs)]
+    shared = prepared._share_batches([Job(ids, lambda hidden, mask: (hidden, mask)) for ids in asked])
+    for ids, batches in zip(asked, shared, strict=True):
+        states = [torch.empty(0)] * len(ids)
+        for rows, (hidden, mask) in batches:
+            for place, i in enumerate(rows):
+                states[i] = hidden[place] if mask is None else hidden[place][mask[place]]
+        assert_close(states, alone(model, ids))

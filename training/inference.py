@@ -3,15 +3,17 @@
 An ``Inference`` holds a copy of a backbone's weights. Architectures of BERT's family run as ``FusedBert`` on packed
 rows; any other runs as its own module on padded batches. Either way ``map`` cuts the work into batches, computes
 them side by side (workers.py), and hands each batch's hidden states to the function that reduces them, to sentence
-vectors for example.
+vectors for example. Small jobs of several threads at once share their batches (together.py).
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +23,10 @@ from training.batching import pad, plan
 from training.errors import Stopped
 from training.fused_bert import FusedBert, fits
 from training.packing import Row, lay_out, plan_rows
+from training.together import Together
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 32_768}  # tokens a batch
+SMALL = 1_024  # tokens up to which a job shares its batches with those of other threads
 
 Result = TypeVar("Result")
 Ids = Sequence[Sequence[int]]  # token ids of each sentence; none is empty
@@ -30,10 +34,23 @@ Hidden = tuple[Tensor, Tensor | None]  # (n, T, D) of n sentences, and which are
 Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
+class Job(NamedTuple):
+    """What one caller wants: sentences, and what is to be made of their hidden states."""
+
+    ids: Ids
+    reduce: Reduce[Any]
+
+
+Reduced = list[tuple[list[int], Any]]  # batch by batch: the sentences of a job, by number, and what was made of them
+
+
 class Inference(ABC):
-    """A backbone's weights as they were when this was made."""
+    """A backbone's weights as they were when this was made. Thread-safe."""
 
     device: torch.device
+
+    def __init__(self) -> None:
+        self._small_jobs: Together[Job, Reduced] = Together(self._share_batches)
 
     def map(
         self, ids: Ids, reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
@@ -41,15 +58,19 @@ class Inference(ABC):
         """Batch by batch: the sentences it held, by number, and ``reduce`` of their hidden states and mask.
 
         ``reduce`` runs in a worker's thread, in inference mode. ``should_stop`` is asked before each batch; once it
-        says yes, what is under way is given back and ``Stopped`` is raised.
+        says yes, what is under way is given back and ``Stopped`` is raised. A small job is one batch in this.
         """
+        lengths = [len(row) for row in ids]
+        if sum(lengths) <= SMALL:
+            if should_stop is not None and should_stop():
+                raise Stopped
+            yield from self._small_jobs(Job(ids, reduce))
+            return
         stopped = False
 
         def batches() -> Iterator[list[Row]]:
             nonlocal stopped
-            lengths = [len(row) for row in ids]
-            share = -(-sum(lengths) // workers.count())  # a small job is cut so that each worker gets a part
-            for rows in self.batches(lengths, min(share, TOKEN_BUDGET[self.device.type])):
+            for rows in self._plan(lengths):
                 if should_stop is not None and should_stop():
                     stopped = True
                     return
@@ -62,6 +83,34 @@ class Inference(ABC):
         yield from workers.spread(compute, batches())
         if stopped:
             raise Stopped
+
+    def _plan(self, lengths: list[int]) -> Iterator[list[Row]]:
+        share = -(-sum(lengths) // workers.count())  # a small job is cut so that each worker gets a part
+        return self.batches(lengths, min(share, TOKEN_BUDGET[self.device.type]))
+
+    def _share_batches(self, jobs: list[Job]) -> list[Reduced]:
+        """Several jobs in the same batches: of each what ``map`` would have given it alone."""
+        ids = [row for job in jobs for row in job.ids]
+        ends = list(accumulate(len(job.ids) for job in jobs))
+
+        def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
+            sentences = [i for row in rows for i in row]
+            order = sorted(range(len(sentences)), key=sentences.__getitem__)  # so that a job's are side by side
+            found = []
+            with torch.inference_mode():
+                hidden, mask = self.hidden(ids, rows)
+                for number, group in groupby(order, lambda place: bisect_right(ends, sentences[place])):
+                    places, job = list(group), jobs[number]
+                    numbers = [sentences[place] - ends[number] + len(job.ids) for place in places]
+                    reduced = job.reduce(hidden[places], None if mask is None else mask[places])
+                    found.append((number, numbers, reduced))
+            return found
+
+        reduced: list[Reduced] = [[] for _ in jobs]
+        for found in workers.spread(compute, self._plan([len(row) for row in ids])):
+            for number, numbers, result in found:
+                reduced[number].append((numbers, result))
+        return reduced
 
     @abstractmethod
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
@@ -76,6 +125,7 @@ class PackedInference(Inference):
     """Several sentences in a row, through ``FusedBert``."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
         self.device = next(backbone.parameters()).device
         self.transformer = FusedBert(backbone, dtype)
 
@@ -92,6 +142,7 @@ class PaddedInference(Inference):
     """One sentence in a row, through a module of the transformers library."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
+        super().__init__()
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
