@@ -43,6 +43,10 @@ class Services:
             self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
+        if self.settings.warm_maps:  # last, as half a minute of compiling must not delay an answer
+            from sbert_app.projection import engine
+
+            engine.warm_up(self.settings.home)
 
     def calibrate_later(self, model: str, pooling: str) -> None:
         """Measure, in the background, what a cosine of this model means; the next answer will know."""

@@ -27,6 +27,7 @@ class Settings:
     mcp: bool = False
     upload_limit_mb: int = 200
     models_kept: int = 4  # loaded models kept in memory, the least recently used goes first
+    warm_maps: bool = True  # compile and import UMAP in the background, before anybody asks for a map
 
     @classmethod
     def gather(cls, **flags: Any) -> Settings:
@@ -78,4 +79,5 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "mcp": _yes_no,
     "upload_limit_mb": _whole(1, 100_000),
     "models_kept": _whole(1, 100),
+    "warm_maps": _yes_no,
 }

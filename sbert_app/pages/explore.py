@@ -82,13 +82,13 @@ class _Page:
                     visible=False,
                     elem_id="corpus-data",
                 )
+                self.status = gr.HTML('<div class="waiting">Opening the example …</div>', elem_id="corpus-status")
             with gr.Column(scale=5, min_width=320):
                 with gr.Row():
                     self.model, self.pooling = model_picker(), pooling_picker()
                 with gr.Row():
                     self.go = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                     self.halt = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)
-        self.status = gr.HTML('<div class="waiting">Opening the example …</div>', elem_id="corpus-status")
 
     def wire(self) -> None:
         """Connect the components with what they do."""

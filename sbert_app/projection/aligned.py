@@ -1,23 +1,23 @@
-"""The layout of AlignedUMAP for two maps of the same sentences, on neighbours that are already known.
+"""The layout of two maps of the same sentences, drawn together: AlignedUMAP's idea, in a tenth of its time.
 
-umap-learn's AlignedUMAP serves any number of maps with any relation between their points. For two maps of the same
-N sentences the relation is "the same row", which makes two of its steps much shorter: the weight that holds a sentence
-near its other self (the overlap of its two neighbourhoods, Jaccard) is a product of two sparse matrices instead of
-N sets of N elements, and the compiled epoch can be kept instead of compiled at each call. The epoch itself is
-umap-learn's own.
+umap-learn's AlignedUMAP serves any number of maps with any relation between their points, and takes a minute for two
+maps of 10,000 sentences. For two maps of the same N sentences the relation is "the same row". So the weight that holds
+a sentence near its other self (the overlap of its two neighbourhoods, Jaccard) is a product of two sparse matrices,
+and an epoch (`_epoch`, compiled by numba) is umap-learn's with that one pull added, a map at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 HOLD = 1e-2  # how strongly a sentence is held near its other self: AlignedUMAP's default
-WINDOW = 2  # the epoch looks from -2 to +1 maps away: enough for two maps to see each other
 EXTENT = 10.0  # of a start, as umap-learn's
+PUSHES = 5  # sentences drawn at random that each pull is followed by: UMAP's negative samples
 
 
 def graph(rows: np.ndarray, distances: np.ndarray, random: np.random.RandomState) -> Any:
@@ -46,6 +46,29 @@ def start(
     return np.ascontiguousarray(points + random.normal(scale=1e-4, size=points.shape), dtype=np.float32)
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """One of the two maps while it is drawn."""
+
+    points: np.ndarray  # (N, dimensions) float32, changed in place
+    heads: np.ndarray  # (E,) int32: the two ends of each edge
+    tails: np.ndarray
+    wait: np.ndarray  # (E,) float64: epochs between two pulls along an edge
+    next_pull: np.ndarray
+    next_push: np.ndarray
+
+    @classmethod
+    def of(cls, points: np.ndarray, graph: Any, epochs: int) -> _Drawing:
+        from umap.umap_ import make_epochs_per_sample
+
+        edges = graph.tocoo()
+        edges.sum_duplicates()
+        edges.data[edges.data < edges.data.max() / epochs] = 0.0  # too weak to be drawn even once
+        edges.eliminate_zeros()
+        wait = make_epochs_per_sample(edges.data, epochs).astype(np.float64)
+        return cls(points, edges.row.astype(np.int32), edges.col.astype(np.int32), wait, wait.copy(), wait / PUSHES)
+
+
 def optimise(
     starts: Sequence[np.ndarray],
     graphs: Sequence[Any],
@@ -55,55 +78,79 @@ def optimise(
     on_share: Callable[[float], None],
 ) -> list[np.ndarray]:
     """Draw both maps together -> two float32 (N, dimensions)."""
-    from numba import types
-    from numba.typed import List
-    from umap.umap_ import find_ab_params, make_epochs_per_sample
+    from umap.umap_ import find_ab_params
 
     a, b = find_ab_params(1.0, min_dist)
-    edges = [_edges(one, epochs) for one in graphs]
-    heads, tails = (List([getattr(one, name).astype(np.int32) for one in edges]) for name in ("row", "col"))
-    waits = [make_epochs_per_sample(one.data, epochs) for one in edges]
-    per_sample = List([wait.astype(np.float64) for wait in waits])
-    next_sample = List([wait.astype(np.float32) for wait in waits])
-    per_negative = List([(wait / 5).astype(np.float32) for wait in waits])
-    next_negative = List([(wait / 5).astype(np.float32) for wait in waits])
-    maps = List.empty_list(types.float32[:, ::1])
-    maps.append(starts[0].copy())
-    maps.append(_turned(starts[1], starts[0]))
-    relations = _same_row(len(starts[0]))
-    hold = np.where(relations >= 0, _overlap(*graphs), np.float32(0)).astype(np.float32)
-    state = random.randint(np.iinfo(np.int32).min + 1, np.iinfo(np.int32).max - 1, 3).astype(np.int64)
-    epoch, alpha = _compiled_epoch(), 1.0
+    points = [starts[0].copy(), _turned(starts[1], starts[0])]
+    drawings = [_Drawing.of(*one, epochs) for one in zip(points, graphs, strict=True)]
+    hold = HOLD * _overlap(*graphs)
+    state = random.randint(1, np.iinfo(np.int64).max, 1, dtype=np.int64).astype(np.uint64)
+    epoch = _compiled_epoch()
     for n in range(epochs):
         on_share(n / epochs)
-        epoch(
-            *(maps, maps, heads, tails, per_sample, a, b, hold, relations, state, 1.0, HOLD, starts[0].shape[1]),
-            *(True, alpha, per_negative, next_negative, next_sample, n),
-        )
-        alpha = 1.0 - n / epochs
-    return [np.array(points) for points in maps]
+        for one, other in (drawings, drawings[::-1]):
+            edges = (one.heads, one.tails, one.wait, one.next_pull, one.next_push)
+            epoch(one.points, other.points, hold, *edges, a, b, 1.0 - n / epochs, n, state)
+    return points
 
 
-def _edges(graph: Any, epochs: int) -> Any:
-    """The edges that are strong enough to be drawn at least once, as UMAP takes them."""
-    edges = graph.tocoo()
-    edges.sum_duplicates()
-    edges.data[edges.data < edges.data.max() / epochs] = 0.0
-    edges.eliminate_zeros()
-    return edges
+def _epoch(
+    points: np.ndarray,
+    other: np.ndarray,
+    hold: np.ndarray,
+    heads: np.ndarray,
+    tails: np.ndarray,
+    wait: np.ndarray,
+    next_pull: np.ndarray,
+    next_push: np.ndarray,
+    a: float,
+    b: float,
+    alpha: float,
+    n: int,
+    state: np.ndarray,
+) -> None:
+    """One epoch of one map: edges pull, random others push, the other self in ``other`` holds. For numba."""
+    dimensions = points.shape[1]
+    for edge in range(len(heads)):
+        if next_pull[edge] > n:
+            continue
+        j, k = heads[edge], tails[edge]
+        apart = 0.0
+        for d in range(dimensions):
+            apart += (points[j, d] - points[k, d]) ** 2
+        pull = 0.0
+        if apart > 0.0:
+            power = apart**b
+            pull = -2.0 * a * b * power / apart / (a * power + 1.0)
+        for d in range(dimensions):
+            step = min(4.0, max(-4.0, pull * (points[j, d] - points[k, d])))
+            points[j, d] += alpha * (step - hold[j] * (points[j, d] - other[j, d]))
+            points[k, d] -= alpha * (step + hold[k] * (points[k, d] - other[k, d]))
+        next_pull[edge] += wait[edge]
+        pushes = int((n - next_push[edge]) / (wait[edge] / PUSHES))
+        for _ in range(pushes):
+            state[0] ^= state[0] << np.uint64(13)  # xorshift64 (Marsaglia 2003)
+            state[0] ^= state[0] >> np.uint64(7)
+            state[0] ^= state[0] << np.uint64(17)
+            k = np.int64(state[0] % np.uint64(len(points)))
+            if k == j:
+                continue
+            apart = 0.0
+            for d in range(dimensions):
+                apart += (points[j, d] - points[k, d]) ** 2
+            push = 0.0
+            if apart > 0.0:
+                push = 2.0 * b / ((0.001 + apart) * (a * apart**b + 1.0))
+            for d in range(dimensions):
+                step = min(4.0, max(-4.0, push * (points[j, d] - points[k, d])))
+                points[j, d] += alpha * (step - hold[j] * (points[j, d] - other[j, d]))
+        next_push[edge] += pushes * wait[edge] / PUSHES
 
 
 def _turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
     """Turned and mirrored so that it lies best on ``onto`` (orthogonal Procrustes)."""
     left, _, right = np.linalg.svd(points.T @ onto)
     return np.ascontiguousarray(points @ left @ right, dtype=np.float32)
-
-
-def _same_row(n: int) -> np.ndarray:
-    """Which point of which map is the same sentence: int32 (2 maps, 5 maps around it, N), -1 for none."""
-    relations = np.full((2, 2 * WINDOW + 1, n), -1, dtype=np.int32)
-    relations[0, WINDOW + 1] = relations[1, WINDOW - 1] = np.arange(n)
-    return relations
 
 
 def _overlap(first: Any, second: Any) -> np.ndarray:
@@ -117,6 +164,5 @@ def _overlap(first: Any, second: Any) -> np.ndarray:
 @cache
 def _compiled_epoch() -> Any:
     import numba
-    from umap.layouts import _optimize_layout_aligned_euclidean_single_epoch
 
-    return numba.njit(_optimize_layout_aligned_euclidean_single_epoch, fastmath=True, cache=True)
+    return numba.njit(_epoch, fastmath=True, cache=True)
