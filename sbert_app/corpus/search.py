@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -71,17 +71,43 @@ class Hit:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer to a query. ``hits`` are in the order of the cross-encoder if there is one, else of the cosine."""
+    """The answer to a query."""
 
     query: str
-    hits: list[Hit]
+    by_cosine: list[Hit]  # the k nearest
     searched: int  # sentences in the corpus
     exact: bool
     encode_ms: float
     search_ms: float
+    by_cross: list[Hit] = field(default_factory=list)  # the best k candidates in the cross-encoder's order
     cross_ms: float | None = None
     candidates: int = 0  # that the cross-encoder read
     cross_encoder: str | None = None
+
+    @property
+    def hits(self) -> list[Hit]:
+        """In the order of the cross-encoder if there is one, else of the cosine."""
+        return self.by_cross if self.cross_encoder else self.by_cosine
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON: the hits in their last order, and what each step took."""
+        return {
+            "query": self.query,
+            "searched": self.searched,
+            "exact": self.exact,
+            "cross_encoder": self.cross_encoder,
+            "candidates": self.candidates,
+            "milliseconds": {"encode": self.encode_ms, "search": self.search_ms, "cross_encoder": self.cross_ms},
+            "hits": [asdict(hit) for hit in self.hits],
+        }
+
+
+def check_query(query: str, k: int) -> None:
+    """InputError if the query is empty, or k is not between 1 and 100."""
+    if not query.strip():
+        raise InputError("the query is empty: type a sentence to search for.")
+    if not 1 <= k <= MOST_HITS:
+        raise InputError(f"k is {k:,}; it must be from 1 to {MOST_HITS}.")
 
 
 def search(
@@ -94,10 +120,7 @@ def search(
     Raises:
         InputError: the query is empty, or k is not between 1 and 100.
     """
-    if not query.strip():
-        raise InputError("The query is empty: type a sentence to search for.")
-    if not 1 <= k <= MOST_HITS:
-        raise InputError(f"k is {k}; it must be from 1 to {MOST_HITS}.")
+    check_query(query, k)
     index = space.index
     started = time.perf_counter()
     vector = encoder.encode([query])
@@ -105,24 +128,29 @@ def search(
     wanted = min(k * CANDIDATES if cross_encoder else k, len(space))
     cosines, rows = index.nearest(vector, wanted)
     seconds = time.perf_counter() - encoded
-    hits = [
+    nearest = [
         Hit(int(row), space.corpus.sentences[row], float(cosine), rank)
         for rank, (row, cosine) in enumerate(zip(rows[0], cosines[0], strict=True), start=1)
         if row >= 0  # the graph may find fewer
     ]
-    found = Found(query, hits[:k], len(space), index.exact, (encoded - started) * 1e3, seconds * 1e3)
-    return found if cross_encoder is None else _reranked(found, hits, k, cross_encoder)
+    found = Found(query, nearest[:k], len(space), index.exact, (encoded - started) * 1e3, seconds * 1e3)
+    return found if cross_encoder is None else _reranked(found, nearest, k, cross_encoder)
 
 
 def _reranked(found: Found, candidates: list[Hit], k: int, cross_encoder: PairPredictor) -> Found:
     started = time.perf_counter()
     scores = cross_encoder.predict([(found.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
-    order = np.argsort(-scores, kind="stable")[:k]
-    hits = [
-        replace(candidates[at], cross_score=float(scores[at]), cross_rank=rank)
+    order = np.argsort(-scores, kind="stable")
+    read = {
+        int(at): replace(candidates[at], cross_score=float(scores[at]), cross_rank=rank)
         for rank, at in enumerate(order, start=1)
-    ]
+    }
     return replace(
-        found, hits=hits, cross_ms=milliseconds, candidates=len(candidates), cross_encoder=cross_encoder.name
+        found,
+        by_cosine=[read[at] for at in range(len(found.by_cosine))],
+        by_cross=list(read.values())[:k],
+        cross_ms=milliseconds,
+        candidates=len(candidates),
+        cross_encoder=cross_encoder.name,
     )
