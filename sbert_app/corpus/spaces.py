@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sbert_app.shelf import ModelShelf
 
+SHIPPED = Path(__file__).parents[2] / "assets" / "maps"  # the example's map, so that a first visit waits for nothing
 MOST_CORPORA = 16
 MOST_BYTES = 1 << 30  # of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB
 LOOK_SECONDS = 0.2  # between two looks at the Stop button while somebody else encodes the same
@@ -41,7 +42,7 @@ class SpaceShelf:
     def __init__(self, models: ModelShelf, home: Path) -> None:
         self.models = models
         self.home = home
-        self.cache = ArrayCache(home / "cache")  # of vectors and of maps
+        self.cache = ArrayCache(home / "cache", shipped=SHIPPED)  # of vectors and of maps
         self._corpora: OrderedDict[str, Corpus] = OrderedDict()
         self._spaces: OrderedDict[str, Space] = OrderedDict()
         self._encoding: dict[str, threading.Lock] = {}

@@ -19,8 +19,8 @@ HEIGHT = 580
 LINE, LINES = 64, 3  # characters and lines of a hover text
 SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # up to so many points: pixels
 SCALE = "Cividis"  # read alike by people with any colour vision
-SIMILAR_LINE = {"color": PALETTE["blue"], "width": 1.2}
-OTHER_LINE = {"color": "rgba(213,94,0,0.35)", "width": 0.8}
+STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
+FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,7 @@ def _finished(figure: go.Figure, picture: Picture, panels: int) -> go.Figure:
         mark = "" if panel == 0 else "2"
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
         if picture.maps[0].shape[1] == 3:
-            axis = {"showticklabels": False, "title": "", "showspikes": False, "backgroundcolor": "rgba(0,0,0,0)"}
-            axis |= {"gridcolor": "rgba(127,135,147,0.25)", "zeroline": False}
+            axis = {"visible": False, "showspikes": False}
             scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}}
             figure.update_layout({f"scene{mark}": scene})
         else:
@@ -153,7 +152,7 @@ def _lines(picture: Picture, panel: int, lines: Lines) -> go.Scattergl | go.Scat
         **_places(maps[panel], panel),
         mode="lines",
         customdata=travel,
-        line=SIMILAR_LINE if lines.strong else OTHER_LINE,
+        line=STRONG_LINE if lines.strong else FAINT_LINE,
         hoverinfo="skip",
         connectgaps=False,
         name=lines.title,
@@ -176,7 +175,8 @@ def _places(points: np.ndarray, panel: int) -> dict[str, object]:
 
 def _hover(sentence: str) -> str:
     """Up to three lines; what would be read as HTML is made harmless."""
-    lines, rest = [], sentence[: LINE * LINES + 1]
+    lines: list[str] = []
+    rest = sentence[: LINE * LINES + 1]
     while rest and len(lines) < LINES:
         if len(rest) <= LINE:
             lines.append(rest)

@@ -20,6 +20,7 @@ import gradio as gr
 
 from sbert_app.corpus.corpus import MOST_SENTENCES, Corpus, Space
 from sbert_app.corpus.spaces import SpaceShelf
+from sbert_app.pages import explore_endpoints
 from sbert_app.pages.choices import model_picker, pooling_picker
 from sbert_app.pages.explore_view import PRIVATE, View, bar, problem, spoken_seconds
 from sbert_app.services import Services
@@ -47,6 +48,7 @@ def build(services: Services) -> None:
             with gr.Tab(title, id=module):
                 import_module(f"sbert_app.pages.{module}").build(services, page.view)
     page.wire()
+    explore_endpoints.build(services)
 
 
 class _Page:
@@ -83,7 +85,7 @@ class _Page:
                     elem_id="corpus-data",
                 )
                 self.status = gr.HTML('<div class="waiting">Opening the example …</div>', elem_id="corpus-status")
-            with gr.Column(scale=5, min_width=320):
+            with gr.Column(scale=7, min_width=320):
                 with gr.Row():
                     self.model, self.pooling = model_picker(), pooling_picker()
                 with gr.Row():

@@ -94,7 +94,7 @@ class _Tab:
                     )
                     self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Least distance of points")
                     self.seed = gr.Number(0, label="Seed", precision=0, minimum=0, info="Same seed, same map")
-                self.halt = gr.Button("Stop", interactive=False, elem_id="map-stop")
+                self.halt = gr.Button("Stop", size="sm", interactive=False, elem_id="map-stop")
             with gr.Column(scale=8, min_width=320):
                 self.status = gr.HTML('<div class="waiting">Waiting for the corpus …</div>', elem_id="map-status")
                 self.mover = gr.HTML(
@@ -235,7 +235,9 @@ class _Tab:
 
 
 def _first_colour(corpus: Corpus) -> str:
-    """The first column that makes a legend; else nothing."""
+    """The first column that makes a legend; nothing where there is none, or where lines say more."""
+    if corpus.gold is not None:
+        return NOTHING
     for name, values in corpus.columns.items():
         found = colouring_of(name, values)
         if isinstance(found, Labels) and 2 <= len(set(map(str, values))) <= MOST_LABELS:
