@@ -44,9 +44,9 @@ class Pace:
         return None if self.pairs_per_second is None else pairs / self.pairs_per_second
 
 
-def measure(encoder: Encoder, cross_encoder: CrossEncoder | None, home: Path) -> Pace:
-    """Time 256 STSb sentences, 256 pairs and a product, three times each."""
-    sentences, pairs = _sample(str(home))
+def measure(encoder: Encoder, cross_encoder: CrossEncoder | None, home: Path, sample: int = SAMPLE) -> Pace:
+    """Time so many STSb sentences, so many pairs and a product, three times each."""
+    sentences, pairs = _sample(str(home), sample)
     vectors = encoder.encode(sentences)
     block = np.resize(vectors, (2_000, vectors.shape[1]))
     product = _median(lambda: block @ block.T) * (PAPER_CASE / len(block)) ** 2
@@ -69,11 +69,11 @@ def _median(work: Callable[[], object]) -> float:
 
 
 @lru_cache(maxsize=2)
-def _sample(home: str) -> tuple[list[str], list[tuple[str, str]]]:
+def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
     from training.data import load_data
 
     first, second = load_data("stsb:dev", home).columns
     seen = list(dict.fromkeys([*first, *second]))
-    step = len(seen) // SAMPLE
+    step = len(seen) // sample
     pairs = list(zip(first, second, strict=True))
-    return seen[: SAMPLE * step : step], pairs[: SAMPLE * (len(pairs) // SAMPLE) : len(pairs) // SAMPLE]
+    return seen[: sample * step : step], pairs[: sample * (len(pairs) // sample) : len(pairs) // sample]
