@@ -18,7 +18,7 @@ class ModelShelf:
     """Thread-safe."""
 
     def __init__(self, home: Path, capacity: int = 4) -> None:
-        self._home = home
+        self.home = home
         self._capacity = capacity
         self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._locks: dict[tuple[str, str], threading.Lock] = {}
@@ -31,7 +31,7 @@ class ModelShelf:
         def load() -> Encoder:
             from training.encoder import Encoder
 
-            return Encoder.load(name, home=self._home)
+            return Encoder.load(name, home=self.home)
 
         return self._get(("encoder", name), load).with_pooling(pooling or None)
 
@@ -41,7 +41,7 @@ class ModelShelf:
         def load() -> CrossEncoder:
             from training.cross_encoder import CrossEncoder
 
-            return CrossEncoder.load(name, home=self._home)
+            return CrossEncoder.load(name, home=self.home)
 
         return self._get(("cross-encoder", name), load)
 
@@ -59,7 +59,7 @@ class ModelShelf:
         if kind == CROSS:
             check_no_pooling(name, pooling)
             return self.cross_encoder(name)
-        return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self._home))
+        return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self.home))
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the model is loaded, so that its first answer will not wait for a load."""

@@ -135,13 +135,13 @@ def evaluate(
     if data.kind not in (SCORED, TRIPLETS):
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs or triplets")
     pairs = ((0, 1),) if data.kind == SCORED else ((0, 1), (0, 2))
-    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    first, *others = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     return {
         "model": encoder.name,
         "pooling": getattr(encoder, "pooling", None),
         "data": data.name,
         "n": len(data),
-        **(_correlate(*scores, data) if data.kind == SCORED else _triplet_accuracy(*scores)),
+        **(_correlate(first, data) if data.kind == SCORED else _triplet_accuracy(first, *others)),
         "seconds": round(time.perf_counter() - started, 3),
     }
 

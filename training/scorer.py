@@ -10,13 +10,15 @@ those on the Hub do, or is a folder that holds one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from training.static import TFIDF, TfIdf, is_static, load_static
+from training.static import TfIdf, is_static, load_static
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -36,6 +38,14 @@ ROWS = 512  # of sparse vectors that are compared at a time, with their zeros
 
 Progress = Callable[[int, int | None], None]
 ShouldStop = Callable[[], bool]
+
+
+@dataclass
+class ScoreReport:
+    """What the model itself took; pass an empty one to have it filled."""
+
+    sentences: int = 0  # different ones; for a cross-encoder two for each different pair
+    seconds: float = 0.0  # without comparing vectors
 
 
 def kind_of(name: str) -> str:
@@ -121,23 +131,29 @@ def row_scores(
     pairs: Sequence[tuple[int, int]] = ((0, 1),),
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
+    report: ScoreReport | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """How similar two sentences of each row are: for each pair of columns, (N,) by each similarity of the scorer.
 
     ``columns``: K lists of N sentences; ``pairs``: which two to compare, (0, 1) and (0, 2) for triplets.
     """
-    if predict := getattr(scorer, "predict", None):
+    report, started = report or ScoreReport(), time.perf_counter()
+    if not hasattr(scorer, "encode"):
         texts = [pair for a, b in pairs for pair in zip(columns[a], columns[b], strict=True)]
-        return [{SCORE: part} for part in np.split(predict(texts, on_progress, should_stop), len(pairs))]
+        scores = scorer.predict(texts, on_progress, should_stop)
+        report.sentences, report.seconds = 2 * len(set(texts)), time.perf_counter() - started
+        return [{SCORE: part} for part in np.split(scores, len(pairs))]
     n = len(columns[0])
-    vectors = sentence_vectors(scorer, [text for column in columns for text in column], on_progress, should_stop)
+    sentences = [text for column in columns for text in column]
+    vectors = sentence_vectors(cast("BiEncoder", scorer), sentences, on_progress, should_stop)
+    report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [similarities(parts[a], parts[b]) for a, b in pairs]
 
 
 def _dense_blocks(u: Vectors, v: Vectors) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    if isinstance(u, np.ndarray):
-        yield u, v
+    if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
+        yield np.asarray(u), np.asarray(v)
         return
     for start in range(0, u.shape[0], ROWS):
         yield u[start : start + ROWS].toarray(), v[start : start + ROWS].toarray()

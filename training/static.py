@@ -76,7 +76,9 @@ class TfIdf:
         from scipy.sparse import csr_matrix
 
         columns: dict[str, int] = {}
-        at, values, ends = [], [], [0]
+        at: list[int] = []
+        values: list[int] = []
+        ends = [0]
         for done, sentence in enumerate(sentences):
             _tell(done, len(sentences), on_progress, should_stop)
             counts = Counter(_WORD.findall(sentence.lower()))
@@ -215,7 +217,7 @@ def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarr
     try:
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:
-        raise InputError(f"{path.name}, line {line:,}: {error}; a line is a word and its numbers") from error
+        raise InputError(f"{path.name}, line {line:,}: not all of it after the word is numbers") from error
     if len(numbers) != expected or not expected or not np.isfinite(numbers).all():
         raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
     return numbers

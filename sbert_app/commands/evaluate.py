@@ -10,7 +10,6 @@ from sbert_app.commands import options
 from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.terminal import Bar, answer, clean_stdout
 
-
 POOLED = ("mean", "max", "cls")
 
 
@@ -20,7 +19,9 @@ def evaluate(
     ],
     model: Annotated[
         str,
-        typer.Option("--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."),
+        typer.Option(
+            "--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."
+        ),
     ] = DEFAULT_MODEL,
     pooling: options.Pooling = None,
     dtype: options.Dtype = "auto",
@@ -52,5 +53,6 @@ def _table(found: dict[str, Any]) -> str:
         lines.append(f"{similarity:12}" + "".join(f"{100 * found[name][similarity]:18.2f}" for name in there))
     if "interval" in found:
         low, high = (100 * found["interval"][end] for end in ("low", "high"))
-        lines.append(f"95% interval of ρ under {next(iter(found['spearman']))}: {low:.2f} to {high:.2f} ({found['interval']['method']})")
+        how, first = found["interval"]["method"], next(iter(found["spearman"]))
+        lines.append(f"95% interval of ρ under {first}: {low:.2f} to {high:.2f} ({how})")
     return "\n".join([head, *lines])

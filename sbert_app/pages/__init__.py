@@ -25,7 +25,9 @@ PAGES = (
     ("bulk", "Bulk", "bulk"),
     ("train", "Train", "train"),
     ("ablation", "Ablation", "ablation"),
+    ("evaluate", "Evaluate", "evaluate"),
     ("explore", "Explore", "explore"),
+    ("learn", "Learn", "learn"),
 )
 
 ASSETS = Path(__file__).parents[2] / "assets"
