@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
+from sbert_app.corpus.clusters import ClusterSettings, cluster
 from sbert_app.corpus.corpus import Corpus
+from sbert_app.corpus.keywords import keywords
 from sbert_app.figures import map as figures
-from sbert_app.figures.map_colours import MOST_LABELS, Colouring, Labels, Scale, colouring_of
+from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, colouring_of, labels_of
 from sbert_app.pages import explore_map_views as views
 from sbert_app.pages.choices import MODELS, POOLINGS
 from sbert_app.pages.explore_view import PRIVATE, View, bar, problem, space_of
@@ -26,7 +28,7 @@ from sbert_app.watched import Done
 from training.errors import InputError, Stopped
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "explore.js"
-NOTHING, QUERY, COLUMN = "", "query", "column:"
+NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"
 BESIDE, MOVING = "Side by side", "Moving"
 ALONE = ""
 
@@ -136,7 +138,7 @@ class _Tab:
             return {self.nearest: gr.skip()}
         corpus = self.services.spaces.corpus(view.corpus)
         columns = [(name, COLUMN + name) for name in corpus.columns]
-        choices = [("nothing", NOTHING), *columns, ("similarity to a query", QUERY)]
+        choices = [("nothing", NOTHING), *columns, ("cluster (HDBSCAN)", CLUSTER), ("similarity to a query", QUERY)]
         runs = [(f"run: {run.name}", f"run:{run.id}") for run in self.services.jobs.store.list() if run.has_model]
         return {
             self.colour: gr.Dropdown(choices, value=_first_colour(corpus)),
@@ -158,7 +160,8 @@ class _Tab:
 
             def work(tell: Any, should_stop: Any) -> Any:
                 drawn = draw_atlas(self.services.spaces, wanted, tell, should_stop)
-                return drawn, self._figure(drawn, asked)
+                colouring = self._colouring(drawn, asked, tell, should_stop)
+                return drawn, _figure(drawn, asked, colouring)
 
             for event in self.services.watched.run(_owner(request), "Preparing", work):
                 if isinstance(event, Done):
@@ -199,25 +202,17 @@ class _Tab:
         except InputError as error:
             return problem(str(error))
 
-    def _figure(self, drawn: Drawn, asked: _Asked) -> Any:
-        corpus = drawn.spaces[0].corpus
-        gold = corpus.gold if asked.pairs else None
-        lines = [] if gold is None else [
-            figures.Lines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
-            figures.Lines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
-        ]  # fmt: skip
-        whens = ("before", "after")[: len(drawn.maps)]
-        titles = [views.title(space, when) for space, when in zip(drawn.spaces, whens, strict=True)]
-        picture = figures.Picture(
-            drawn.maps, titles, corpus.sentences, self._colouring(drawn, asked), lines, drawn.key + asked.how
-        )
-        return figures.side_by_side(picture) if len(titles) == 2 and asked.how == BESIDE else figures.one(picture)
-
-    def _colouring(self, drawn: Drawn, asked: _Asked) -> Colouring:
-        space = drawn.spaces[0]
-        if asked.colour == QUERY:
-            if not asked.query.strip():
-                return None
+    def _colouring(self, drawn: Drawn, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
+        space, spaces = drawn.spaces[0], self.services.spaces
+        if asked.colour == CLUSTER:
+            tell(0, "Clustering")
+            groups = cluster(space, ClusterSettings(), spaces.cache, spaces.home, tell, should_stop)
+            named = {
+                group: f"{group + 1}: {', '.join(k)}"
+                for group, k in keywords(space.corpus.sentences, groups, 2).items()
+            }
+            return labels_of("cluster", [named[group] if group >= 0 else BLANK for group in groups.tolist()])
+        if asked.colour == QUERY and asked.query.strip():
             encoder = self.services.shelf.encoder(space.model, space.pooling)
             return Scale("cosine to the query", space.vectors @ encoder.encode([asked.query])[0])
         name = (asked.colour or "").removeprefix(COLUMN)
@@ -232,6 +227,19 @@ class _Tab:
             run = self.services.jobs.store.get(model.removeprefix("run:"))
             line += views.training_note(run.name, run.config.base, drawn.spaces[0].model)
         return line
+
+
+def _figure(drawn: Drawn, asked: _Asked, colouring: Colouring) -> Any:
+    corpus = drawn.spaces[0].corpus
+    gold = corpus.gold if asked.pairs else None
+    lines = [] if gold is None else [
+        figures.Lines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
+        figures.Lines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
+    ]  # fmt: skip
+    whens = ("before", "after")[: len(drawn.maps)]
+    titles = [views.title(space, when) for space, when in zip(drawn.spaces, whens, strict=True)]
+    picture = figures.Picture(drawn.maps, titles, corpus.sentences, colouring, lines, drawn.key + asked.how)
+    return figures.side_by_side(picture) if len(titles) == 2 and asked.how == BESIDE else figures.one(picture)
 
 
 def _first_colour(corpus: Corpus) -> str:

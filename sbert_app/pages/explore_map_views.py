@@ -38,8 +38,8 @@ def pairs_line(found: PairDistances | None) -> str:
         return ""
     return (
         f'<p class="lead">The {found.count:,} pairs with a gold score of 4 or more: mean cosine '
-        f"<b>{_arrow(found.cosines)}</b>; mean distance on the map <b>{_arrow(found.on_map)}</b> of that of random "
-        "pairs.</p>"
+        f"<b>{_arrow(found.cosines)}</b> (random pairs {_arrow(found.random_cosines)}); mean distance on the map "
+        f"<b>{_arrow(found.on_map)}</b> of that of random pairs.</p>"
     )
 
 

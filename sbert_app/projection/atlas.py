@@ -85,6 +85,7 @@ class PairDistances:
 
     count: int  # of pairs with gold ≥ 4
     cosines: list[float]  # their mean cosine, a number for each space
+    random_cosines: list[float]  # the mean cosine of random pairs: what a collapse raises
     on_map: list[float]  # their mean distance on each map, in mean distances of random pairs
 
 
@@ -94,12 +95,13 @@ def pair_distances(drawn: Drawn, gold: GoldPairs) -> PairDistances | None:
     if not len(rows):
         return None
     random = np.random.default_rng(SEED).integers(0, len(drawn.maps[0]), (RANDOM_PAIRS, 2))
-    cosines = [
-        float(np.einsum("pd,pd->p", space.vectors[rows[:, 0]], space.vectors[rows[:, 1]]).mean())
-        for space in drawn.spaces
-    ]
+    cosines, random_cosines = ([_mean_cosine(space.vectors, p) for space in drawn.spaces] for p in (rows, random))
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in drawn.maps]
-    return PairDistances(len(rows), cosines, on_map)
+    return PairDistances(len(rows), cosines, random_cosines, on_map)
+
+
+def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:
+    return float(np.einsum("pd,pd->p", vectors[rows[:, 0]], vectors[rows[:, 1]]).mean())
 
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:
