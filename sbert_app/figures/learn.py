@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import PALETTE, layout, short_label
 
 PALE = "rgba(0,114,178,0.28)"
-BINS = np.linspace(-0.3, 1.0, 66)
+BINS = np.linspace(-0.32, 1.0, 34)
+LINE_COLOURS = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")]
 SIMILARITY_NAMES = {"cosine": "cosine", "dot": "dot", "euclidean": "Euclid", "manhattan": "Manhattan"}
 
 
@@ -19,7 +20,7 @@ def quality_bars(labels: Sequence[str], rho: Sequence[float]) -> go.Figure:
     colours = [PALETTE["grey"]] * (len(labels) - 1) + [PALETTE["blue"]]
     figure = go.Figure(
         go.Bar(
-            y=[short_label(label, 34) for label in labels],
+            y=[short_label(label, 40).replace(": ", ":<br>") for label in labels],
             x=np.round(rho, 2).tolist(),
             orientation="h",
             marker={"color": colours},
@@ -30,7 +31,7 @@ def quality_bars(labels: Sequence[str], rho: Sequence[float]) -> go.Figure:
         )
     )
     layout(figure, height=44 * len(labels) + 70)
-    figure.update_xaxes(range=[0, 100], title="Spearman ρ ×100, measured here")
+    figure.update_xaxes(range=[0, 112], title=_title("Spearman ρ ×100"))
     figure.update_yaxes(autorange="reversed")
     return figure
 
@@ -48,7 +49,7 @@ def left_out_bars(words: Sequence[str], changes: Sequence[float]) -> go.Figure:
         )
     )
     layout(figure, height=max(240, 24 * len(words) + 80))
-    figure.update_xaxes(title="change of the cosine when the word is left out", zeroline=True)
+    figure.update_xaxes(title=_title("change of the cosine"), zeroline=True)
     figure.update_yaxes(
         autorange="reversed", tickvals=list(range(len(words))), ticktext=[short_label(word, 18) for word in words]
     )
@@ -78,7 +79,7 @@ def head_bars(labels: Sequence[str], seen: Sequence[float], unseen: Sequence[flo
     layout(figure, height=470)
     figure.add_vline(x=100 * chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
     figure.update_layout(barmode="group", bargap=0.25, showlegend=True, legend=_legend())
-    figure.update_xaxes(range=[0, 108], title="right labels, %; dotted: always the most frequent label")
+    figure.update_xaxes(range=[0, 116], title=_title("right, %; dotted: a guesser"))
     figure.update_yaxes(autorange="reversed")
     return figure
 
@@ -99,8 +100,8 @@ def two_heaps(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
         )
     layout(figure, height=330)
     figure.update_layout(barmode="overlay", bargap=0, showlegend=True, legend=_legend())
-    figure.update_xaxes(range=[-0.3, 1.02], title="cosine")
-    figure.update_yaxes(title="% of the pairs")
+    figure.update_xaxes(range=[-0.3, 1.02], title=_title("cosine"))
+    figure.update_yaxes(title=_title("% of the pairs"))
     return figure
 
 
@@ -138,7 +139,7 @@ def cost_lines(
     )
     layout(figure, height=360)
     figure.update_layout(showlegend=True, legend=_legend())
-    figure.update_xaxes(type="log", title="sentences N", dtick=1)
+    figure.update_xaxes(type="log", title=_title("sentences N"), dtick=1, tickformat=",")
     units = {
         0.001: "1 ms",
         1: "1 s",
@@ -154,16 +155,15 @@ def cost_lines(
 
 def places(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
     """A line for each sentence through its places, one column a way to order. Level lines agree."""
-    colours = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")]
     figure = go.Figure()
     for at, (label, row) in enumerate(zip(labels, ranks, strict=True)):
         figure.add_scatter(
             x=list(columns),
             y=list(row),
             mode="lines+markers+text",
-            text=[str(rank) for rank in row],
+            text=[str(row[0]), *[""] * (len(row) - 2), str(row[-1])],
             textposition=["middle left", *["top center"] * (len(row) - 2), "middle right"],
-            line={"color": colours[at % len(colours)], "width": 2.5},
+            line={"color": LINE_COLOURS[at % len(LINE_COLOURS)], "width": 2.5},
             marker={"size": 8},
             hovertemplate=f"{short_label(label)}<br>%{{x}}: place %{{y}}<extra></extra>",
         )
@@ -176,3 +176,7 @@ def places(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequen
 
 def _legend() -> dict[str, object]:
     return {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0}
+
+
+def _title(text: str) -> dict[str, object]:
+    return {"text": text, "font": {"size": 13}}

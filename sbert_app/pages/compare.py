@@ -29,11 +29,12 @@ COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 def build(services: Services) -> None:
     """Lay the page out inside the open Blocks."""
     gr.HTML('<h1 class="title">SBERT Lab</h1><p class="tagline">How similar are two sentences, and why?</p>')
-    with gr.Tabs():
+    with gr.Tabs() as tabs:
         with gr.Tab("Two sentences", id="two"):
             _two_sentences(services)
         with gr.Tab("Many sentences", id="many") as many:
             compare_many.build(services, many)
+    gr.context.Context.root_block.load(_tab_of_link, None, tabs, queue=False, api_visibility="private")
 
 
 def _two_sentences(services: Services) -> None:
@@ -165,6 +166,11 @@ def _from_link(request: gr.Request) -> tuple[Any, ...]:
     if asked.get("pooling") not in views.POOLING_NAMES:
         asked.pop("pooling", None)
     return tuple(asked.get(key) or gr.skip() for key in VIEW)
+
+
+def _tab_of_link(request: gr.Request) -> Any:
+    """/?tab=many opens the second tab."""
+    return gr.Tabs(selected="many") if request.query_params.get("tab") == "many" else gr.skip()
 
 
 def _lesson(text: str) -> str:

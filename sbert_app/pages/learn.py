@@ -104,11 +104,12 @@ def _wire(
     shown = [component for one in laid for component in one.shown]
     opening = partial(_measure_opened, laid)
 
-    def follow(event: Any) -> None:
-        event.then(None, None, None, js=REMEMBER).then(opening, [current, *controls], shown, **QUIET)
+    def follow(event: Any) -> Any:
+        return event.then(None, None, None, js=REMEMBER).then(opening, [current, *controls], shown, **QUIET)
 
     root = gr.context.Context.root_block
-    follow(root.load(lambda asked: _turn_to(lesson_number(asked)), asked, turned, js=ASKED, queue=False, **QUIET))
+    opened = root.load(lambda asked: _turn_to(lesson_number(asked)), asked, turned, js=ASKED, queue=False, **QUIET)
+    follow(opened).then(partial(_prepare_later, services), None, None, **QUIET)
     for number, chip in enumerate(chips, start=1):
         follow(chip.click(partial(_turn_to, number), None, turned, queue=False, **QUIET))
     for button, step in ((previous, -1), (following, 1)):
@@ -126,7 +127,6 @@ def _wire(
             concurrency_limit=2,
             api_visibility="private",
         )
-    root.load(lambda: threading.Thread(target=_prepare, args=(services,), daemon=True).start(), None, None, **QUIET)
 
 
 def _turn_to(number: int) -> list[Any]:
@@ -161,6 +161,11 @@ def _measure(one: _Laid, *values: Any) -> list[Any]:
     except InputError as error:
         return [gr.update(visible=False), problem(str(error)), gr.skip()]
     return [gr.update(value=answer.figure, visible=True), answer.told, views.door(one.lesson, answer.href)]
+
+
+def _prepare_later(services: Services) -> None:
+    """In a thread, so that nobody waits for it who leaves the page."""
+    threading.Thread(target=_prepare, args=(services,), name="lessons", daemon=True).start()
 
 
 def _prepare(services: Services) -> None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from sbert_app.figures.learn import SIMILARITY_NAMES
+from sbert_app.figures.learn import LINE_COLOURS, SIMILARITY_NAMES
 from sbert_app.lessons.collapse import Space
 from sbert_app.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of, spoken
 from sbert_app.lessons.heads import TEST_PAIRS, Heads
 from sbert_app.lessons.orders import Orders
 from sbert_app.lessons.pooled_pair import PooledPair
-from sbert_app.lessons.rerank import Reranked
+from sbert_app.lessons.rerank import Candidate, Reranked
 from sbert_app.lessons.text import Lesson
 from sbert_app.lessons.without_tuning import Row
 from sbert_app.pace import PAPER_CASE
 
 WAITING = '<div class="waiting measuring">Measuring on this machine…</div>'
+MOST_LINES = 10  # of a ranking, in words; the figure has them all
+LONGEST = 90  # characters of a sentence in a ranking
 POOLING_NAMES = {"mean": "mean", "max": "max", "cls": "CLS"}
 
 
@@ -37,7 +39,7 @@ def opening(lesson: Lesson, of: int) -> str:
     return (
         f'<article class="lesson"><p class="count">Lesson {lesson.number} of {of}</p><h2>{escape(lesson.title)}</h2>'
         f'<p class="idea">{lesson.idea}</p>{prose}<p class="try"><b>Try it.</b> {lesson.try_it}</p>'
-        f'<aside class="paper"><h3>The paper, {escape(lesson.section)}</h3><table class="plain">{figures}</table>'
+        f'<aside class="paper"><h3>{escape(lesson.section)}</h3><table class="plain">{figures}</table>'
         f'<p class="note">{lesson.paper_note}</p></aside></article>'
     )
 
@@ -123,7 +125,7 @@ def collapse(space: Space, pull: float, runs: Sequence[tuple[str, str]]) -> str:
     tiles = (
         (f"{space.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
         (f"{space.random_cosine:.3f}", "random cosine", "healthy: near 0"),
-        (f"{space.uniformity:.2f}", "uniformity", "spread: near −4, collapsed: 0"),
+        (f"{space.uniformity:.2f}".replace("-", "−"), "uniformity", "spread: near −4, collapsed: 0"),
         (f"{space.effective_rank:.0f}", "effective rank", f"of {space.dimension} dimensions"),
     )
     cells = "".join(f"<div><b>{value}</b><span>{name}</span><small>{note}</small></div>" for value, name, note in tiles)
@@ -202,15 +204,15 @@ def rerank(found: Reranked, quality: tuple[float, float], pairs: int) -> str:
     by_cosine = found.candidates
     by_cross = sorted(by_cosine, key=lambda candidate: candidate.cross_rank)
     rows = [
-        (str(place), f"{one.sentence} ({one.cosine:.2f})", f"{two.sentence} ({two.cross:.2f}, was {two.rank})")
+        (str(place), _found(one.sentence, one.rank, f"{one.cosine:.2f}"), _found(two.sentence, two.rank, _moved(two)))
         for place, (one, two) in enumerate(zip(by_cosine, by_cross, strict=True), start=1)
-    ]
+    ][:MOST_LINES]
     count = len(found.corpus.sentences)
-    table = _table(("", "by cosine", "by the cross-encoder"), rows)
+    table = _table(("", "by cosine", "by the cross-encoder"), rows, escaped=True)
     bi, cross = quality
     tiles = (
         (f"{found.retrieve_ms:.0f} ms", "retrieve", f"query against {count} sentences"),
-        (f"{found.rerank_ms:.0f} ms", "re-rank", f"{len(rows)} pairs read together"),
+        (f"{found.rerank_ms:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
         (f"{bi:.1f} / {cross:.1f}", "ρ ×100, bi / cross", f"on {pairs} pairs of STSb dev"),
     )
     cells = "".join(f"<div><b>{value}</b><span>{name}</span><small>{note}</small></div>" for value, name, note in tiles)
@@ -218,6 +220,17 @@ def rerank(found: Reranked, quality: tuple[float, float], pairs: int) -> str:
         f"{count} sentences of STSb dev, encoded in {found.corpus.seconds:.1f} s at {found.corpus.at}. Reading all of "
         f"them with the cross-encoder would take about {spoken(found.all_ms / 1000)} (extrapolated)"
     )
+
+
+def _found(sentence: str, rank: int, score: str) -> str:
+    """A sentence with the colour of its line in the figure."""
+    colour = LINE_COLOURS[(rank - 1) % len(LINE_COLOURS)]
+    text = sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…"
+    return f'<i class="dot" style="background:{colour}"></i>{escape(text)} <small>{score}</small>'
+
+
+def _moved(candidate: Candidate) -> str:
+    return f"{candidate.cross:.2f}, was {candidate.rank}"
 
 
 def _rank(rank: int, by_cosine: int) -> str:
@@ -237,7 +250,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], escaped: bool = F
     clean = str if escaped else escape
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "".join(
-        f'<tr><th scope="row">{clean(row[0])}</th>' + "".join(f"<td>{clean(cell)}</td>" for cell in row[1:]) + "</tr>"
+        f'<tr><th scope="row">{clean(row[0])}</th>'
+        + "".join(f"<td{_fixed(cell)}>{clean(cell)}</td>" for cell in row[1:])
+        + "</tr>"
         for row in rows
     )
     return f'<table class="plain told"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _fixed(cell: str) -> str:
+    """Short cells are numbers, and stay on one line."""
+    return ' class="number"' if len(cell) <= len("49,995,000") else ""

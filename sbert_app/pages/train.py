@@ -72,6 +72,11 @@ def _wire_form(
     names, inputs = list(asked), list(asked.values())
     latest = gr.State({})  # what the form said last, so that a slow measurement does not overwrite a newer plan
 
+    def from_link(request: gr.Request) -> list[Any]:
+        """/train?preset=collapse opens with that preset in the form."""
+        preset = request.query_params.get("preset")
+        return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
+
     def plan_it(event: Any) -> None:
         event.then(partial(_plan, services, names), [latest, *inputs], planned, **QUIET).then(
             partial(_measure, services, names), [latest, *inputs], planned, **QUIET
@@ -112,7 +117,7 @@ def _wire_form(
         fields["base"],
         **QUIET,
     )
-    plan_it(opened)
+    plan_it(opened.then(from_link, None, [lesson, *inputs], **QUIET))
 
 
 def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
