@@ -47,8 +47,8 @@ class ClusterSettings:
     """How to cluster. ``groups`` = None cuts the tree by ``cosine``, a number by how many groups are wanted."""
 
     method: str = HDBSCAN
-    smallest: int = 10  # HDBSCAN: sentences that make a group
-    cosine: float = 0.4  # hierarchical: groups with a mean cosine below stay apart
+    smallest: int = 5  # HDBSCAN: sentences that make a group
+    cosine: float = 0.3  # hierarchical: groups with a mean cosine below stay apart
     groups: int | None = None
 
     def check(self, space: Space) -> None:
@@ -114,9 +114,8 @@ def _dense(
     from sbert_app.projection.maps import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 
     if settings.smallest > len(space):
-        raise InputError(
-            f"clusters of {settings.smallest:,} sentences or more were asked for, but there is no more than {_count(len(space))}."
-        )
+        wanted = f"clusters of {settings.smallest:,} sentences or more were asked for"
+        raise InputError(f"{wanted}, but there are only {_count(len(space))}.")
     drawn = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
     key = digest(["hdbscan", map_key(drawn, space), str(settings.smallest)])
     labels = cache.get(key)
@@ -138,9 +137,8 @@ def _hdbscan(points: np.ndarray, smallest: int) -> np.ndarray:
     from sklearn import cluster as clustering
 
     cores = min(NEIGHBOURS_OF_A_CORE, smallest, len(points))
-    return (
-        clustering.HDBSCAN(min_cluster_size=smallest, min_samples=cores, copy=True).fit_predict(points).astype(np.int64)
-    )
+    found = clustering.HDBSCAN(min_cluster_size=smallest, min_samples=cores, copy=True).fit_predict(points)
+    return found.astype(np.int64)
 
 
 def _cut_tree(

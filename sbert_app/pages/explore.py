@@ -20,7 +20,7 @@ import gradio as gr
 
 from sbert_app.corpus.corpus import MOST_SENTENCES, Corpus, Space
 from sbert_app.corpus.spaces import SpaceShelf
-from sbert_app.pages import explore_endpoints
+from sbert_app.pages import explore_endpoints, search_endpoints
 from sbert_app.pages.choices import model_picker, pooling_picker
 from sbert_app.pages.explore_view import PRIVATE, View, bar, problem, spoken_seconds
 from sbert_app.services import Services
@@ -30,7 +30,12 @@ from training.errors import InputError, Stopped
 from training.tables import open_table, pick_sentence
 
 # (module in sbert_app.pages, title of the tab): one line a tab
-TABS = (("explore_map", "Map"),)
+TABS = (
+    ("explore_map", "Map"),
+    ("explore_search", "Search"),
+    ("explore_pairs", "Similar pairs"),
+    ("explore_clusters", "Clusters"),
+)
 
 EXAMPLE, TEXT, FILE, DATA = "example", "text", "file", "data"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA))
@@ -49,6 +54,7 @@ def build(services: Services) -> None:
                 import_module(f"sbert_app.pages.{module}").build(services, page.view)
     page.wire()
     explore_endpoints.build(services)
+    search_endpoints.build(services)
 
 
 class _Page:
