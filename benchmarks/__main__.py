@@ -17,9 +17,12 @@ from training.errors import InputError
 
 BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "bulk": "benchmarks.bulk",
+    "cross": "benchmarks.cross",
     "encode": "benchmarks.encode",
     "scaling": "benchmarks.scaling",
     "start-up": "benchmarks.start_up",
+    "train": "benchmarks.train",
+    "users": "benchmarks.users",
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -47,11 +47,11 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
     starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
     for _ in range(rounds):
         for name, (command, asked) in APPS.items():
-            with _started(command) as (first_page, url):
+            with started(command) as (first_page, url):
                 begun = time.perf_counter()
                 _ask(url, asked)
                 starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - begun})
-    with _started(APPS["SBERT Lab"][0]) as (_, lab), _started(APPS["bare Gradio"][0]) as (_, bare):
+    with started(APPS["SBERT Lab"][0]) as (_, lab), started(APPS["bare Gradio"][0]) as (_, bare):
         http = {"SBERT Lab": lambda: _ask(lab, ASKED), "bare Gradio": lambda: _ask(bare, PAIR[:1])}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
@@ -96,7 +96,7 @@ def _quantiles(milliseconds: list[float]) -> dict[str, float]:
 
 
 @contextmanager
-def _started(command: list[str]) -> Iterator[tuple[float, str]]:
+def started(command: list[str]) -> Iterator[tuple[float, str]]:
     """Seconds to the first page, and the address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -90,7 +90,7 @@ def test_whole_numbers_may_come_as_floats():
 
 
 def test_a_run_is_evaluated_about_eight_times():
-    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 8, 360, 10_000)] == [1, 1, 45, 1250]
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 8, 360, 10_000)] == [1, 1, 60, 1666]
     assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
 
 

@@ -19,6 +19,7 @@ from training.encoder import Encoder
 from training.errors import InputError, Stopped
 from training.evaluation import spearman
 from training.pair_batches import PairTokenizer, pad_pairs
+from training.pair_inference import PackedPlain, PackedTwins, PaddedPairs, prepare_pairs
 from training.twin_scorer import TwinScorer
 
 PAIRS = [
@@ -149,6 +150,7 @@ def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     """Also of what ``save`` wrote, read by sentence-transformers."""
     ours = CrossEncoder.load(str(make_cross_encoder(tmp_path / "theirs", architecture)), dtype="float32")
     ours.save(tmp_path / "saved")
+    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedPlain)
     scores = ours.predict(PAIRS)
     assert np.ptp(scores) > 0.01  # random weights, but not deaf
     assert ours.card is None
@@ -287,3 +289,18 @@ def test_only_bert_and_mpnet_make_a_twin(tmp_path):
     encoder = Encoder.load(str(make_model(tmp_path / "base", "roberta")), dtype="float32")
     with pytest.raises(InputError, match="family"):
         TwinScorer(encoder.backbone)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+def test_packed_twins_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
+    encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
+    scorer = TwinScorer(encoder.backbone).requires_grad_(False).eval()
+    scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
+    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)(PAIRS)
+    prepared = prepare_pairs(scorer, torch.float32, 0)
+    assert type(prepared) is PackedTwins
+    scores = torch.empty(len(rows))
+    for group, logits in prepared.map(rows, lambda logits, _: logits):
+        scores[group] = logits
+    alone = torch.cat([scorer(pad_pairs([row], 0, torch.device("cpu"))) for row in rows])
+    torch.testing.assert_close(scores, alone, atol=1e-4, rtol=1e-4)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 from torch import Tensor, nn
@@ -217,6 +217,7 @@ def test_bfloat16_ranks_as_float32_does():
     assert abs(100 * spearman((first * second).sum(1), np.array(data.scores)) - 82.03) < 0.05
 
 
+@settings(max_examples=15)
 @given(jobs=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6), min_size=1, max_size=6))
 def test_jobs_that_share_batches_get_what_each_would_get_alone(model: nn.Module, jobs: list[list[int]]):
     prepared = prepare(model, torch.float32, pad_id=0)

@@ -80,13 +80,27 @@ def test_a_run_without_a_model_is_no_base_yet(store):
         plan(RunConfig("regression", base=f"run:{run.id}"), store)
 
 
+@pytest.mark.parametrize(
+    ("train_data", "rows"),
+    [("snli", 549_367), ("snli:train+mnli", 942_069), ("snli:dev", None), ("snli+mnli:dev", None), ("sts12", 3_108)],
+)
+def test_rows_of_the_hub_are_counted_only_where_they_are_known(store, train_data, rows):
+    objective = "regression" if train_data.startswith("sts") else "classification"
+    assert plan(RunConfig(objective, train_data=train_data), store).rows == rows
+
+
+def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
+    alone = plan(RunConfig("regression", train_data=file), store).rows
+    assert plan(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == alone + 3_108
+
+
 # ---------------------------------------------------------------- time
 
 
 def test_time_is_steps_and_evaluations_at_their_rates():
     found = Plan(RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs")
     rate = Rate(sentences_per_second=320, evaluation_seconds=2, source="")
-    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 11 * 2)
+    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 8 * 2)
     assert Plan(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
 
 

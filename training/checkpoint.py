@@ -118,7 +118,7 @@ def check_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder for the model")
     names = {entry.name for entry in folder.iterdir()}
-    if names and not names & {"config.json", "modules.json"}:
+    if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
         raise InputError(f"{folder} holds other files; name a new folder for the model")
 
 

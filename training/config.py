@@ -18,7 +18,7 @@ from typing import Any
 from training.errors import InputError
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
-EVALUATIONS = 8  # a run, besides that of the base, where the config does not say how often
+EVALUATIONS = 6  # a run, besides that of the base, where the config does not say how often
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "objective": ("classification", "regression", "triplet", "mnrl"),

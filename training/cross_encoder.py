@@ -21,23 +21,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from training.batching import plan
-from training.checkpoint import read_json, replacing
+from training.checkpoint import check_replaceable, read_json, replacing
 from training.device import pick_device, pick_dtype
 from training.encoder import Encoder
-from training.errors import InputError, Stopped
-from training.inference import TOKEN_BUDGET
-from training.pair_batches import Pair, PairBatch, PairTokenizer, pad_pairs
+from training.errors import InputError
+from training.inference import Inference
+from training.pair_batches import Pair, PairRow, PairTokenizer
+from training.pair_inference import prepare_pairs
+from training.plain_scorer import PlainScorer
+from training.transformer import importing
 from training.twin_scorer import TwinScorer, merge_lora
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
@@ -68,27 +67,13 @@ class PredictReport:
     seconds: float = 0.0
 
 
-class PlainScorer(nn.Module):
-    """A sequence-classification model with one output: PairBatch -> logits (B,) float32."""
-
-    def __init__(self, model: PreTrainedModel, has_types: bool) -> None:
-        super().__init__()
-        self.transformer = model
-        self.has_types = has_types
-
-    def forward(self, batch: PairBatch) -> Tensor:
-        mask = None if batch.mask is None else batch.mask.long()
-        types = batch.second if batch.mask is None else batch.second & batch.mask
-        kinds = {"token_type_ids": types.long()} if self.has_types else {}
-        return self.transformer(input_ids=batch.ids, attention_mask=mask, **kinds).logits[:, 0].float()
-
-
 @dataclass(frozen=True)
 class CrossEncoder:
     """A cross-encoder. Make one with ``CrossEncoder.load``."""
 
     name: str
     scorer: PlainScorer | TwinScorer = field(repr=False)
+    inference: Inference[PairRow] = field(repr=False)  # the scorer, as it computes
     tokenizer: PairTokenizer = field(repr=False)
     activation: Callable[[Tensor], Tensor] = field(repr=False)
     folder: Path
@@ -113,13 +98,15 @@ class CrossEncoder:
         place = pick_device(device)
         folder = ADAPTERS_FOLDER / name if name in ADAPTERS else Path(name).expanduser()
         if (folder / "adapter_config.json").exists():
-            loaded = _open_adapter(name, folder, home)
+            found = _open_adapter(folder, home)
         else:
             located = model_folder(name, home)
-            loaded = _open_plain(name, located.path, located.origin)
-        loaded.scorer.requires_grad_(False).eval().to(place)
-        loaded.scorer.transformer.to(pick_dtype(dtype, place))
-        return loaded
+            found = _open_plain(name, located.path, located.origin)
+        precision = pick_dtype(dtype, place)
+        found.scorer.requires_grad_(False).eval().to(place)
+        found.scorer.transformer.to(precision)
+        inference = prepare_pairs(found.scorer, precision, found.tokenizer.pad_id)
+        return cls(name, inference=inference, **found._asdict())
 
     @property
     def max_length(self) -> int:
@@ -168,12 +155,16 @@ class CrossEncoder:
         return scores
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter."""
-        with replacing(Path(folder)) as fresh:
+        """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter.
+
+        Replaces a model, refuses to replace anything else.
+        """
+        target = Path(folder).expanduser().absolute()
+        check_replaceable(target)
+        with replacing(target) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 shutil.copyfile(file, fresh / file.name)
 
-    @torch.inference_mode()
     def _predict_chunk(
         self,
         pairs: list[Pair],
@@ -185,20 +176,32 @@ class CrossEncoder:
         inverse = [positions.setdefault(pair, len(positions)) for pair in pairs]
         rows = self.tokenizer(list(positions))
         scores, done = np.empty(len(rows), dtype=np.float32), 0
-        for group in plan([len(row.ids) for row in rows], TOKEN_BUDGET[self.device.type]):
-            if should_stop is not None and should_stop():
-                raise Stopped
-            batch = pad_pairs([rows[i] for i in group], self.tokenizer.pad_id, self.device)
-            scores[group] = self.activation(self.scorer(batch)).cpu().numpy()
+
+        def finish(logits: Tensor, _: Tensor | None) -> np.ndarray:
+            return self.activation(logits).cpu().numpy()
+
+        for group, batch in self.inference.map(rows, finish, should_stop):
+            scores[group] = batch
             done += len(group)
-            report.tokens += batch.ids.numel()
             on_progress(done / len(rows))
         report.unique += len(rows)
+        report.tokens += sum(map(len, rows))
         report.truncated += sum(row.cut for row in rows)
         return scores[inverse]
 
 
-def _open_adapter(name: str, folder: Path, home: str | Path | None) -> CrossEncoder:
+class Opened(NamedTuple):
+    """What a folder holds: the fields of a ``CrossEncoder`` that do not depend on where it runs."""
+
+    scorer: PlainScorer | TwinScorer
+    tokenizer: PairTokenizer
+    activation: Callable[[Tensor], Tensor]
+    folder: Path
+    origin: str
+    card: dict[str, Any] | None = None
+
+
+def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
     from safetensors.torch import load_file
 
     config = read_json(folder / "adapter_config.json")
@@ -208,11 +211,12 @@ def _open_adapter(name: str, folder: Path, home: str | Path | None) -> CrossEnco
     scorer.load_own(load_file(folder / "head.safetensors"))
     tokenizer = PairTokenizer(base.tokenizer, base.max_length, apart=True)
     origin = f"adapter over {base.name} ({base.origin})"
-    return CrossEncoder(name, scorer, tokenizer, torch.sigmoid, folder, origin, read_json(folder / "card.json"))
+    return Opened(scorer, tokenizer, torch.sigmoid, folder, origin, read_json(folder / "card.json"))
 
 
-def _open_plain(name: str, folder: Path, origin: str) -> CrossEncoder:
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+def _open_plain(name: str, folder: Path, origin: str) -> Opened:
+    with importing:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -228,7 +232,7 @@ def _open_plain(name: str, folder: Path, origin: str) -> CrossEncoder:
         )
     reader = PairTokenizer(tokenizer, _longest_pair(tokenizer, model.config), apart=False)
     scorer = PlainScorer(model, "token_type_ids" in tokenizer.model_input_names)
-    return CrossEncoder(name, scorer, reader, _activation_of(name, model.config), folder, origin)
+    return Opened(scorer, reader, _activation_of(name, model.config), folder, origin)
 
 
 def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:

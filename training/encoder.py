@@ -75,7 +75,7 @@ class Encoder:
         self.layout = layout
         self.dtype = dtype
         self.origin = origin
-        self._inference: Inference | None = None
+        self._inference: Inference[Sequence[int]] | None = None
         self._tokens = Tokenizing(tokenizer, layout)
 
     @classmethod
@@ -262,7 +262,7 @@ class Encoder:
             write_layout(fresh, self.layout, self.dimension)
 
     @property
-    def inference(self) -> Inference:
+    def inference(self) -> Inference[Sequence[int]]:
         """The copy of the weights that encode computes with, made when first needed and after each training."""
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")

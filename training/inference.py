@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
+from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,42 +30,44 @@ TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 32_768}  # tokens a batch
 SMALL = 1_024  # tokens up to which a job shares its batches with those of other threads
 
 Result = TypeVar("Result")
-Ids = Sequence[Sequence[int]]  # token ids of each sentence; none is empty
+Text = TypeVar("Text", bound=Sized)  # what is computed, as token ids; its length is their number
+Ids = Sequence[int]  # of a sentence; never none
 Hidden = tuple[Tensor, Tensor | None]  # (n, T, D) of n sentences, and which are real (n, T); None = all
 Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job(Generic[Text]):
     """What one caller wants: sentences, and what is to be made of their hidden states."""
 
-    ids: Ids
+    texts: Sequence[Text]
     reduce: Reduce[Any]
 
 
 Reduced = list[tuple[list[int], Any]]  # batch by batch: the sentences of a job, by number, and what was made of them
 
 
-class Inference(ABC):
+class Inference(ABC, Generic[Text]):
     """A backbone's weights as they were when this was made. Thread-safe."""
 
     device: torch.device
 
     def __init__(self) -> None:
-        self._small_jobs: Together[Job, Reduced] = Together(self._share_batches)
+        self._small_jobs: Together[Job[Text], Reduced] = Together(self._share_batches)
 
     def map(
-        self, ids: Ids, reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
+        self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
     ) -> Iterator[tuple[list[int], Result]]:
         """Batch by batch: the sentences it held, by number, and ``reduce`` of their hidden states and mask.
 
         ``reduce`` runs in a worker's thread, in inference mode. ``should_stop`` is asked before each batch; once it
         says yes, what is under way is given back and ``Stopped`` is raised. A small job is one batch in this.
         """
-        lengths = [len(row) for row in ids]
+        lengths = [len(text) for text in texts]
         if sum(lengths) <= SMALL:
             if should_stop is not None and should_stop():
                 raise Stopped
-            yield from self._small_jobs(Job(ids, reduce))
+            yield from self._small_jobs(Job(texts, reduce))
             return
         stopped = False
 
@@ -78,7 +81,7 @@ class Inference(ABC):
 
         def compute(rows: list[Row]) -> tuple[list[int], Result]:
             with torch.inference_mode():
-                return [i for row in rows for i in row], reduce(*self.hidden(ids, rows))
+                return [i for row in rows for i in row], reduce(*self.hidden(texts, rows))
 
         yield from workers.spread(compute, batches())
         if stopped:
@@ -88,26 +91,26 @@ class Inference(ABC):
         share = -(-sum(lengths) // workers.count())  # a small job is cut so that each worker gets a part
         return self.batches(lengths, min(share, TOKEN_BUDGET[self.device.type]))
 
-    def _share_batches(self, jobs: list[Job]) -> list[Reduced]:
+    def _share_batches(self, jobs: list[Job[Text]]) -> list[Reduced]:
         """Several jobs in the same batches: of each what ``map`` would have given it alone."""
-        ids = [row for job in jobs for row in job.ids]
-        ends = list(accumulate(len(job.ids) for job in jobs))
+        texts = [text for job in jobs for text in job.texts]
+        ends = list(accumulate(len(job.texts) for job in jobs))
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
             sentences = [i for row in rows for i in row]
             order = sorted(range(len(sentences)), key=sentences.__getitem__)  # so that a job's are side by side
             found = []
             with torch.inference_mode():
-                hidden, mask = self.hidden(ids, rows)
+                hidden, mask = self.hidden(texts, rows)
                 for number, group in groupby(order, lambda place: bisect_right(ends, sentences[place])):
                     places, job = list(group), jobs[number]
-                    numbers = [sentences[place] - ends[number] + len(job.ids) for place in places]
+                    numbers = [sentences[place] - ends[number] + len(job.texts) for place in places]
                     reduced = job.reduce(hidden[places], None if mask is None else mask[places])
                     found.append((number, numbers, reduced))
             return found
 
         reduced: list[Reduced] = [[] for _ in jobs]
-        for found in workers.spread(compute, self._plan([len(row) for row in ids])):
+        for found in workers.spread(compute, self._plan([len(text) for text in texts])):
             for number, numbers, result in found:
                 reduced[number].append((numbers, result))
         return reduced
@@ -117,11 +120,11 @@ class Inference(ABC):
         """Sentences that are computed together: rows, which hold the numbers of one or more sentences each."""
 
     @abstractmethod
-    def hidden(self, ids: Ids, rows: list[Row]) -> Hidden:
+    def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
         """The hidden states of the sentences in ``rows``, one after the other."""
 
 
-class PackedInference(Inference):
+class PackedInference(Inference[Ids]):
     """Several sentences in a row, through ``FusedBert``."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
@@ -132,13 +135,13 @@ class PackedInference(Inference):
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
         return plan_rows(lengths, budget)
 
-    def hidden(self, ids: Ids, rows: list[Row]) -> Hidden:
-        packed = lay_out(ids, rows).to(self.device)
+    def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
+        packed = lay_out(texts, rows).to(self.device)
         bias = packed.attention_bias(self.transformer.dtype)
         return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
 
 
-class PaddedInference(Inference):
+class PaddedInference(Inference[Ids]):
     """One sentence in a row, through a module of the transformers library."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
@@ -151,8 +154,8 @@ class PaddedInference(Inference):
         for group in plan(lengths, budget):
             yield [[int(i)] for i in group]
 
-    def hidden(self, ids: Ids, rows: list[Row]) -> Hidden:
-        batch = pad([ids[row[0]] for row in rows], self.pad_id)
+    def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
+        batch = pad([texts[row[0]] for row in rows], self.pad_id)
         mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
         states = self.transformer(
             input_ids=batch.ids.to(self.device, non_blocking=True),
@@ -161,6 +164,6 @@ class PaddedInference(Inference):
         return states, mask
 
 
-def prepare(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> Inference:
+def prepare(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> Inference[Ids]:
     """``backbone``, copied and prepared to compute in ``dtype``."""
     return PackedInference(backbone, dtype) if fits(backbone) else PaddedInference(backbone, dtype, pad_id)

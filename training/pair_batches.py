@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 
 
-class PairRow(NamedTuple):
+@dataclass(frozen=True)
+class PairRow:
     """One pair as token ids, special tokens included."""
 
     ids: list[int]
     split: int  # index of the second sentence's first token
     cut: bool  # whether something was too long and lost its end
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class PairBatch(NamedTuple):

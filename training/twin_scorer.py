@@ -66,7 +66,11 @@ class TwinScorer(nn.Module):
         self.head = TwinHead(config.hidden_size)
 
     def forward(self, batch: PairBatch) -> Tensor:
-        u, v = sentence_means(self.hidden(batch).float(), batch)
+        return self.score(self.hidden(batch), batch)
+
+    def score(self, hidden: Tensor, batch: PairBatch) -> Tensor:
+        """Hidden states (B, T, D) of the joint pass -> logits (B,) float32."""
+        u, v = sentence_means(hidden.float(), batch)
         return self.head(F.normalize(u, dim=1), F.normalize(v, dim=1))
 
     def own_tensors(self) -> dict[str, Tensor]:

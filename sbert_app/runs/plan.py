@@ -44,7 +44,6 @@ HUB_FORMS: dict[str, tuple[str, int]] = {
 }
 MEASURED_STEPS = 8
 RANDOM_SENTENCES = 256  # of an evaluation, see `training.watch`
-EVALUATIONS = 10  # a run, where the config does not say
 STARTING_SECONDS = 3.0  # data and model, before the first step
 
 
@@ -81,7 +80,7 @@ class Plan:
         if self.steps is None:
             return None
         sentences = self.steps * self.config.batch_size * self.columns
-        evaluations = math.ceil(self.steps / (self.config.eval_every or max(1, self.steps // EVALUATIONS))) + 1
+        evaluations = math.ceil(self.steps / self.config.evaluate_every(self.steps)) + 1
         working = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
         return STARTING_SECONDS + working
 
@@ -98,11 +97,21 @@ def plan(config: RunConfig, store: RunStore) -> Plan:
         data = join(known)
         return Plan(config, len(data), len(data.columns), data.kind, data.notes)
     kind = next(part for part in parts if isinstance(part, str))
-    as_they_are = [HUB_FORMS[head][1] for head in _heads(config) if VIEWS[config.objective, kind] is as_it_is]
+    rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
+    total = None if None in rows else sum(filter(None, rows))
     fetched = "comes from the Hub when the run starts, unless it was fetched before"
     notes = tuple(f"{name} {fetched}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
     triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
-    return Plan(config, sum(as_they_are) or None, 3 if triple else 2, kind, notes)
+    return Plan(config, total, 3 if triple else 2, kind, notes)
+
+
+def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
+    """The rows of a part; of one that is on the Hub only where they are its training split's, as they are."""
+    if isinstance(part, Dataset):
+        return len(part)
+    head, _, split = name.partition(":")
+    whole = split in ("", "train") or len(HUB_SETS[head].splits) == 1
+    return HUB_FORMS[head][1] if whole and VIEWS[config.objective, part] is as_it_is else None
 
 
 def known_rate(found: Plan, runs: Sequence[Run], store: RunStore) -> Rate | None:
@@ -180,10 +189,6 @@ def _alike(one: RunConfig, other: RunConfig) -> bool:
 
 def _rates(events: Sequence[Event]) -> list[float]:
     return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
-
-
-def _heads(config: RunConfig) -> list[str]:
-    return [name.partition(":")[0] for name in split_names(config.train_data)]
 
 
 def _check_base(base: str, store: RunStore) -> None:

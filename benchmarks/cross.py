@@ -1,0 +1,109 @@
+"""Cross-encoding: pairs a second, from strings to scores, beside sentence-transformers' CrossEncoder.
+
+All sides score the same pairs (of the STS benchmark's test part). Ours is the built-in cross-encoder, an adapter
+merged into MiniLM-L6. The peer has no way to open it, so it is given a classification model of exactly that shape
+(MiniLM-L6, one output) with an untrained head: the same products for each token. ``agreement`` is measured on that
+model, which both can open: the largest difference between our scores, in each precision, and the peer's in float32.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from training.cross_encoder import CrossEncoder
+from training.data import load_data
+from training.errors import InputError
+from training.evaluation import spearman
+
+Pairs = list[tuple[str, str]]
+Predict = Callable[[Pairs], np.ndarray]
+
+
+def run(
+    rounds: int = 5,
+    against: str | None = "sentence-transformers",
+    model: str = "minilm-stsb",
+    data: str = "stsb:test",
+) -> dict[str, Any]:
+    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+
+    Args:
+        rounds: times each side scores all pairs; the median counts.
+        against: sentence-transformers, or None = alone.
+        model: one of our cross-encoders over MiniLM.
+        data: scored pairs.
+
+    Raises:
+        InputError: the peer is unknown or not installed, or the data have no scores.
+    """
+    if against not in (None, "sentence-transformers"):
+        raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
+    loaded = load_data(data)
+    if loaded.scores is None:
+        raise InputError(f"{data} has no gold scores; choose scored pairs such as stsb:test")
+    pairs: Pairs = list(zip(*loaded.columns, strict=True))
+    about = machine.describe()
+    sides = ours(model)
+    gold = np.asarray(loaded.scores)
+    rho = {label: round(100 * spearman(predict(pairs), gold), 2) for label, predict in sides.items()}
+    found: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
+    with tempfile.TemporaryDirectory() as folder:
+        if against is not None:
+            theirs = peer(Path(folder))
+            found["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
+            sides |= theirs
+        for predict in sides.values():
+            predict(pairs[:64])
+        times = machine.alternate({label: partial(predict, pairs) for label, predict in sides.items()}, rounds)
+    rows: list[dict[str, Any]] = []
+    for label, took in times.items():
+        figures = machine.summary(took)
+        rate = round(len(pairs) / figures["seconds"])
+        rows.append({"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)})
+    for row in rows:
+        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
+        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+    return {**found, "rows": rows, "machine": about}
+
+
+def ours(model: str) -> dict[str, Predict]:
+    """In the machine's own precision and in float32."""
+    loaded = [CrossEncoder.load(model, dtype=dtype) for dtype in ("auto", "float32")]
+    return {f"SBERT Lab, {str(one.dtype).removeprefix('torch.')}": one.predict for one in loaded}
+
+
+def peer(folder: Path) -> dict[str, Predict]:
+    """A classification model of MiniLM-L6's shape, saved in ``folder``, in both precisions."""
+    try:
+        from sentence_transformers import CrossEncoder as Theirs
+    except ImportError as error:
+        raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from training.sources import model_folder
+
+    source = model_folder("all-MiniLM-L6-v2").path
+    AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+
+    def predict(model: Theirs, pairs: Pairs) -> np.ndarray:
+        return model.predict(pairs, show_progress_bar=False)
+
+    return {
+        f"sentence-transformers, {dtype}": partial(predict, Theirs(str(folder), model_kwargs={"dtype": dtype}))
+        for dtype in ("float32", "bfloat16")
+    }
+
+
+def agreement(folder: Path, theirs: Predict, pairs: Pairs) -> dict[str, float]:
+    """The largest difference of a score, by our precision."""
+    expected = theirs(pairs)
+    scores = {dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs) for dtype in ("float32", "bfloat16")}
+    return {dtype: float(f"{np.abs(found - expected).max():.1e}") for dtype, found in scores.items()}

@@ -1,0 +1,147 @@
+"""Training: optimiser steps a second, beside SentenceTransformerTrainer on the same data, batch size and machine.
+
+Both fine-tune the same base by regression on the STS benchmark (batch 16, 2e-5, 10% warm-up), anew in every round.
+A side's time is from the end of its fifth step to the end of its last, so neither loading nor evaluation counts.
+The mean loss over all steps stands beside it: the order of the batches differs, the curve should not.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import machine
+from training.config import RunConfig
+from training.data import load_data
+from training.errors import InputError
+from training.loop import train
+
+WARM_UP = 5  # steps that are not counted
+NEVER = 10**9  # steps between two evaluations
+
+
+@dataclass
+class Curve:
+    """The steps of one side in one round."""
+
+    ends: list[float] = field(default_factory=list)  # of each step, in seconds of a running clock
+    losses: list[float] = field(default_factory=list)
+
+    @property
+    def seconds_per_step(self) -> float:
+        return (self.ends[-1] - self.ends[WARM_UP - 1]) / (len(self.ends) - WARM_UP)
+
+
+Side = Callable[[int, int], Curve]  # (steps, seed)
+
+
+def run(
+    rounds: int = 3, against: str | None = "sentence-transformers", base: str = "all-MiniLM-L6-v2", steps: int = 45
+) -> dict[str, Any]:
+    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+
+    Args:
+        rounds: times that each side trains; the median counts.
+        against: sentence-transformers, or None = alone.
+        base: any that both can open.
+        steps: of a round, of 16 pairs each.
+
+    Raises:
+        InputError: the peer is unknown or not installed.
+    """
+    if against not in (None, "sentence-transformers"):
+        raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
+    about = machine.describe()
+    sides = {f"SBERT Lab, {dtype}": _ours(base, dtype) for dtype in ("auto", "float32")}
+    if against is not None:
+        sides |= {f"{against}, {name}": _theirs(base, bf16) for name, bf16 in (("default", False), ("bf16", True))}
+    curves: dict[str, list[Curve]] = {label: [] for label in sides}
+    for seed in range(rounds):
+        for label, side in sides.items():
+            curves[label].append(side(steps, seed))
+    rows: list[dict[str, Any]] = []
+    for label, found in curves.items():
+        seconds = statistics.median(curve.seconds_per_step for curve in found)
+        loss = statistics.mean(loss for curve in found for loss in curve.losses)
+        rows.append({"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)})
+    for row in rows:
+        row["sentences_per_second"] = round(32 / row["seconds_per_step"])
+        row["times_ours"] = round(row["seconds_per_step"] / rows[0]["seconds_per_step"], 2)
+    return {"benchmark": "train", "base": base, "steps": steps, "rounds": rounds, "rows": rows, "machine": about}
+
+
+def _ours(base: str, dtype: str) -> Side:
+    def side(steps: int, seed: int) -> Curve:
+        curve = Curve()
+
+        def listen(event: dict[str, Any]) -> None:
+            if event["kind"] == "train":
+                curve.ends.append(time.perf_counter())
+                curve.losses.append(event["loss"])
+
+        about_it: dict[str, Any] = {"train_data": "stsb:train", "eval_data": None, "base": base, "dtype": dtype}
+        config = RunConfig("regression", max_steps=steps, eval_every=NEVER, seed=seed, **about_it)
+        result = train(config, on_event=listen)
+        if result.status != "finished" or len(curve.ends) != steps:
+            raise RuntimeError(f"the run {result.status} after {len(curve.ends)} of {steps} steps: {result.reason}")
+        return curve
+
+    return side
+
+
+def _theirs(base: str, bf16: bool) -> Side:
+    try:
+        from datasets import Dataset
+        from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+        from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+        from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
+    from training.sources import model_folder
+
+    class Listener(TrainerCallback):
+        def __init__(self, curve: Curve) -> None:
+            self.curve = curve
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.curve.ends.append(time.perf_counter())
+
+        def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
+            if logs and "loss" in logs:
+                self.curve.losses.append(float(logs["loss"]))
+
+    data = load_data("stsb:train")
+    assert data.scores is not None
+    columns = {"sentence1": list(data.columns[0]), "sentence2": list(data.columns[1])}
+    pairs = Dataset.from_dict({**columns, "score": [score / 5 for score in data.scores]})
+    folder = str(model_folder(base).path)
+
+    def side(steps: int, seed: int) -> Curve:
+        curve = Curve()
+        model = SentenceTransformer(folder, local_files_only=True)
+        with tempfile.TemporaryDirectory() as out:
+            arguments = Arguments(
+                output_dir=out,
+                max_steps=steps,
+                per_device_train_batch_size=16,
+                learning_rate=2e-5,
+                warmup_steps=round(0.1 * steps),
+                seed=seed,
+                bf16=bf16,
+                logging_steps=1,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+            )
+            trainer = SentenceTransformerTrainer(
+                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[Listener(curve)]
+            )
+            trainer.train()
+        return curve
+
+    return side
