@@ -27,6 +27,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (own / kind).mkdir()
         for folder in (real / kind).glob("[!.]*"):  # not the locks
             (own / kind / folder.name).symlink_to(folder)
+    (real / "numba").mkdir(exist_ok=True)  # what UMAP compiles, half a minute's work
+    (own / "numba").symlink_to(real / "numba")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "SBERT_HOME", str(own))
         yield own
