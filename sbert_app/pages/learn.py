@@ -42,6 +42,7 @@ REMEMBER = """() => {
   const key = "sbert-lab-lessons", kept = JSON.parse(localStorage.getItem(key) || '{"done": []}');
   localStorage.setItem(key, JSON.stringify({...kept, last: n}));
   window.history.replaceState(null, "", window.location.pathname + "?lesson=" + n);
+  document.getElementById("go-" + n)?.scrollIntoView({inline: "center", block: "nearest"});
 }"""
 TO_THE_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""

@@ -22,7 +22,7 @@ from sbert_app.pace import PAPER_CASE
 
 WAITING = '<div class="waiting measuring">Measuring on this machine…</div>'
 MOST_LINES = 10  # of a ranking, in words; the figure has them all
-LONGEST = 90  # characters of a sentence in a ranking
+LONGEST = 72  # characters of a sentence in a ranking
 POOLING_NAMES = {"mean": "mean", "max": "max", "cls": "CLS"}
 
 
