@@ -2,8 +2,9 @@
 
     python -m scripts.measure_evaluation                                        STSb dev and test
     python -m scripts.measure_evaluation --sts sts12.csv sts14.csv sts16.csv    and SemEval files, named sts12, sts14, …
+    python -m scripts.measure_evaluation --speed                                the speeds again, nothing else
 
-Every cell is scored ``--rounds`` times and the fastest counts for its speed: others may use the machine meanwhile.
+Quality is every cell once. Speed is STSb test alone, the fastest of ``--rounds``: others may use the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from sbert_app.evaluation.board import Board, read, score
+from sbert_app.evaluation.cell import Measure
 from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.measured import SHIPPED, to_json
+from sbert_app.evaluation.measured import SHIPPED, Measured, as_text, to_dict
 from sbert_app.runs.record import write_whole
 from sbert_app.shelf import ModelShelf
 from scripts.measure_ablation import machine
@@ -29,47 +33,63 @@ MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls"),
     *("all-mpnet-base-v2", "minilm-stsb", "mpnet-stsb"),
 )
-DATA = ("stsb:test", "stsb:dev")
+TIMED_ON = "stsb:test"
+DATA = (TIMED_ON, "stsb:dev")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. 0: written; 2: the input is wrong."""
     asked = _parse(arguments)
-    files = {path.stem: path for path in asked.sts}
-    home = home_folder()
-    shelf, board = ModelShelf(home), Board(list(asked.models), [*files, *DATA])
-    speeds = {}
+    shelf = ModelShelf(home_folder())
     try:
-        sets = {name: read(str(files.get(name, name)), home) for name in board.data}
-        for model in board.models:
-            choice = ModelChoice.parse(model)
-            scorer = shelf.scorer(choice.name, choice.pooling)
-            for name, data in sets.items():
-                rounds = [score(scorer, data) for _ in range(asked.rounds)]
-                board.cells[model, name] = min(rounds, key=lambda cell: cell.seconds)
-                board.sizes[name] = len(data)
-            speeds[model] = board.speed(model) or 0.0
-            print(f"{model}: {speeds[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
+        values = Measured.read(asked.out).values if asked.speed else measure(shelf, asked.models, asked.sts)
+        values |= speeds(shelf, list(values["figures"]), asked.rounds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    where = {**_machine(shelf), "rounds": str(asked.rounds), "load": f"{os.getloadavg()[0]:.1f}"}
-    command = "python -m scripts.measure_evaluation"
-    command += f" --sts {' '.join(path.name for path in asked.sts)}" if asked.sts else ""
-    write_whole(asked.out, to_json(board, where, command, date.today().isoformat(), speeds))
+    write_whole(asked.out, as_text(values))
     return 0
 
 
-def _machine(shelf: ModelShelf) -> dict[str, str]:
+def measure(shelf: ModelShelf, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
+    """Every cell, as `sbert_app.evaluation.measured` keeps it; no speeds yet."""
+    named = {path.stem: str(path) for path in files}
+    board = Board(list(models), [*named, *DATA])
+    sets = {name: replace(read(named.get(name, name), shelf.home), name=name) for name in board.data}
+    board.sizes |= {name: len(data) for name, data in sets.items()}
+    for model in board.models:
+        choice = ModelChoice.parse(model)
+        scorer = shelf.scorer(choice.name, choice.pooling)
+        for name, data in sets.items():
+            board.cells[model, name] = score(scorer, data)
+            print(
+                f"{model} on {name}: {100 * board.cells[model, name].value(Measure()):.2f}", file=sys.stderr, flush=True
+            )
+    command = "python -m scripts.measure_evaluation"
+    command += f" --sts {' '.join(path.name for path in files)}" if files else ""
+    return {"command": command, "measured": date.today().isoformat(), **to_dict(board)}
+
+
+def speeds(shelf: ModelShelf, models: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Sentences a second of each model, and on what machine."""
+    data, found = read(TIMED_ON, shelf.home), {}
+    for model in models:
+        choice = ModelChoice.parse(model)
+        scorer = shelf.scorer(choice.name, choice.pooling)
+        fastest = min((score(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
+        found[model] = round(fastest.sentences / fastest.seconds, 1)
+        print(f"{model}: {found[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
     encoder = shelf.encoder("all-MiniLM-L6-v2")
-    return machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
+    where = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
+    return {"machine": {**where, "rounds": str(rounds), "load": f"{os.getloadavg()[0]:.1f}"}, "speeds": found}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts.measure_evaluation", description="Measure models on data sets.")
     parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
     parser.add_argument("--models", nargs="+", default=MODELS, help="names, with :max or :cls for another pooling")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--speed", action="store_true", help="measure the speeds again, and nothing else")
+    parser.add_argument("--rounds", type=int, default=5, help="of which the fastest is the speed")
     parser.add_argument("--out", type=Path, default=SHIPPED)
     return parser.parse_args(arguments)
 

@@ -1,6 +1,6 @@
 """Measured: the table that ships in ``assets/evaluation.json``, and how it is written.
 
-    {"machine": {…}, "command", "measured": "2026-11-21", "data": {name: pairs}, "models": {name: sentences a second},
+    {"machine": {…}, "command", "measured": "2026-11-21", "data": {name: pairs}, "speeds": {model: sentences a second},
      "figures": {model: {data: {statistic: {similarity: [value, low, high]}}}},
      "differences": {data: {first: {second: [points, reach, p, draws]}}}}
 
@@ -11,6 +11,7 @@ Figures are ×100. Differences are those of Spearman under the cosine, each pair
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,8 @@ class Measured:
         """InputError if the file is not such a table."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
-            values["machine"], values["command"], values["measured"], values["data"], values["models"]
-            values["figures"], values["differences"]
+            values["machine"], values["command"], values["measured"]
+            values["data"], values["speeds"], values["figures"], values["differences"]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"{file} is no measured table: {error}") from error
         return cls(values)
@@ -44,7 +45,7 @@ class Measured:
     @property
     def models(self) -> list[str]:
         """In the order of the rows."""
-        return list(self.values["models"])
+        return list(self.values["figures"])
 
     @property
     def data(self) -> list[str]:
@@ -65,8 +66,8 @@ class Measured:
         return ""
 
     def speed(self, model: str) -> float | None:
-        """Different sentences a second."""
-        return self.values["models"][model]
+        """Different sentences of STSb test a second."""
+        return self.values["speeds"].get(model)
 
     def difference(self, a: str, b: str, data: str, measure: Measure) -> Difference | None:
         """Known for Spearman under the cosine only."""
@@ -79,19 +80,20 @@ class Measured:
         return Difference(-turned[0], *turned[1:]) if turned else None
 
 
-def to_json(results: Results, machine: dict[str, str], command: str, day: str, speeds: dict[str, float]) -> str:
-    """Any results in that form, a line for each cell."""
+def to_dict(results: Results) -> dict[str, Any]:
+    """The figures and differences of any results, as the file keeps them."""
     columns = [*results.data, *([AVERAGE] if averaged(results.data) else [])]
-    values = {
-        "machine": machine,
-        "command": command,
-        "measured": day,
+    return {
         "data": {name: results.size(name) for name in results.data},
-        "models": {model: round(speeds[model], 1) for model in results.models},
         "figures": {model: {name: _cell(results, model, name) for name in columns} for model in results.models},
         "differences": {name: dict(_differences(results, name)) for name in columns},
     }
-    return json.dumps(values, ensure_ascii=False, indent=1).replace("\n      ", " ").replace("\n     ]", " ]") + "\n"
+
+
+def as_text(values: dict[str, Any]) -> str:
+    """JSON with a line for each figure."""
+    text = json.dumps(values, ensure_ascii=False, indent=1)
+    return re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
 
 
 def _cell(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:

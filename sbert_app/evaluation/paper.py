@@ -61,9 +61,9 @@ TABLE_2 = (
 
 def column_of(data: str, size: int | None) -> str | None:
     """Which of the paper's columns a data set is: by name, or a file of that name and size. None if it is none."""
+    named = next((known for known in COLUMNS if data in (known, f"{known}:test")), None)
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
-    name = next((known for known in COLUMNS if data in (known, f"{known}:test") or stem == known), None)
-    return name if name is not None and SIZES.get(name, size) == size else None
+    return named or (stem if SIZES.get(stem) == size is not None else None)
 
 
 TABLES = {"none": (), "Table 1": TABLE_1, "Tables 1 and 2": (*TABLE_1, *TABLE_2)}

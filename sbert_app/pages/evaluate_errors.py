@@ -59,11 +59,9 @@ class _Tab:
                 elem_id="errors-model",
             )
             self.data = gr.Dropdown(
-                DATA, value="stsb:dev", label="Data set", info="Or a file, which comes first", elem_id="errors-data"
+                DATA, value="stsb:dev", label="Data set", info="A file goes before it", elem_id="errors-data"
             )
-            self.file = gr.File(
-                label="A file: sentence1, sentence2, score", height=110, min_width=280, elem_id="errors-file"
-            )
+            self.file = gr.File(label="A file of your own", height=120, min_width=280, elem_id="errors-file")
         with gr.Row(elem_classes="actions"):
             self.go = gr.Button("Show the errors", variant="primary", elem_id="show-errors")
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop-errors")
@@ -197,7 +195,7 @@ def _list(label: str, name: str) -> gr.Dataframe:
         interactive=False,
         wrap=True,
         max_height=360,
-        column_widths=["9%", "13%", "14%", "32%", "32%"],
+        column_widths=["12%", "13%", "15%", "30%", "30%"],
         min_width=340,
         elem_id=name,
         elem_classes="mistakes",

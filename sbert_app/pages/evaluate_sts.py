@@ -66,9 +66,9 @@ class _Tab:
                     elem_id="evaluate-data",
                 )
             self.files = gr.File(
-                label="Files of your own: sentence1, sentence2, score",
+                label="Files of your own",
                 file_count="multiple",
-                height=110,
+                height=120,
                 scale=2,
                 min_width=280,
                 elem_id="evaluate-files",
@@ -77,7 +77,7 @@ class _Tab:
             self.go = gr.Button("Measure", variant="primary", elem_id="measure")
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop-measure")
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
-        self.status = gr.HTML(elem_id="evaluate-status")
+        self.status = gr.HTML(views.wanted(), elem_id="evaluate-status")
         with gr.Row():
             self.similarity = gr.Radio(
                 [(label, name) for name, label in SIMILARITIES.items()],
@@ -164,7 +164,7 @@ class _Tab:
             self.go: gr.Button(interactive=False),
             self.halt: gr.Button("Stop", interactive=True),
         }
-        shown, told = 0, ""
+        shown, told = 0, views.wanted()
         try:
             for event in self.watched.run(
                 owner, "Starting", lambda tell, stop: fill(board, self.services.shelf, home, tell, stop)
@@ -204,7 +204,7 @@ class _Tab:
 
     def show_shipped(self, similarity: str, pearson: bool, papers: str, form: str) -> Update:
         """Back to what the page opened with."""
-        hidden = {self.board: None, self.status: "", self.back: gr.Button(visible=False)}
+        hidden = {self.board: None, self.status: views.wanted(), self.back: gr.Button(visible=False)}
         return {**hidden, **self.show(None, similarity, pearson, papers, form)}
 
     def compare(self, board: Board | None, similarity: str, pearson: bool, a: str, b: str) -> str:

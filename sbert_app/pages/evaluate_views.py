@@ -28,8 +28,8 @@ def shipped_line(measured: Measured) -> str:
     return (
         '<p class="note" id="origin"><b>Shipped with the app</b>, not measured here: '
         f"{escape(machine['device'])}, {escape(machine['dtype'])}, torch {escape(machine['torch'])}, "
-        f"{escape(measured.values['measured'])}, load {escape(machine['load'])}, fastest of "
-        f"{escape(machine['rounds'])} rounds. <code>{escape(measured.values['command'])}</code></p>"
+        f"{escape(measured.values['measured'])}; sentences/s on STSb, the fastest of {escape(machine['rounds'])} "
+        f"rounds. <code>{escape(measured.values['command'])}</code></p>"
     )
 
 
@@ -37,6 +37,15 @@ def measured_line(remembered: int, done: int, total: int) -> str:
     """What the table shows once it is measured here."""
     known = f"; {remembered} of them were known from before, with the speed of then" if remembered else ""
     return f'<p class="note" id="origin"><b>Measured here</b>: {done} of {total} cells{known}.</p>'
+
+
+def wanted() -> str:
+    """What a file must hold, before there is anything else to say."""
+    return (
+        '<p class="note">Files: CSV, TSV, JSON Lines, Parquet or XLSX with the columns sentence1, sentence2 and score '
+        "(0–5; other ranges are stretched). What was measured before, by the same model on the same pairs, comes at "
+        "once.</p>"
+    )
 
 
 def progress(step: Step) -> str:
@@ -119,9 +128,10 @@ def slices(found: Sequence[Slice]) -> str:
             f'<td class="number">{rho}</td><td class="number wide">{interval}</td><td class="barcell">{bar}</td></tr>'
         )
     return (
-        '<div class="runs slices"><table class="plain"><thead><tr><th></th><th></th><th>pairs</th><th>ρ ×100</th>'
-        f'<th class="wide">95% interval</th><th></th></tr></thead><tbody>{body}</tbody></table></div><p class="note">ρ '
-        "within a slice is lower wherever its gold scores vary less: compare models on a slice rather than slices.</p>"
+        '<div class="runs slices"><table class="plain"><thead><tr><th></th><th></th><th class="number">pairs</th>'
+        '<th class="number">ρ ×100</th>'
+        f'<th class="number wide">95% interval</th><th></th></tr></thead><tbody>{body}</tbody></table></div>'
+        '<p class="note">ρ within a slice is lower wherever its gold scores vary less: compare models on a slice rather than slices.</p>'
     )
 
 
