@@ -1,0 +1,208 @@
+"""The Explore page's chooser and map in a real browser: it opens drawn, and every control does what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+SENTENCES = [
+    *("A man is sleeping.", "A man is asleep.", "Somebody sleeps.", "The boy is taking a nap."),
+    *("Stocks fell on Monday.", "Shares lost value.", "The market went down.", "<b>Prices</b> dropped & fell."),
+    *("A dog barks.", "The dog is barking.", "A puppy makes noise.", "Dogs bark at night."),
+]
+
+
+def opened(open_page, **options) -> Page:
+    """The page, once its example is drawn."""
+    page = open_page("/explore", **options)
+    expect(page.locator("#corpus-status h2")).to_have_text("corpus.csv")
+    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    return page
+
+
+def pick(page: Page, place: str, label: str) -> None:
+    """One of a group of radio buttons."""
+    page.locator(f"{place} label").filter(has_text=re.compile(f"^ *{label} *$")).click()
+
+
+def choose(page: Page, place: str, option: str) -> None:
+    """An option of a dropdown."""
+    page.locator(f"{place} input").click()
+    page.locator(place).get_by_role("option", name=option, exact=True).click()
+
+
+def paste(page: Page, text: str) -> None:
+    """Open a text as the corpus."""
+    pick(page, "#corpus-source", "Paste")
+    page.locator("#corpus-text textarea").fill(text)
+    page.click("#corpus-open")
+
+
+def traces(page: Page) -> list[dict]:
+    """What is drawn: the kind, the name and the number of points of each trace."""
+    return page.locator("#map-plot .js-plotly-plot").evaluate(
+        "plot => plot._fullData.map(t => ({type: t.type, name: t.name, mode: t.mode, n: t.x.length, x: t.x[0]}))"
+    )
+
+
+def click_first_point(page: Page) -> None:
+    """Click where the first point of the first trace of points is drawn."""
+    place = page.locator("#map-plot .js-plotly-plot").evaluate(
+        """plot => { const trace = plot._fullData.find(t => t.mode === "markers");
+           const box = plot.getBoundingClientRect(), {xaxis: x, yaxis: y} = plot._fullLayout;
+           return [box.left + x._offset + x.l2p(trace.x[0]), box.top + y._offset + y.l2p(trace.y[0])] }"""
+    )
+    page.mouse.move(*place)
+    expect(page.locator("#map-plot .hoverlayer .hovertext").first).to_be_visible()
+    page.mouse.click(*place)
+
+
+def fits(page: Page, width: int) -> None:
+    """Nothing is wider than the window."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for part in ("#corpus-source", "#corpus-open", "#corpus-status", "#map-colour", "#map-plot"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width + 1
+
+
+def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_nearest(open_page):
+    page = opened(open_page)
+    expect(page.locator("#corpus-status")).to_contain_text("an example · 461 sentences · with domain")
+    expect(page.locator("#map-status")).to_contain_text("One map of 461 sentences in 2 dimensions, from the cache.")
+    drawn = traces(page)
+    assert len(drawn) == 17  # domains
+    assert {trace["type"] for trace in drawn} == {"scattergl"}
+    assert sum(trace["n"] for trace in drawn) == 461
+    page.locator("#map-plot").scroll_into_view_if_needed()
+    click_first_point(page)
+    expect(page.locator("#map-nearest tbody tr")).to_have_count(10)
+    expect(page.locator("#map-nearest h3")).not_to_be_empty()
+
+
+def test_colour_by_nothing_cluster_and_a_query(open_page):
+    page = opened(open_page)
+    choose(page, "#map-colour", "nothing")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
+    choose(page, "#map-colour", "similarity to a query")
+    page.locator("#map-query textarea").fill("The match ended in a draw.")
+    expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
+    choose(page, "#map-colour", "cluster (HDBSCAN)")
+    expect(page.locator("#map-plot .legendtext").first).to_have_text(re.compile(r"^1: \w+"))
+    expect(page.locator("#map-query")).to_be_hidden()
+
+
+def test_three_dimensions_and_how_it_is_drawn(open_page):
+    page = opened(open_page)
+    paste(page, "\n".join(SENTENCES))
+    expect(page.locator("#map-status")).to_contain_text("12 sentences in 2 dimensions")
+    before = traces(page)[0]["x"]
+    page.click("#map-settings button")
+    page.locator("#map-settings input[type=number]").last.fill("7")
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] !== {before}")
+    pick(page, "#map-dimensions", "3-D")
+    expect(page.locator("#map-status")).to_contain_text("12 sentences in 3 dimensions")
+    assert [trace["type"] for trace in traces(page)] == ["scatter3d"]
+    text = page.locator("#map-plot .js-plotly-plot").evaluate("plot => plot._fullData[0].text[7]")
+    assert text == "&lt;b&gt;Prices&lt;/b&gt; dropped &amp; fell."
+
+
+def test_two_models_side_by_side_and_moving(open_page):
+    page = opened(open_page)
+    pick(page, "#corpus-source", "Data set")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status")).to_contain_text("2,910 sentences · with role · 1,500 pairs")
+    expect(page.locator("#map-status")).to_contain_text(
+        "The 264 pairs with a gold score of 4 or more: mean cosine 0.87"
+    )
+    assert [trace["mode"] for trace in traces(page)] == ["lines", "lines", "markers"]
+    paste(page, "\n".join(SENTENCES))
+    expect(page.locator("#map-status")).to_contain_text("12 sentences")
+    page.click("#map-compare button")
+    choose(page, "#map-second", "all-MiniLM-L6-v2")
+    pick(page, "#map-pooling", "max")
+    expect(page.locator("#map-plot .annotation-text").last).to_have_text("after: all-MiniLM-L6-v2, max")
+    expect(page.locator("#map-status")).to_contain_text("Two aligned maps of 12 sentences")
+    pick(page, "#map-how", "Moving")
+    expect(page.locator("#map-mover input")).to_be_visible()
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
+    start = traces(page)[0]["x"]
+    page.locator("#map-mover input").fill("100")
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] !== {start}")
+    end = traces(page)[0]["x"]
+    page.locator("#map-mover input").fill("0")
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] === {start}")
+    page.click("#map-mover button")
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] === {end}")
+
+
+def test_where_a_map_makes_no_sense_there_are_words_and_all_fits_a_phone(open_page):
+    page = opened(open_page, width=390)
+    fits(page, 390)
+    for text, words in (
+        ("", "There is no sentence yet"),
+        ("one", "A map needs at least 5 different sentences; there is one here."),
+        ("\n".join(["same"] * 10), "all are the same here"),
+    ):
+        paste(page, text)
+        place = "#map-status" if text else "#corpus-status"
+        expect(page.locator(f"{place} .problem")).to_contain_text(words)
+    expect(page.locator("#map-plot")).to_be_hidden()
+    pick(page, "#corpus-source", "Data set")
+    page.locator("#corpus-data input").fill("nonsense")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status .problem")).to_contain_text("'nonsense' is no data set that is known by name")
+
+
+def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
+    path: Path = tmp_path / "mine.csv"
+    path.write_text("text;length\n" + "".join(f"{sentence};{len(sentence)}\n" for sentence in SENTENCES))
+    page = opened(open_page, dark=True)
+    fits(page, 1280)
+    pick(page, "#corpus-source", "File")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status .problem")).to_have_text("Choose a file first.")
+    page.set_input_files("#corpus-file input[type=file]", path)
+    expect(page.locator("#corpus-status")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
+    choose(page, "#corpus-column", "text")
+    pick(page, "fieldset:has-text('From token vectors')", "max")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status")).to_contain_text("12 sentences · with length")
+    expect(page.locator("#corpus-status")).to_contain_text("all-MiniLM-L6-v2, max pooling")
+    choose(page, "#map-colour", "length")
+    expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
+
+
+def test_stop_keeps_what_was_open(open_page, tmp_path):
+    path: Path = tmp_path / "long.csv"
+    path.write_text("sentence\n" + "".join(f"This is sentence number {n} of very many.\n" for n in range(60_000)))
+    page = opened(open_page)
+    pick(page, "#corpus-source", "File")
+    page.set_input_files("#corpus-file input[type=file]", path)
+    expect(page.locator("#corpus-status")).to_contain_text("long.csv")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status .lead")).to_contain_text("Encoding 60,000 sentences")
+    page.click("#corpus-stop")
+    expect(page.locator("#corpus-status .problem")).to_contain_text("Stopped: what the tabs show is what was open")
+    expect(page.locator("#corpus-open")).to_be_enabled()
+    expect(page.locator("#map-status")).to_contain_text("461 sentences")
+
+
+class TestEndpoint:
+    def test_sentences_in_points_out(self, app_url):
+        client = Client(app_url, verbose=False)
+        first, again = (client.predict(SENTENCES, neighbours=4, api_name="/project") for _ in range(2))
+        assert len(first["points"]) == 12
+        assert all(len(point) == 2 for point in first["points"])
+        assert first["points"] == again["points"]
+        assert again["from_cache"]
+        assert (first["model"], first["pooling"]) == ("all-MiniLM-L6-v2", "mean")
+
+    def test_what_is_wrong_is_said(self, app_url):
+        with pytest.raises(AppError, match="at least 5 different sentences"):
+            Client(app_url, verbose=False).predict(["one", "two"], api_name="/project")
