@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -61,7 +62,9 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, margin_t=56, margin_r=24
     )
-    figure.update_xaxes(type="log", title="sentences per second", dtick=1, tickformat="~s")
+    decades = [log10(point.speed) for point in points] or [2.0]
+    room = [min(decades) - 0.25, max(decades) + 0.8]  # to the right for the last label
+    figure.update_xaxes(type="log", title="sentences per second", dtick=1, tickformat="~s", range=room)
     figure.update_yaxes(title=quality)
     return figure
 
@@ -79,18 +82,12 @@ def _points(figure: go.Figure, group: Sequence[Point], name: str, quality: str, 
     )
     for point, label in zip(group, labels, strict=True):
         figure.add_annotation(
-            x=_log10(point.speed),
+            x=log10(point.speed),
             y=point.quality,
             text=label,
             showarrow=False,
             xanchor="left",
-            xshift=9,
+            xshift=8,
+            yshift=9,
             font={"size": 11},
         )
-
-
-def _log10(value: float) -> float:
-    """Where an annotation stands on a logarithmic axis."""
-    from math import log10
-
-    return log10(value)

@@ -23,7 +23,6 @@ from training.dataset import Dataset
 from training.errors import InputError, Stopped
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-HEADERS = ["row", "gold rank", "model's rank", "sentence", "sentence "]
 NO_MAP = "This model is no bi-encoder: its score cannot be taken apart by words. Choose a bi-encoder to see a word map."
 
 Update = dict[Any, Any]  # component -> its new value
@@ -87,8 +86,13 @@ class _Tab:
         for event in (opened, pressed):
             event.failure(self.failed, None, [self.status, self.go, self.halt], **PRIVATE)
         self.halt.click(self.stop, None, self.halt, queue=False, **PRIVATE)
-        for table in (self.over, self.under):
-            table.select(self.explain, self.found, [self.pair, self.map], **PRIVATE)
+        explained = [self.pair, self.map, self.over, self.under]
+        self.over.input(
+            lambda found, row: self.explain(found, row, True), [self.found, self.over], explained, **PRIVATE
+        )
+        self.under.input(
+            lambda found, row: self.explain(found, row, False), [self.found, self.under], explained, **PRIVATE
+        )
         root.unload(self.leave)
 
     def show_once(
@@ -118,17 +122,14 @@ class _Tab:
         except Stopped:
             yield {self.status: problem("stopped before the last pair"), **buttons}
 
-    def explain(self, found: Found | None, chosen: gr.SelectData) -> Update:
+    def explain(self, found: Found | None, row: int | None, is_over: bool) -> Update:
         """The pair of a row and its word map, if its model has one."""
-        pair = _chosen(found, chosen.row_value)
-        if found is None or pair is None:
-            return {self.pair: ""}
-        told = views.pair(pair.first, pair.second, pair.gold, pair.score)
-        try:
-            figure, note = self._map(found.choice, pair)
-        except InputError as error:
-            return {self.pair: told + problem(str(error)), self.map: gr.Plot(visible=False)}
-        return {self.pair: told + note, self.map: gr.Plot(figure, visible=figure is not None)}
+        if found is None or row is None:
+            return {self.pair: gr.skip()}
+        pairs = found.mistakes.over if is_over else found.mistakes.under
+        other = self.under if is_over else self.over
+        pair = next(each for each in pairs if each.row == row)
+        return {**self._explained(found.choice, pair), other: gr.Radio(value=None)}
 
     def stop(self, request: gr.Request) -> Any:
         """Let the scoring come to an end."""
@@ -157,21 +158,22 @@ class _Tab:
 
     def _shown(self, choice: ModelChoice, name: str, data: Dataset, cell: Cell, found: Mistakes) -> Update:
         first = found.over[0] if found.over else None
-        update: Update = {
+        return {
             self.found: Found(choice, found),
             self.status: views.mistakes_lead(choice.label, name, cell.figure(Measure()), len(data)),
-            self.over: _rows(found.over),
-            self.under: _rows(found.under),
+            self.over: _choices(found.over, first),
+            self.under: _choices(found.under),
             self.pair: "",
             self.map: gr.Plot(visible=False),
             self.heading: gr.HTML(visible=True),
             self.slices: views.slices(found.slices),
+            **(self._explained(choice, first) if first else {}),
         }
-        if first is not None:
-            figure, note = self._map(choice, first)
-            update[self.pair] = views.pair(first.first, first.second, first.gold, first.score) + note
-            update[self.map] = gr.Plot(figure, visible=figure is not None)
-        return update
+
+    def _explained(self, choice: ModelChoice, pair: Mistake) -> Update:
+        figure, note = self._map(choice, pair)
+        told = views.pair(pair.first, pair.second, pair.gold, pair.score)
+        return {self.pair: told + note, self.map: gr.Plot(figure, visible=figure is not None)}
 
     def _map(self, choice: ModelChoice, pair: Mistake) -> tuple[Any, str]:
         """The word map and what to say of it; no map where none exists."""
@@ -187,31 +189,17 @@ class _Tab:
         return word_map(exact.words_a, exact.words_b, exact.matrix), map_note(exact.cosine)
 
 
-def _list(label: str, name: str) -> gr.Dataframe:
-    return gr.Dataframe(
-        headers=HEADERS,
-        datatype=["number", "number", "number", "str", "str"],
-        label=label,
-        interactive=False,
-        wrap=True,
-        max_height=360,
-        column_widths=["12%", "13%", "15%", "30%", "30%"],
-        min_width=340,
-        elem_id=name,
-        elem_classes="mistakes",
-    )
+def _list(label: str, name: str) -> gr.Radio:
+    return gr.Radio([], label=label, min_width=340, elem_id=name, elem_classes="mistakes")
 
 
-def _rows(found: list[Mistake]) -> list[list[Any]]:
-    return [[each.row, round(each.gold_rank, 2), round(each.score_rank, 2), each.first, each.second] for each in found]
-
-
-def _chosen(found: Found | None, row: list[Any] | None) -> Mistake | None:
-    """The mistake of a table's row, which may have been sorted meanwhile."""
-    if found is None or not row:
-        return None
-    every = (*found.mistakes.over, *found.mistakes.under)
-    return next((each for each in every if str(each.row) == str(row[0])), None)
+def _choices(found: list[Mistake], chosen: Mistake | None = None) -> Any:
+    """A line for each pair; its value is the row that it has in the source."""
+    lines = [
+        (f"{each.first}\n{each.second}\ngold rank {each.gold_rank:.2f}, the model's {each.score_rank:.2f}", each.row)
+        for each in found
+    ]
+    return gr.Radio(lines, value=chosen.row if chosen else None)
 
 
 def _owner(request: gr.Request) -> str:

@@ -65,8 +65,8 @@ def table(shown: Table) -> str:
     width = len(shown.columns) + 2
     if shown.paper_rows:
         body += (
-            f'<tr class="divider"><th colspan="{width}">The paper: {SOURCE}, Tables 1 and 2, sentences/s Table 7 '
-            "(on another machine)</th></tr>" + "".join(_row(row, shown, is_paper=True) for row in shown.paper_rows)
+            f'<tr class="divider"><th colspan="{width}">The paper: {SOURCE}. Sentences/s from its Table 7, '
+            "on another machine.</th></tr>" + "".join(_row(row, shown, is_paper=True) for row in shown.paper_rows)
         )
     statistic, similarity = STATISTICS[shown.measure.statistic], SIMILARITIES[shown.measure.similarity]
     return (
@@ -131,7 +131,8 @@ def slices(found: Sequence[Slice]) -> str:
         '<div class="runs slices"><table class="plain"><thead><tr><th></th><th></th><th class="number">pairs</th>'
         '<th class="number">ρ ×100</th>'
         f'<th class="number wide">95% interval</th><th></th></tr></thead><tbody>{body}</tbody></table></div>'
-        '<p class="note">ρ within a slice is lower wherever its gold scores vary less: compare models on a slice rather than slices.</p>'
+        '<p class="note">ρ within a slice is lower wherever its gold scores vary less: compare models on a slice '
+        "rather than slices.</p>"
     )
 
 

@@ -1,0 +1,188 @@
+"""The Evaluate page in a real Chromium: a measured table at once, one's own cell by cell, and where a model errs."""
+
+import csv
+import re
+
+import pytest
+from gradio_client import Client
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+ROWS = [
+    ("A man plays the guitar.", "A man is playing a guitar.", 4.8),
+    ("A dog runs.", "The dog does not run.", 1.9),
+    ("Stocks fell on Monday.", "A <b>cat</b> sleeps.", 0.0),
+    ("Two women dance.", "Two women are dancing.", 5.0),
+    ("It is raining.", "The sun shines.", 1.0),
+    ("A girl eats an apple.", "A girl eats fruit.", 3.6),
+] * 4
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A small file of scored pairs."""
+    file = tmp_path / "mine.csv"
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("sentence1", "sentence2", "score"), *ROWS])
+    return file
+
+
+def choose(page, picker, *names):
+    """Only these models or data sets."""
+    box = page.locator(picker)
+    while box.locator(".token-remove").count() > 1 or box.locator(".token").count():
+        before = box.locator(".token").count()
+        box.locator(".token-remove").first.click()
+        expect(box.locator(".token")).not_to_have_count(before)
+    for name in names:
+        box.locator("input").fill(name)
+        box.locator("input").press("Enter")
+        expect(box.locator(".token")).to_have_count(names.index(name) + 1)
+
+
+def measured(page, models, files=()):
+    """Press Measure with these models on these files alone, and wait until every cell is there."""
+    choose(page, "#evaluate-models", *models)
+    choose(page, "#evaluate-data")
+    page.set_input_files("#evaluate-files input[type=file]", list(files))
+    expect(page.locator("#evaluate-files")).to_contain_text(files[-1].name)
+    page.click("#measure")
+    expect(page.locator("#shipped-again")).to_be_visible()
+
+
+def test_the_page_opens_with_a_measured_table(open_page):
+    page = open_page("/evaluate")
+    table = page.locator("#scores")
+    expect(table).to_contain_text("Shipped with the app")
+    expect(table).to_contain_text("python -m scripts.measure_evaluation")
+    expect(table.locator("tr", has_text="GloVe average").first).to_contain_text("41.09")
+    expect(table.locator("tr.paper-row").first).to_contain_text("58.02")
+    expect(page.locator("#findings")).to_contain_text("paired bootstrap")
+    expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
+def test_it_fits_the_screen(open_page, width, dark):
+    page = open_page("/evaluate", width=width, dark=dark)
+    expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_shipped_table_under_every_measure(open_page):
+    page = open_page("/evaluate")
+    table = page.locator("#scores")
+    for name in ("dot product", "negative Euclidean", "negative Manhattan"):
+        page.locator("#similarity").get_by_text(name, exact=True).click()
+        expect(table.locator("caption")).to_contain_text(name)
+        expect(table.locator("tr.paper-row")).to_have_count(0)
+    expect(page.locator("#findings")).to_contain_text("press Measure")
+    page.locator("#similarity").get_by_text("cosine", exact=True).click()
+    expect(table.locator("tr.paper-row")).to_have_count(9)
+    page.locator("#paper").get_by_text("Tables 1 and 2").click()
+    expect(table.locator("tr.paper-row")).to_have_count(21)
+    page.locator("#paper").get_by_text("none").click()
+    expect(table.locator("tr.paper-row")).to_have_count(0)
+    page.locator("#pearson").get_by_role("checkbox").check()
+    expect(table).to_contain_text("Reimers et al. (2016)")
+
+
+def test_two_models_are_compared_in_words(open_page):
+    page = open_page("/evaluate")
+    page.locator("#first-model input").click()
+    page.get_by_role("option", name="GloVe average, 50 d").click()
+    page.locator("#second-model input").click()
+    page.get_by_role("option", name="TF-IDF").click()
+    expect(page.locator("#findings")).to_contain_text("points better than GloVe average, 50 d on STSb (paired")
+    page.locator("#first-model input").click()
+    page.get_by_role("option", name="TF-IDF").click()
+    expect(page.locator("#findings")).to_contain_text("two different models")
+
+
+def test_the_table_is_copied_in_three_forms(open_page):
+    page = open_page("/evaluate")
+    for form, words in (("LaTeX", r"\begin{tabular}"), ("CSV", "sentences per second"), ("Markdown", "|---")):
+        page.locator("#copy-form").get_by_text(form, exact=True).click()
+        expect(page.locator("#copy-text")).to_contain_text(words)
+
+
+def test_own_files_are_measured_cell_by_cell_and_remembered(open_page, mine):
+    page = open_page("/evaluate")
+    measured(page, ["tfidf", "glove", "all-MiniLM-L6-v2:cls", "run:nowhere"], [mine])
+    table = page.locator("#scores")
+    expect(table).to_contain_text("Measured here: 3 of 4 cells")
+    expect(table.locator("th", has_text="mine.csv")).to_contain_text("24 pairs")
+    expect(table.locator(".problem")).to_contain_text("here is no run nowhere")
+    expect(table.locator("tr", has_text="CLS pooling").first.locator("td").first).to_contain_text(re.compile(r"\d\d"))
+    expect(page.locator("#findings")).to_contain_text("on mine.csv")
+    page.locator("#pearson").get_by_role("checkbox").check()
+    expect(table.locator("caption")).to_contain_text("Pearson")
+    page.click("#measure")
+    expect(table).to_contain_text("3 of them were known from before")
+    page.click("#shipped-again")
+    expect(table).to_contain_text("Shipped with the app")
+    expect(page.locator("#shipped-again")).to_be_hidden()
+
+
+def test_a_file_without_gold_scores_is_said_plainly(open_page, tmp_path):
+    file = tmp_path / "plain.csv"
+    file.write_text("sentence1,sentence2\nA dog runs.,A cat sleeps.\n")
+    page = open_page("/evaluate")
+    measured(page, ["tfidf"], [file])
+    expect(page.locator("#scores .problem")).to_contain_text("needs a gold score for each pair")
+
+
+def test_nothing_chosen_is_said_plainly(open_page):
+    page = open_page("/evaluate")
+    choose(page, "#evaluate-data")
+    page.click("#measure")
+    expect(page.locator("#evaluate-status .problem")).to_contain_text("hoose at least one data set")
+
+
+def test_a_long_measurement_is_stopped(open_page):
+    page = open_page("/evaluate")
+    choose(page, "#evaluate-models", "scratch:8x384", "scratch:9x384")
+    page.click("#measure")
+    expect(page.locator("#evaluate-status")).to_contain_text("of 2: scratch:8x384 on STSb")
+    page.click("#stop-measure")
+    expect(page.locator("#evaluate-status .problem")).to_contain_text("Stopped")
+    expect(page.locator("#measure")).to_be_enabled()
+
+
+def test_where_a_model_errs(open_page):
+    page = open_page("/evaluate")
+    page.get_by_role("tab", name="Where it errs").click()
+    expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
+    expect(page.locator("#errors-map .js-plotly-plot")).to_be_visible()
+    for by in ("mean length", "negation", "words in common"):
+        expect(page.locator("#slices")).to_contain_text(by)
+    before = page.locator("#errors-pair").inner_text()
+    page.locator("#under label").nth(1).click()
+    expect(page.locator("#errors-pair")).not_to_have_text(before)
+    expect(page.locator("#errors-pair")).to_contain_text("All cells together make")
+
+
+def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
+    page = open_page("/evaluate")
+    page.get_by_role("tab", name="Where it errs").click()
+    expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
+    page.locator("#errors-model input").fill("tfidf")
+    page.locator("#errors-model input").press("Enter")
+    page.set_input_files("#errors-file input[type=file]", mine)
+    expect(page.locator("#errors-file")).to_contain_text("mine.csv")
+    page.click("#show-errors")
+    expect(page.locator("#errors-status")).to_contain_text("TF-IDF on mine.csv: 24 pairs")
+    expect(page.locator("#errors-pair")).to_contain_text("cannot be taken apart by words")
+    page.locator("#over label").nth(1).click()
+    expect(page.locator("#errors-pair")).to_contain_text("gold")
+    page.locator("#errors-model input").fill("tfidf:max")
+    page.locator("#errors-model input").press("Enter")
+    page.click("#show-errors")
+    expect(page.locator("#errors-status .problem")).to_contain_text("leave the pooling out")
+
+
+def test_the_endpoint_scores_baselines_and_cross_encoders(app_url):
+    client = Client(app_url, verbose=False)
+    found = client.predict("stsb:test", "tfidf", api_name="/evaluate")
+    assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
+    assert client.predict("stsb:dev", "glove", api_name="/evaluate")["pooling"] == "mean"
