@@ -64,16 +64,16 @@ def test_a_link_to_no_lesson_opens_the_first(asked, number):
 
 
 def test_1_tuned_for_sentences_beats_everything_that_was_not(shelf, home):
-    rows, seconds = without_tuning.measure(shelf, home, DEFAULT_MODEL, 100)
-    rho = {row.label: row.rho for row in rows}
+    found = without_tuning.measure(shelf, home, DEFAULT_MODEL, 100)
+    rho = {row.label: row.rho for row in found.rows}
     assert max(rho, key=rho.get) == f"{DEFAULT_MODEL}: mean"
     assert rho[f"{DEFAULT_MODEL}: mean"] > rho[f"{DEFAULT_MODEL}: CLS"] > rho["random weights: CLS"] > 0
     assert list(rho)[-1] == f"{DEFAULT_MODEL}: mean"  # the bar in the accent colour
-    assert seconds > 0
+    assert found.seconds > 0
 
 
 def test_1_another_model_stands_beside_the_default(shelf, home):
-    rows, _ = without_tuning.measure(shelf, home, "scratch:2x64", 100)
+    rows = without_tuning.measure(shelf, home, "scratch:2x64", 100).rows
     assert [row.label for row in rows][-4:] == [
         "scratch:2x64: word vectors",
         "scratch:2x64: CLS",

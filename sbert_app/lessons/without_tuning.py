@@ -7,7 +7,6 @@ attention, its CLS vector, and the mean of its outputs. Paper: section 1 and Tab
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,9 +32,17 @@ class Row:
     rho: float  # Spearman ×100 of cosine and gold score
 
 
-def measure(shelf: ModelShelf, home: Path, model: str, pairs: int) -> tuple[list[Row], float]:
-    """All rows on the same pairs, and the seconds that it took. InputError if the model cannot be had."""
-    started = time.perf_counter()
+@dataclass(frozen=True)
+class Readings:
+    """All rows, and when and how long the vectors under them were made; they are kept after that."""
+
+    rows: list[Row]
+    seconds: float
+    at: str
+
+
+def measure(shelf: ModelShelf, home: Path, model: str, pairs: int) -> Readings:
+    """All rows on the same pairs. InputError if the model cannot be had."""
     sample = gold_sample(home, pairs)
     rows = [Row("TF-IDF", "counts of words, no network", _rho(tf_idf(sample), sample))]
     rows += _readings(shelf, home, RANDOM_WEIGHTS, "random weights", pairs)
@@ -46,7 +53,8 @@ def measure(shelf: ModelShelf, home: Path, model: str, pairs: int) -> tuple[list
     rows += _readings(shelf, home, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
         rows += _readings(shelf, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    return rows, time.perf_counter() - started
+    made = [encoded(shelf, home, name, pairs) for name in (RANDOM_WEIGHTS, model)]
+    return Readings(rows, sum(one.seconds for one in made), made[-1].at)
 
 
 def tf_idf(sample: GoldSample) -> np.ndarray:

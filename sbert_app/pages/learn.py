@@ -118,7 +118,7 @@ def _wire(
         follow(turn.then(None, None, None, js=TO_THE_TOP))
     for one in laid:
         gr.on(
-            [control.change for control in one.bench.controls],
+            one.bench.triggers,
             partial(_measure, one),
             one.bench.controls,
             one.shown,

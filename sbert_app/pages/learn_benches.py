@@ -42,6 +42,7 @@ class Bench:
     """``measure`` takes the values of ``controls``, in their order. InputError is shown where the words would be."""
 
     controls: list[Any]
+    triggers: list[Any]  # the events after which it is measured again
     measure: Callable[..., Answer]
 
 
@@ -60,11 +61,11 @@ def _without_tuning(services: Services) -> Bench:
 
     def measure(pairs: float, model: str) -> Answer:
         name = model.strip() or DEFAULT_MODEL
-        rows, seconds = without_tuning.measure(services.shelf, services.settings.home, name, int(pairs))
-        figure = figures.quality_bars([row.label for row in rows], [row.rho for row in rows])
-        return Answer(figure, views.without_tuning(rows, int(pairs), seconds))
+        found = without_tuning.measure(services.shelf, services.settings.home, name, int(pairs))
+        figure = figures.quality_bars([row.label for row in found.rows], [row.rho for row in found.rows])
+        return Answer(figure, views.without_tuning(found, int(pairs)))
 
-    return Bench([pairs, model], measure)
+    return Bench([pairs, model], [pairs.change, model.submit], measure)  # not at each letter of a Hub id
 
 
 def _pooled_pair(services: Services) -> Bench:
@@ -84,7 +85,7 @@ def _pooled_pair(services: Services) -> Bench:
         link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling})
         return Answer(figure, views.pooled_pair(found, pooling), link)
 
-    return Bench([a, b, pooling], measure)
+    return Bench([a, b, pooling], [a.change, b.change, pooling.change], measure)
 
 
 def _heads(services: Services) -> Bench:
@@ -103,7 +104,7 @@ def _heads(services: Services) -> Bench:
         )
         return Answer(figure, views.heads(found, labels, paper, _shipped_means()))
 
-    return Bench([pairs], measure)
+    return Bench([pairs], [pairs.change], measure)
 
 
 def _shipped_means() -> dict[str, float]:
@@ -127,7 +128,7 @@ def _collapse(services: Services) -> Bench:
         flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
         return Answer(figures.two_heaps(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3]))
 
-    return Bench([source, pull], measure)
+    return Bench([source, pull], [source.change, pull.change], measure)
 
 
 def _cost(services: Services) -> Bench:
@@ -149,7 +150,7 @@ def _cost(services: Services) -> Bench:
         chosen = (sentences, *cost.both_seconds(found.pace, sentences))
         return Answer(figures.cost_lines(grid.round(), bi, cross, chosen, paper), views.cost(found, sentences))
 
-    return Bench([exponent, moment], measure)
+    return Bench([exponent, moment], [exponent.change, moment.change], measure)
 
 
 def _orders(services: Services) -> Bench:
@@ -166,7 +167,7 @@ def _orders(services: Services) -> Bench:
         )
         return Answer(figure, views.orders(found, normalised))
 
-    return Bench([query, normalised], measure)
+    return Bench([query, normalised], [query.change, normalised.change], measure)
 
 
 def _rerank(services: Services) -> Bench:
@@ -184,7 +185,7 @@ def _rerank(services: Services) -> Bench:
         )
         return Answer(figure, views.rerank(found, quality, rerank.PAIRS))
 
-    return Bench([query, k], measure)
+    return Bench([query, k], [query.change, k.change], measure)
 
 
 BENCHES: dict[str, Callable[[Services], Bench]] = {

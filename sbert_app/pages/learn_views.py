@@ -17,7 +17,7 @@ from sbert_app.lessons.orders import Orders
 from sbert_app.lessons.pooled_pair import PooledPair
 from sbert_app.lessons.rerank import Candidate, Reranked
 from sbert_app.lessons.text import Lesson
-from sbert_app.lessons.without_tuning import Row
+from sbert_app.lessons.without_tuning import Readings
 from sbert_app.pace import PAPER_CASE
 
 WAITING = '<div class="waiting measuring">Measuring on this machine…</div>'
@@ -60,10 +60,13 @@ def door(lesson: Lesson, href: str | None = None) -> str:
 # ------------------------------------------------------------ what was measured
 
 
-def without_tuning(rows: Sequence[Row], pairs: int, seconds: float) -> str:
+def without_tuning(found: Readings, pairs: int) -> str:
     """What each bar is."""
-    table = _table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in rows])
-    return table + _measured(f"{pairs} pairs of STSb dev, cosine against people’s scores; {seconds:.1f} s")
+    table = _table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in found.rows])
+    return table + _measured(
+        f"{pairs} pairs of STSb dev, cosine against people’s scores; vectors made in {found.seconds:.1f} s "
+        f"at {found.at}"
+    )
 
 
 def pooled_pair(found: PooledPair, pooling: str) -> str:
@@ -114,8 +117,8 @@ def heads(found: Heads, labels: Mapping[str, str], paper: Mapping[str, float], s
         table
         + note
         + _measured(
-            f"seven heads on {found.train_pairs} pairs of STSb train, tested on {TEST_PAIRS} of dev; vectors in "
-            f"{found.encode_seconds:.1f} s, heads in {found.train_seconds:.1f} s"
+            f"seven heads on {found.train_pairs} pairs of STSb train, tested on {TEST_PAIRS} of dev; vectors made "
+            f"once, in {found.encode_seconds:.1f} s; heads trained now, in {found.train_seconds:.1f} s"
         )
     )
 

@@ -57,8 +57,10 @@ def test_1_an_unknown_model_is_said_to_be_unknown_and_the_known_one_comes_back(o
     expect(page.locator("#told-1 tbody tr")).to_have_count(6)
     box = page.locator("#learn-model textarea, #learn-model input").first
     box.fill("no/such-model")
+    box.press("Enter")
     expect(page.locator("#told-1 .problem")).to_contain_text("no/such-model")
     box.fill("all-MiniLM-L6-v2")
+    box.press("Enter")
     expect(page.locator("#told-1 tbody tr")).to_have_count(6)
 
 
