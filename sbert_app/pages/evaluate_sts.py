@@ -136,7 +136,7 @@ class _Tab:
         self.form.input(self.copy, how, self.text, **PRIVATE)
         for picker in (self.a, self.b):
             picker.input(
-                self.compare, [self.board, self.similarity, self.pearson, self.a, self.b], self.findings, **PRIVATE
+                self.tell_apart, [self.board, self.similarity, self.pearson, self.a, self.b], self.findings, **PRIVATE
             )
         root.unload(self.leave)
 
@@ -207,7 +207,7 @@ class _Tab:
         hidden = {self.board: None, self.status: views.wanted(), self.back: gr.Button(visible=False)}
         return {**hidden, **self.show(None, similarity, pearson, papers, form)}
 
-    def compare(self, board: Board | None, similarity: str, pearson: bool, a: str, b: str) -> str:
+    def tell_apart(self, board: Board | None, similarity: str, pearson: bool, a: str, b: str) -> str:
         """The sentences about two models."""
         return views.differences(board or self.shipped, a, b, _measure(similarity, pearson))
 
