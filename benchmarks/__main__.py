@@ -19,6 +19,7 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "bulk": "benchmarks.bulk",
     "cross": "benchmarks.cross",
     "encode": "benchmarks.encode",
+    "pairs": "benchmarks.pairs",
     "scaling": "benchmarks.scaling",
     "start-up": "benchmarks.start_up",
     "train": "benchmarks.train",

@@ -1,10 +1,10 @@
 """Keywords of clusters: class-based TF-IDF (Grootendorst 2022), in every language that writes words.
 
 All sentences of a cluster count as one text. A word weighs its share in that text (TF), times the logarithm of how
-rare it is among all sentences (IDF), times the logarithm of how much greater its share is here than in the whole
-corpus (what makes it class-based). So articles and prepositions weigh next to nothing without a list of stop words,
-also where there are only two clusters. Chinese and Japanese, written without spaces, are counted by two characters
-at a time.
+rare it is among all sentences (IDF), times the logarithm of how much greater its share is here than elsewhere (what
+makes it class-based). The last two must be much together, or the word says nothing: so articles and prepositions go
+without a list of stop words, in small corpora too. Chinese and Japanese, written without spaces, are counted by two
+characters at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import numpy as np
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 FEWEST = 2  # sentences of a cluster that hold a keyword, where it has more than one
+TELLING = (
+    3.0  # the two logarithms multiplied, at least: in every seventh sentence, and five times as often as elsewhere
+)
 
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
@@ -43,12 +46,14 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
     sizes = Counter(labels.tolist())
     best = {}
     for label, own in counts.items():
-        richer = overall.total() / max(own.total(), 1)
-        weights = {
-            word: count * math.log(len(sentences) / rarity[word]) * math.log(count * richer / overall[word])
-            for word, count in own.items()
-            if holders[label][word] >= min(FEWEST, sizes[label]) and count * richer > overall[word]
-        }
+        # One is added to every count elsewhere, so that a word that is only here has a finite ratio.
+        elsewhere = (overall.total() - own.total() + 1) / max(own.total(), 1)
+        weights = {}
+        for word, count in own.items():
+            ratio = count * elsewhere / (overall[word] - count + 1)
+            telling = math.log(len(sentences) / rarity[word]) * math.log(ratio)
+            if ratio > 1 and telling >= TELLING and holders[label][word] >= min(FEWEST, sizes[label]):
+                weights[word] = count * telling
         best[label] = sorted(weights, key=lambda word: (-weights[word], word))[:k]
     return best
 

@@ -14,7 +14,7 @@ from sbert_app.pages.explore_view import spoken_seconds
 
 LONGEST = 400  # characters of a sentence
 MOST_ROWS = 200  # of pairs in the table; the file has all
-MOST_GROUPS = 60
+MOST_GROUPS = 30
 
 COSINE_IS_DOT = (
     "All vectors have length 1, so their dot product is their cosine: FAISS looks for the largest dot products "
@@ -138,32 +138,33 @@ def clusters_table(found: Sequence[Group], corpus: Corpus) -> str:
     clusters = [group for group in found if group.number]
     if not clusters:
         return '<p class="lead">No group is dense enough. Allow smaller clusters, or choose the hierarchical way.</p>'
-    largest = max(len(group.rows) for group in found)
-    shown = [*clusters[:MOST_GROUPS], *(group for group in found if not group.number)]
-    rows = "".join(_group_row(group, corpus, largest) for group in shown)
+    cards = "".join(_group_card(group, corpus, len(clusters[0].rows)) for group in clusters[:MOST_GROUPS])
     rest = len(clusters) - MOST_GROUPS
-    more = f'<p class="note">{rest:,} smaller ones are in the file.</p>' if rest > 0 else ""
+    more = f" {rest:,} smaller ones are in the file." if rest > 0 else ""
     return (
-        '<div class="found"><table class="plain groups"><caption>Largest first; the words are those that set a cluster '
-        "apart (class-based TF-IDF), the sentences those nearest to its centre.</caption><thead><tr><th>#</th>"
-        f"<th>sentences</th><th>keywords and sentences</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"
+        '<p class="note">Largest first. The words are those that set a cluster apart (class-based TF-IDF), the '
+        f'sentences those nearest to its centre, the cosine the mean over its pairs.{more}</p><div class="groups">'
+        f"{cards}{''.join(map(_outside_card, found))}</div>"
     )
 
 
-def _group_row(group: Group, corpus: Corpus, largest: int) -> str:
+def _outside_card(group: Group) -> str:
+    """What is in no cluster; nothing for a cluster."""
+    if group.number:
+        return ""
+    size = _count(len(group.rows), "sentence")
+    return f'<section class="card group outside"><h3><b>In none</b> {size}, between the dense groups</h3></section>'
+
+
+def _group_card(group: Group, corpus: Corpus, largest: int) -> str:
     size = len(group.rows)
-    bar = f'<div class="bar"><i style="width:{100 * size / largest:.1f}%"></i></div>'
-    if not group.number:
-        return (
-            f'<tr class="outside"><td></td><td class="number">{size:,}{bar}</td><td>In no cluster: between the dense '
-            "groups.</td></tr>"
-        )
-    within = f'<small title="mean cosine of its pairs">cosine {group.cosine:.2f}</small>' if group.cosine else ""
+    within = "" if group.cosine is None else f" · cosine {group.cosine:.2f}"
     chips = "".join(f"<span>{escape(word)}</span>" for word in group.keywords)
     sentences = "".join(f"<li>{_text(corpus.sentences[row])}</li>" for row in group.representatives)
     return (
-        f'<tr><th scope="row">{group.number:,}</th><td class="number">{size:,}{bar}{within}</td>'
-        f'<td><div class="words">{chips}</div><ul>{sentences}</ul></td></tr>'
+        f'<section class="card group"><h3><b>{group.number:,}</b> {_count(size, "sentence")}{within}</h3>'
+        f'<div class="bar"><i style="width:{100 * size / largest:.1f}%"></i></div><div class="words">{chips}</div>'
+        f"<ul>{sentences}</ul></section>"
     )
 
 

@@ -39,9 +39,9 @@ class _Tab:
         self.services, self.view = services, view
         self.folder = services.settings.scratch / "explore"
         with gr.Row(elem_classes="explore-controls"):
-            self.k = gr.Slider(1, MOST_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=180)
+            self.k = gr.Slider(1, MOST_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
-                0, 1, 0.5, step=0.01, label="Cosine at least", elem_id="pairs-threshold", min_width=180
+                0, 1, 0.5, step=0.01, label="Cosine at least", elem_id="pairs-threshold", min_width=240
             )
             self.hide = gr.Checkbox(
                 True,
@@ -49,7 +49,7 @@ class _Tab:
                 info="Pairs that differ in case, spaces or punctuation alone",
                 elem_id="pairs-hide",
                 container=True,
-                min_width=200,
+                min_width=240,
             )
         with gr.Row(elem_classes="actions"):
             self.go = gr.Button("Find the most similar pairs", variant="primary", elem_id="pairs-go")
@@ -71,7 +71,7 @@ class _Tab:
         with gr.Row(elem_classes="actions"):
             self.find = gr.Button("Find repetitions", elem_id="repeats-go")
             self.hold = gr.Button("Stop", interactive=False, elem_id="repeats-stop")
-            self.without = gr.DownloadButton("Download the corpus without them", visible=False, elem_id="repeats-csv")
+            self.without = gr.DownloadButton("Download what is kept", visible=False, elem_id="repeats-csv")
         self.repeated = gr.HTML(elem_id="repeats-status")
         self.pairs = Place("pairs", self.status, self.halt)
         self.repeats = Place("repeats", self.repeated, self.hold)
