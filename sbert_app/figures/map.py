@@ -18,7 +18,7 @@ from sbert_app.figures.style import PALETTE, layout, short_label
 HEIGHT = 580
 LINE, LINES = 64, 3  # characters and lines of a hover text
 SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # up to so many points: pixels
-SCALE = "Cividis"  # read alike by people with any colour vision
+SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]  # clear on white and black
 STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 

@@ -67,13 +67,14 @@ class _Tab:
 
     def __init__(self, services: Services, view: gr.State) -> None:
         self.services, self.view = services, view
+        self.shown = gr.State(None)  # what the map shows: Gradio tells of one choice twice
         with gr.Row(elem_classes="explore-map"):
             with gr.Column(scale=3, min_width=260):
                 self.colour = gr.Dropdown(
                     [("nothing", NOTHING)], value=NOTHING, label="Colour by", elem_id="map-colour"
                 )
                 self.query = gr.Textbox(
-                    "Somebody is cooking.", label="Query", visible=False, elem_id="map-query", max_lines=3
+                    "Somebody is cooking.", label="Query", visible="hidden", elem_id="map-query", max_lines=3
                 )
                 self.dimensions = gr.Radio(["2-D", "3-D"], value="2-D", label="Dimensions", elem_id="map-dimensions")
                 self.pairs = gr.Checkbox(
@@ -112,15 +113,17 @@ class _Tab:
     def wire(self) -> None:
         """Connect the components with what they do."""
         asked = [
-            *(self.view, self.colour, self.query, self.dimensions, self.neighbours, self.min_dist, self.seed),
-            *(self.second, self.pooling, self.how, self.pairs),
+            *(self.shown, self.view, self.colour, self.query, self.dimensions, self.neighbours, self.min_dist),
+            *(self.seed, self.second, self.pooling, self.how, self.pairs),
         ]
-        results = [self.status, self.plot, self.mover, self.halt, self.nearest]
+        results = [self.status, self.plot, self.mover, self.halt, self.shown]
         slow: dict[str, Any] = {"concurrency_limit": 4, "trigger_mode": "always_last", **PRIVATE}
         opened = self.view.change(
             self.opened, self.view, [self.colour, self.query, self.pairs, self.second, self.nearest], **PRIVATE
         ).then(self.draw, asked, results, **slow)
-        self.colour.input(lambda colour: gr.update(visible=colour == QUERY), self.colour, self.query, **PRIVATE)
+        self.colour.input(
+            lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **PRIVATE
+        )
         edits = [
             *(part.input for part in (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.how)),
             *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
@@ -142,17 +145,17 @@ class _Tab:
         runs = [(f"run: {run.name}", f"run:{run.id}") for run in self.services.jobs.store.list() if run.has_model]
         return {
             self.colour: gr.Dropdown(choices, value=_first_colour(corpus)),
-            self.query: gr.update(visible=False),
+            self.query: gr.update(visible="hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.second: gr.Dropdown([("none", ALONE), *((name, name) for name in MODELS), *runs]),
             self.nearest: views.HINT,
         }
 
-    def draw(self, request: gr.Request, view: View | None, *said: Any) -> Iterator[Update]:
-        """Draw the map that the controls ask for."""
-        if view is None:
-            return
+    def draw(self, request: gr.Request, shown: Any, view: View | None, *said: Any) -> Iterator[Update]:
+        """Draw the map that the controls ask for, unless it is what they show."""
         asked = _Asked(*said)
+        if view is None or shown == (view, asked):
+            return
         idle = {self.halt: gr.Button("Stop", interactive=False)}
         hidden = {self.plot: gr.update(visible=False), self.mover: gr.update(visible="hidden")}
         try:
@@ -171,14 +174,15 @@ class _Tab:
                         self.status: self._line(drawn, asked),
                         self.plot: gr.Plot(figure, visible=True),
                         self.mover: gr.HTML(drawn.key, visible=True if moving else "hidden"),
+                        self.shown: (view, asked),
                         **idle,
                     }
                 else:
                     yield {self.status: bar(event), self.halt: gr.Button("Stop", interactive=True)}
         except InputError as error:
-            yield {self.status: problem(str(error)), **hidden, **idle}
+            yield {self.status: problem(str(error)), self.shown: None, **hidden, **idle}
         except Stopped:
-            yield {self.status: problem("stopped: change anything to draw again."), **idle}
+            yield {self.status: problem("stopped: change anything to draw again."), self.shown: None, **idle}
 
     def stop(self, request: gr.Request) -> Any:
         """Stop drawing."""

@@ -71,7 +71,7 @@ def draw_atlas(spaces: SpaceShelf, wanted: Wanted, tell: Tell, should_stop: Call
     ]
     key = map_key(wanted.settings, *found)
     known = spaces.cache.get(key) is not None
-    words = f"Drawing the map of {len(found[0]):,} sentences"
+    words = f"{'Opening' if known else 'Drawing'} the map of {len(found[0]):,} sentences"
     tell(0, words if known or is_warm() else COMPILING)
     started = time.perf_counter()
     how = (wanted.settings, spaces.cache, spaces.home, lambda share: tell(share, words), should_stop)
