@@ -138,7 +138,8 @@ def test_4_pulled_vectors_have_length_one_and_never_part(pull, seed):
 def test_5_rates_are_measured_once_a_moment(shelf, home):
     found = cost.rates(shelf, home, 1.0)
     assert found is cost.rates(shelf, home, 1.0)
-    assert found.pace.sentences_per_second > found.pace.pairs_per_second > 0
+    assert found.pace.sentences_per_second > 0 and found.pace.pairs_per_second > 0
+    assert found is not cost.rates(shelf, home, 2.0)  # asked again: measured again
 
 
 def test_5_ten_times_the_sentences_cost_ten_times_and_a_hundred_times():

@@ -186,15 +186,15 @@ def orders(found: Orders, normalised: bool) -> str:
     agree = _table(
         ("", *SIMILARITY_NAMES.values()),
         [
-            (f"the order of {len(found.corpus.sentences)}, against cosine’s: ρ", *_numbers(found.agreement, "{:.4f}")),
-            ("with people’s scores on STSb dev: ρ ×100", *_numbers(found.rho, "{:.1f}")),
+            (f"ρ with cosine’s order of {len(found.corpus.sentences)}", *_numbers(found.agreement, "{:.4f}")),
+            ("ρ ×100 with people’s scores, STSb dev", *_numbers(found.rho, "{:.1f}")),
         ],
     )
     said = "All vectors have length 1" if normalised else "Lengths are as the model gives them"
     low, high = found.lengths
     return (
-        f'<p class="lead">{said}; the model’s own run from {low:.1f} to {high:.1f}.</p>{agree}'
-        f'<div class="wide">{table}</div>'
+        f'<p class="lead">{said}; the model’s own run from {low:.1f} to {high:.1f}.</p>'
+        f'<div class="wide">{agree}</div><div class="wide">{table}</div>'
         + _measured(
             f"{len(found.corpus.sentences)} example sentences, encoded in {found.corpus.seconds:.1f} s at "
             f"{found.corpus.at}; this answer in {found.milliseconds:.0f} ms; 200 pairs for the last row"
