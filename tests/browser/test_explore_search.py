@@ -1,0 +1,251 @@
+"""The Explore page's tabs Search, Similar pairs and Clusters in a real browser: every control does what it says."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+PUBLIC = {
+    "/compare",
+    "/encode",
+    "/evaluate",
+    "/list_runs",
+    "/project",
+    "/run_status",
+    "/score_file",
+    "/search",
+    "/start_run",
+    "/stop_run",
+}
+EVIL = "<img src=x onerror=alert(1)> is a sentence."
+
+
+def opened(open_page, tab: str, **options) -> Page:
+    """The page on a tab, once its example is open."""
+    page = open_page("/explore", **options)
+    expect(page.locator("#corpus-status .file")).to_have_text("corpus.csv")
+    shown = page.get_by_role("tab", name=tab)
+    if shown.count() and shown.first.is_visible():
+        shown.first.click()
+    else:  # on a phone, behind the dots
+        page.locator(".overflow-menu > button").click()
+        page.locator(".overflow-dropdown button", has_text=tab).click()
+    return page
+
+
+def open_text(page: Page, *sentences: str) -> None:
+    page.get_by_label("Paste").check()
+    page.locator("#corpus-text textarea").fill("\n".join(sentences))
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status .file")).to_have_text("the text")
+
+
+def slide(page: Page, place: str, value: float) -> None:
+    """Type a value into a slider's box, as a keyboard user does."""
+    box = page.locator(f"{place} input[type=number]")
+    box.fill(str(value))
+    box.blur()
+
+
+def rows_of(page: Page, button: str) -> list[dict[str, str]]:
+    with page.expect_download() as download:
+        page.click(button)
+    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def clusters(page: Page) -> int:
+    return int(re.search(r"([\d,]+) clusters of", page.locator("#clusters-status").inner_text())[1])
+
+
+@pytest.fixture(scope="module")
+def client(app_url) -> Client:
+    return Client(app_url, verbose=False)
+
+
+class TestSearch:
+    def test_it_opens_answered_and_says_how(self, open_page):
+        page = opened(open_page, "Search")
+        expect(page.locator("#search-hits tbody tr")).to_have_count(10)
+        expect(page.locator("#search-hits tbody tr").first).to_contain_text("interest rate")
+        expect(page.locator("#search-status")).to_have_text(
+            re.compile(r"[\d.]+ ms to search 461 sentences · [\d.]+ ms to encode the query")
+        )
+        expect(page.locator("#search-status")).to_contain_text("dot product is their cosine")
+
+    def test_query_number_and_cross_encoder(self, open_page):
+        page = opened(open_page, "Search")
+        expect(page.locator("#search-hits tbody tr")).to_have_count(10)
+        slide(page, "#search-k", 4)
+        expect(page.locator("#search-hits tbody tr")).to_have_count(4)
+        query = page.locator("#search-query textarea, #search-query input")
+        query.fill("rinsing rice")
+        query.press("Enter")
+        expect(page.locator("#search-hits tbody tr").first).to_contain_text("rice")
+        query.fill("   ")
+        page.click("#search-go")
+        expect(page.locator("#search-status .problem")).to_have_text(
+            "The query is empty: type a sentence to search for."
+        )
+        expect(page.locator("#search-hits tbody tr")).to_have_count(0)
+        query.fill("The goalkeeper saved the match.")
+        page.locator("#explore-tabs .cross input").click()
+        page.get_by_role("option", name="minilm-stsb (built in)").click()
+        expect(page.locator("#search-hits table")).to_have_count(2)
+        expect(page.locator("#search-hits caption").last).to_have_text("Re-ranked by minilm-stsb, from the 16 nearest")
+        expect(page.locator("#search-status")).to_contain_text("for minilm-stsb to read 16 pairs")
+
+    def test_another_corpus_is_searched_at_once_and_stays_text(self, open_page):
+        page = opened(open_page, "Search")
+        expect(page.locator("#search-hits tbody tr")).to_have_count(10)
+        open_text(page, EVIL, "The bank raised its rates.", "A dog.")
+        expect(page.locator("#search-hits tbody tr")).to_have_count(3)
+        expect(page.locator("#search-hits")).to_contain_text(EVIL)
+        assert page.locator("#search-hits img").count() == 0
+
+
+class TestSimilarPairs:
+    def test_it_opens_computed_beside_the_paper(self, open_page):
+        page = opened(open_page, "Similar pairs")
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
+        expect(page.locator("#pairs-status")).to_contain_text("458 sentences, 104,653 pairs")
+        expect(page.locator("#pairs-status")).to_contain_text("65 h")
+        expect(page.locator("#pairs-stop")).to_be_disabled()
+
+    def test_number_threshold_repeats_and_the_file(self, open_page):
+        page = opened(open_page, "Similar pairs")
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
+        page.get_by_label("Hide the same text").uncheck()
+        expect(page.locator("#pairs-status")).to_contain_text("461 sentences, 106,030 pairs")
+        expect(page.locator("#pairs-table tbody tr").first).to_contain_text("1.000")
+        slide(page, "#pairs-k", 7)
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(7)
+        slide(page, "#pairs-threshold", 0.99)
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(4)
+        page.click("#pairs-go")
+        expect(page.locator("#pairs-status .card")).to_have_count(2)
+        rows = rows_of(page, "#pairs-csv")
+        assert list(rows[0]) == ["cosine", "row1", "row2", "sentence1", "sentence2"]
+        assert [float(row["cosine"]) >= 0.99 for row in rows] == [True] * 4
+        slide(page, "#pairs-threshold", 1)
+        page.get_by_label("Hide the same text").check()
+        expect(page.locator("#pairs-table")).to_contain_text("no pair has a cosine of 1.00 or more")
+        expect(page.locator("#pairs-csv")).to_be_hidden()
+
+    def test_the_corpus_without_its_repetitions(self, open_page):
+        page = opened(open_page, "Similar pairs")
+        page.click("#repeats-go")
+        expect(page.locator("#repeats-status")).to_contain_text("of 461 sentences repeat an earlier one")
+        kept = int(re.search(r"([\d,]+) are kept", page.locator("#repeats-status").inner_text())[1])
+        rows = rows_of(page, "#repeats-csv")
+        assert len(rows) == kept < 461
+        assert list(rows[0]) == ["sentence", "domain"]
+        slide(page, "#repeats-threshold", 0.5)
+        page.click("#repeats-go")
+        expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.50 or more")
+        expect(page.locator("#repeats-stop")).to_be_disabled()
+
+    def test_one_sentence_makes_no_pair(self, open_page):
+        page = opened(open_page, "Similar pairs")
+        expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
+        open_text(page, "All alone.")
+        expect(page.locator("#pairs-table")).to_have_text("Nothing to show: one sentence makes no pair.")
+
+
+class TestClusters:
+    def test_both_ways_their_bounds_and_the_file(self, open_page):
+        page = opened(open_page, "Clusters")
+        expect(page.locator("#clusters-table .group").first).to_be_visible()
+        expect(page.locator("#clusters-status")).to_contain_text("HDBSCAN looks for dense groups")
+        expect(page.locator("#clusters-table .outside")).to_contain_text("between the dense groups")
+        small = clusters(page)
+        slide(page, "#clusters-smallest", 15)
+        expect(page.locator("#clusters-status .lead b")).not_to_have_text(f"{small} clusters")
+        assert clusters(page) < small
+        rows = rows_of(page, "#clusters-csv")
+        assert len(rows) == 461
+        assert list(rows[0]) == ["cluster", "keywords", "sentence", "domain"]
+
+        page.get_by_label("A tree (hierarchical)").check()
+        expect(page.locator("#clusters-status")).to_contain_text("Average linkage on the cosines of all pairs")
+        expect(page.locator("#clusters-smallest")).to_be_hidden()
+        many = clusters(page)
+        slide(page, "#clusters-cosine", 0.2)
+        expect(page.locator("#clusters-status .lead b")).not_to_have_text(f"{many} clusters")
+        assert clusters(page) < many
+        page.get_by_label("by number").check()
+        expect(page.locator("#clusters-status")).to_contain_text("20 clusters of 461 sentences")
+        slide(page, "#clusters-number", 6)
+        expect(page.locator("#clusters-table .group")).to_have_count(6)
+        expect(page.locator("#clusters-cosine")).to_be_hidden()
+        page.click("#clusters-go")
+        expect(page.locator("#clusters-status")).to_contain_text("6 clusters of 461 sentences")
+        expect(page.locator("#clusters-stop")).to_be_disabled()
+        assert {row["cluster"] for row in rows_of(page, "#clusters-csv")} == set("123456")
+
+    def test_stop_stops(self, open_page):
+        page = opened(open_page, "Clusters")
+        expect(page.locator("#clusters-table .group").first).to_be_visible()
+        page.get_by_label("Data set").check()
+        page.click("#corpus-open")
+        expect(page.locator("#corpus-status .file")).to_have_text("stsb:dev")
+        expect(page.locator("#clusters-status")).to_have_text("Press Find clusters.")
+        page.click("#clusters-go")
+        expect(page.locator("#clusters-status [role=progressbar]")).to_be_visible()
+        page.click("#clusters-stop")
+        expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before anything was found.")
+        expect(page.locator("#clusters-stop")).to_be_disabled()
+
+    def test_where_there_is_nothing_to_cluster_it_is_said(self, open_page):
+        page = opened(open_page, "Clusters")
+        expect(page.locator("#clusters-table .group").first).to_be_visible()
+        open_text(page, *["The same."] * 10)
+        expect(page.locator("#clusters-status")).to_have_text("Press Find clusters.")
+        page.click("#clusters-go")
+        expect(page.locator("#clusters-status .problem")).to_have_text(
+            "Clusters need at least 5 different sentences; all are the same here."
+        )
+        expect(page.locator("#clusters-table")).to_be_empty()
+
+
+@pytest.mark.parametrize(("tab", "part"), [("Search", "#search-hits"), ("Similar pairs", "#pairs-table")])
+def test_they_fit_a_phone_in_the_dark(open_page, tab, part):
+    page = opened(open_page, tab, width=390, dark=True)
+    expect(page.locator(f"{part} tbody tr").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = page.locator(part).bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 391
+
+
+class TestEndpoint:
+    def test_a_set_or_a_list_is_searched(self, client):
+        found = client.predict("somebody is cooking", k=3, api_name="/search")
+        assert (found["data"], len(found["hits"]), found["exact"]) == ("stsb:dev", 3, True)
+        assert found["hits"][0]["cosine"] > 0.6
+        lines = ["A man cooks.", "A dog."]
+        found = client.predict("cooking", sentences=lines, cross_encoder="minilm-stsb", api_name="/search")
+        assert [hit["sentence"] for hit in found["hits"]] == lines
+        assert set(found["milliseconds"]) == {"encode", "search", "cross_encoder"}
+
+    @pytest.mark.parametrize(
+        ("asked", "words"),
+        [
+            ({"query": " "}, "the query is empty"),
+            ({"query": "x", "k": 101}, "k is 101; it must be from 1 to 100"),
+            ({"query": "x", "data": "/etc/passwd"}, "is no data set that is known by name"),
+            ({"query": "x", "sentences": []}, "sentences holds no sentence"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, client, asked, words):
+        with pytest.raises(AppError, match=words):
+            client.predict(**asked, api_name="/search")
+
+    def test_the_endpoints_have_the_names_that_the_readme_gives(self, client):
+        assert set(client.view_api(return_format="dict", print_info=False)["named_endpoints"]) == PUBLIC
