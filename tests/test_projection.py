@@ -208,7 +208,7 @@ class TestAtlas:
         assert [space.pooling for space in drawn.spaces] == ["mean", "cls"]
         assert not drawn.known
         assert draw_atlas(spaces, wanted, lambda *_: None).known
-        assert told[-1].startswith("Opening the map of")
+        assert told[-1].startswith("Drawing the map of")
         found = pair_distances(drawn, corpus.gold)
         assert found.count == (gold >= 4).sum()
         assert all(near > by_chance + 0.3 for near, by_chance in zip(found.cosines, found.random_cosines, strict=True))

@@ -155,6 +155,7 @@ class _Tab:
         """Draw the map that the controls ask for, unless it is what they show."""
         asked = _Asked(*said)
         if view is None or shown == (view, asked):
+            yield {self.halt: gr.skip()}  # a generator that says nothing would empty the page
             return
         idle = {self.halt: gr.Button("Stop", interactive=False)}
         hidden = {self.plot: gr.update(visible=False), self.mover: gr.update(visible="hidden")}
