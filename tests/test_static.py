@@ -151,6 +151,18 @@ def test_glove_on_the_sts_benchmark():
     assert found["spearman"]["cosine"] == pytest.approx(0.4109, abs=0.0005)
 
 
+def test_the_command_line_takes_baselines(home, tmp_path, monkeypatch, capsys):
+    from sbert_app import cli
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")  # whatever it becomes, it is put back
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,score\na dog,a dog,5\na dog,the cat,1\none dog,a dog barks,3\n")
+    assert cli.main(["evaluate", "--model", "tfidf", "--data", str(file), "--home", str(home)]) == cli.GOOD
+    assert "tfidf on pairs.csv: n = 3" in capsys.readouterr().out
+    assert cli.main(["evaluate", "--model", "tfidf", "--pooling", "max", "--data", str(file)]) == 2
+    assert "leave the pooling out" in capsys.readouterr().err
+
+
 def test_triplets_are_scored_by_any_model():
     from training.data import Dataset
 

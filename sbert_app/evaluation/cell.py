@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from sbert_app.evaluation.resampling import replicates
-from training.evaluation import pearson, spearman
 from training.scorer import SCORE
 
 SIMILARITIES = {
@@ -52,6 +51,8 @@ class Cell:
 
     def value(self, measure: Measure) -> float:
         """The correlation, -1..1; NaN where a side never varies."""
+        from training.evaluation import pearson, spearman
+
         correlate = spearman if measure.statistic == "spearman" else pearson
         return correlate(self.by(measure.similarity), self.gold)
 

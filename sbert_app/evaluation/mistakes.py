@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from sbert_app.evaluation.cell import Cell, Figure, Measure
 from sbert_app.evaluation.resampling import replicates
 from training.dataset import Dataset
-from training.evaluation import spearman
 
 SHOWN = 15  # over- and underestimates each
 FEWEST = 10  # pairs of a slice with a ρ
@@ -92,6 +90,8 @@ def _slices(scores: np.ndarray, gold: np.ndarray, data: Dataset) -> list[Slice]:
 
 
 def _rho(scores: np.ndarray, gold: np.ndarray) -> Figure | None:
+    from training.evaluation import spearman
+
     value = spearman(scores, gold) if len(scores) >= FEWEST else float("nan")
     if np.isnan(value):
         return None
@@ -134,4 +134,6 @@ def _words(text: str) -> list[str]:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata
+
     return (rankdata(values) - 1) / max(len(values) - 1, 1)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from training.evaluation import RESAMPLES
-
+DRAWS = 1_000
 BLOCK = 50  # draws at a time, as in bootstrap_interval
 
 
-def replicates(values: np.ndarray, gold: np.ndarray, statistic: str, draws: int = RESAMPLES) -> np.ndarray:
+def replicates(values: np.ndarray, gold: np.ndarray, statistic: str, draws: int = DRAWS) -> np.ndarray:
     """The correlation of (N,) and (N,) in each draw -> float64 (draws,), NaN where a draw has but one value.
 
     ``statistic``: spearman or pearson.
