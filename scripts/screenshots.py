@@ -43,7 +43,7 @@ SHOTS = (
     Shot("bulk", "/bulk", ".js-plotly-plot", whole=True),
     Shot("train", "/train", "button:has-text('Start')", whole=True),
     Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
-    Shot("explore", "/explore", "#map-plot .js-plotly-plot", whole=True),
+    Shot("explore", "/explore", ".nearest", ("#map-plot .nsewdrag",), whole=True),
     Shot("learn", "/learn?lesson=3", "#told-3 .measured", whole=True),
 )
 

@@ -87,7 +87,8 @@ def _finished(figure: go.Figure, picture: Picture, panels: int) -> go.Figure:
         },
         uirevision=picture.key,
         dragmode="pan" if picture.maps[0].shape[1] == 2 else "orbit",
-        hoverlabel={"align": "left"},
+        hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
     )
     return figure
 
