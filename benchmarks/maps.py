@@ -1,0 +1,67 @@
+"""Maps: what drawing a corpus costs once UMAP is warm, one map and two aligned, and from the cache.
+
+The corpus is sentences of the STS benchmark under the default model, encoded beforehand. What warming up costs, in the
+background, stands beside: compiling where nothing is compiled yet, else the import of what was.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from sbert_app.corpus.cache import ArrayCache
+from sbert_app.corpus.corpus import Corpus, encode
+from sbert_app.projection import engine
+from sbert_app.projection.maps import MapSettings, draw, draw_aligned, project
+from training.data import load_data
+from training.encoder import Encoder
+from training.sources import home_folder
+
+SIZES = (1_000, 10_000)
+SEED = 0
+
+
+def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
+    """Medians in seconds; ``rows`` is the table.
+
+    Args:
+        rounds: times that each map is drawn.
+        model: any encoder; its mean pooling is one map, its CLS pooling the second of two.
+    """
+    home, about = home_folder(), machine.describe()
+    started = time.perf_counter()
+    engine.warm_up(home)
+    warm = time.perf_counter() - started
+    encoder = Encoder.load(model)
+    return {
+        "benchmark": "maps",
+        "model": model,
+        "rounds": rounds,
+        "warm_up_seconds": round(warm, 2),
+        "rows": [_row(encoder, home, size, rounds) for size in SIZES],
+        "machine": about,
+    }
+
+
+def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]:
+    parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
+    texts = list(dict.fromkeys(text for part in parts for column in part.columns for text in column))
+    corpus = Corpus("stsb", random.Random(SEED).sample(texts, size))
+    space, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
+    with tempfile.TemporaryDirectory() as folder:
+        cache = ArrayCache(Path(folder))
+        project(space, MapSettings(), cache, home)
+        ways: dict[str, Callable[[], Any]] = {
+            "map": partial(draw, space.vectors, MapSettings(), home),
+            "map_3d": partial(draw, space.vectors, MapSettings(dimensions=3), home),
+            "two_aligned": partial(draw_aligned, space.vectors, other.vectors, MapSettings(), home),
+            "from_cache": partial(project, space, MapSettings(), cache, home),
+        }
+        times = machine.alternate(ways, rounds)
+    return {"sentences": size} | {f"{name}_seconds": machine.summary(took)["seconds"] for name, took in times.items()}
