@@ -8,7 +8,7 @@ import pytest
 from bag_encoder import BagEncoder
 
 from sbert_app.corpus.corpus import Corpus
-from sbert_app.corpus.spaces import MOST_CORPORA, SpaceShelf
+from sbert_app.corpus.spaces import SpaceShelf
 from sbert_app.watched import Done, Step, Watched
 from training.errors import InputError, Stopped
 
@@ -53,16 +53,23 @@ class TestCorpora:
         assert shelf.add(Corpus("the text", sentences, {"kind": ["a", "b", "c"]})) != first
         assert shelf.corpus(first).sentences == sentences
 
-    def test_the_oldest_goes_and_that_is_said(self, shelf):
-        keys = [shelf.add(Corpus.from_text(f"number {n}")) for n in range(MOST_CORPORA + 1)]
-        assert shelf.corpus(keys[-1]).sentences == [f"number {MOST_CORPORA}"]
+    def test_the_least_recently_used_goes_and_that_is_said(self, shelf, monkeypatch):
+        monkeypatch.setattr("sbert_app.corpus.spaces.MOST_HELD", 5)
+        first, second = (shelf.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
+        shelf.corpus(first)
+        third = shelf.add(Corpus.from_text("one\nmore"))
+        assert [len(shelf.corpus(key)) for key in (first, third)] == [2, 2]
         with pytest.raises(InputError, match="not open any more"):
-            shelf.corpus(keys[0])
+            shelf.corpus(second)
 
-    def test_the_example_is_opened_again_when_it_has_gone(self, shelf):
+    def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, shelf, monkeypatch):
+        monkeypatch.setattr("sbert_app.corpus.spaces.MOST_HELD", 2)
+        assert len(shelf.corpus(shelf.add(Corpus.from_text(TEXT)))) == 3
+
+    def test_the_example_is_opened_again_when_it_has_gone(self, shelf, monkeypatch):
         key = shelf.example()
-        for n in range(MOST_CORPORA):
-            shelf.add(Corpus.from_text(f"number {n}"))
+        monkeypatch.setattr("sbert_app.corpus.spaces.MOST_HELD", 2)
+        shelf.add(Corpus.from_text(TEXT))
         assert shelf.example() == key
         assert len(shelf.corpus(key)) == 461
 

@@ -4,8 +4,8 @@
     space = spaces.space(key, "all-MiniLM-L6-v2", "mean")   encoded once; from memory or disk after that
 
 Vectors are kept on disk by what they depend on (the sentences, the weights, the pooling) and in memory up to a
-gigabyte, the least recently used out first. Corpora stay in memory, the latest few; who asks for one that is gone
-is told to open it again.
+gigabyte, the least recently used out first. Corpora stay in memory up to a million sentences; who asks for one that
+is gone is told to open it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sbert_app.shelf import ModelShelf
 
 SHIPPED = Path(__file__).parents[2] / "assets" / "maps"  # the example's map, so that a first visit waits for nothing
-MOST_CORPORA = 16
+MOST_HELD = 1_000_000  # sentences of all corpora in memory
 MOST_BYTES = 1 << 30  # of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB
 LOOK_SECONDS = 0.2  # between two looks at the Stop button while somebody else encodes the same
 
@@ -56,7 +56,7 @@ class SpaceShelf:
         with self._lock:
             self._corpora[key] = corpus
             self._corpora.move_to_end(key)
-            while len(self._corpora) > MOST_CORPORA:
+            while len(self._corpora) > 1 and sum(map(len, self._corpora.values())) > MOST_HELD:
                 self._corpora.popitem(last=False)
         return key
 
