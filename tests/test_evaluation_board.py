@@ -283,6 +283,20 @@ def test_the_best_is_marked_in_each_column(three):
     assert r"\textbf" in export.latex(shown)
 
 
+def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
+    """The training part of STSb holds pairs of the SemEval sets."""
+    three.models, three.data = ["good", "minilm-stsb"], ["sts14", "stsb:test"]
+    for data in three.data:
+        three.cells["good", data] = three.cells["bad", "stsb:test"]
+        three.cells["minilm-stsb", data] = cell(
+            three.cells["bad", "stsb:test"].gold, three.cells["bad", "stsb:test"].gold
+        )
+    shown = tabulate(three, Measure())
+    assert shown.rows[1].seen == {"sts14", AVERAGE}
+    assert shown.best == {"sts14": {"good"}, "stsb:test": {"minilm-stsb"}, AVERAGE: {"good"}}
+    assert export.markdown(shown).count("†") == 2
+
+
 def test_the_paper_s_rows_stand_where_they_belong(three):
     shown = tabulate(three, Measure(), "Tables 1 and 2")
     assert len(shown.paper_rows) == len(paper.TABLE_1) + len(paper.TABLE_2)

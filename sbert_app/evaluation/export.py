@@ -10,7 +10,7 @@ from math import isnan
 
 from sbert_app.evaluation.cell import SIMILARITIES, STATISTICS, Figure
 from sbert_app.evaluation.paper import SOURCE
-from sbert_app.evaluation.table import Row, Table
+from sbert_app.evaluation.table import MARK, Row, Table
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -88,6 +88,7 @@ def _with_interval(row: Row, name: str, table: Table, bold: str, bounds: str) ->
     if figure is None or isnan(figure.value):
         return "–"
     value = f"{figure.value:.2f}"
+    value += MARK if name in row.seen else ""
     value = bold.format(value) if row.model in table.best[name] and row in table.rows else value
     return value if isnan(figure.low) else value + bounds.format(figure.low, figure.high)
 

@@ -10,6 +10,10 @@ from sbert_app.evaluation import paper
 from sbert_app.evaluation.cell import Figure, Measure
 from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.results import AVERAGE, Results, averaged, data_label
+from training.scorer import CROSS_ENCODERS
+
+SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
+MARK = "†"  # behind a figure on pairs that the model was trained on
 
 
 class Column(NamedTuple):
@@ -30,11 +34,12 @@ class Row:
     reasons: dict[str, str]
     speed: float | None
     spread: float | None = None  # the paper's standard deviation over seeds, of its one figure
+    seen: frozenset[str] = frozenset()  # columns with pairs that the model was trained on
 
 
 @dataclass(frozen=True)
 class Table:
-    """``best``: for each column the models with the highest figure as it is printed."""
+    """``best``: for each column the models with the highest figure as it is printed, of those that had not seen it."""
 
     measure: Measure
     columns: list[Column]
@@ -64,14 +69,22 @@ def _row(results: Results, model: str, names: list[str], measure: Measure) -> Ro
         {name: results.figure(model, name, measure) for name in names},
         {name: reason for name in names if (reason := results.reason(model, name))},
         results.speed(model),
+        seen=frozenset(name for name in names if _has_seen(results, model, name)),
     )
 
 
+def _has_seen(results: Results, model: str, name: str) -> bool:
+    """STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on it."""
+    if model not in CROSS_ENCODERS:
+        return False
+    sets = averaged(results.data) if name == AVERAGE else [name]
+    return any(paper.column_of(each, results.size(each)) in SEMEVAL for each in sets)
+
+
 def _best(rows: list[Row], name: str) -> set[str]:
-    values = {
-        row.model: round(figure.value, 2) for row in rows if (figure := row.figures[name]) and not isnan(figure[0])
-    }
-    return {model for model, value in values.items() if value == max(values.values())} if len(values) > 1 else set()
+    figures = {row.model: row.figures[name] for row in rows if name not in row.seen}
+    values = {model: round(figure.value, 2) for model, figure in figures.items() if figure and not isnan(figure.value)}
+    return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
 
 
 def _paper_rows(results: Results, papers: str) -> list[Row]:

@@ -6,6 +6,7 @@ It opens with the table that ships. Measure fills another, cell by cell; what wa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import Any
 
 import gradio as gr
@@ -15,7 +16,7 @@ from sbert_app.evaluation.board import Board, fill, plan
 from sbert_app.evaluation.cell import SIMILARITIES, Measure
 from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.measured import Measured
-from sbert_app.evaluation.results import AVERAGE, Results, averaged
+from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, averaged
 from sbert_app.evaluation.table import Table, tabulate
 from sbert_app.figures.evaluation import Point, quality_and_speed
 from sbert_app.pages import evaluate_views as views
@@ -110,7 +111,7 @@ class _Tab:
         gr.HTML(
             '<p class="note">Dotted: the frontier. No measured model is both faster and better than one on it. A '
             "cross-encoder reads two sentences for each pair, and N sentences have N(N−1)/2 pairs: its place here "
-            "holds for a list of pairs, not for a search.</p>"
+            "holds for a list of pairs, not for a search. On a narrow screen, touch a point for its name.</p>"
         )
         gr.HTML('<h2 class="section">Copy the table</h2>')
         self.form = gr.Radio(list(export.FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
@@ -254,20 +255,23 @@ def _named(results: Results) -> list[tuple[str, str]]:
 
 
 def _two_best(shown: Table) -> tuple[str | None, str | None]:
-    """The best and the second by the last column, which is the average if there is one."""
+    """The best and the second by the last column, the average if there is one; first those that had not seen it."""
     last = shown.columns[-1].name
-    ranked = sorted((row for row in shown.rows if row.figures[last]), key=lambda row: -(row.figures[last] or (0.0,))[0])
-    names = [row.model for row in ranked[:2]]
+    there = [(last in row.seen, -figure.value, row.model) for row in shown.rows if (figure := row.figures[last])]
+    names = [model for _, _, model in sorted(there)[:2]]
     return (names[0], names[1]) if len(names) == 2 else (None, None)
 
 
 def _scatter(results: Results, shown: Table) -> Any:
-    """Each row's last column against its speed."""
-    column = shown.columns[-1]
+    """Each row against its speed: by the average, or where somebody has seen pairs of it, by a set that nobody has."""
+    seen = {name for row in shown.rows for name in row.seen}
+    fair = [column for column in shown.columns if column.name not in seen]
+    tests = [column for column in fair if column.name not in FOR_CHOOSING]
+    column = (tests or fair or shown.columns)[-1]
     points = []
     for row in (*shown.rows, *shown.paper_rows):
         figure = row.figures.get(column.name)
-        if figure and row.speed and figure.value == figure.value:
+        if figure and row.speed and not isnan(figure.value):
             is_paper = row in shown.paper_rows
             kind = ENCODER if is_paper else kind_of(ModelChoice.parse(row.model).name)
             points.append(Point(row.label, kind, row.speed, figure.value, is_paper))

@@ -12,12 +12,16 @@ from sbert_app.evaluation.measured import Measured
 from sbert_app.evaluation.mistakes import Slice
 from sbert_app.evaluation.paper import SOURCE
 from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, data_label
-from sbert_app.evaluation.table import Column, Row, Table
+from sbert_app.evaluation.table import MARK, Column, Row, Table
 from sbert_app.watched import Step
 
 CAUTION = (
     "Pearson r measures how straight the line is, not how right the order: it moves when a similarity is merely bent. "
     "Reimers et al. (2016) show that it is badly suited to judge STS; the paper (section 4) reports Spearman ρ."
+)
+SEEN = (
+    f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017: the built-in cross-encoders, trained on it, have "
+    "seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb."
 )
 SPEED = "Different sentences a second, over all data sets of the row, measured in the same run"
 
@@ -168,6 +172,7 @@ def _cell(row: Row, name: str, shown: Table, is_paper: bool) -> str:
         spread = f" ± {row.spread:.2f}" if row.spread is not None else ""
         return f'<td class="number">{value}{spread}</td>'
     value = f"<b>{value}</b>" if row.model in shown.best[name] else value
+    value += f"<sup>{MARK}</sup>" if name in row.seen else ""
     return f'<td class="number">{value}<small>{figure.low:.1f}–{figure.high:.1f}</small></td>'
 
 
@@ -179,6 +184,8 @@ def _notes(shown: Table) -> str:
         notes.append("A cross-encoder has no vectors: its one score stands under every similarity.")
     if shown.has_average and any(column.name in FOR_CHOOSING for column in shown.columns):
         notes.append("The average leaves STSb train and dev out: they are for choosing a model.")
+    if any(row.seen for row in shown.rows):
+        notes.append(SEEN)
     return "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
