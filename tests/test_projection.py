@@ -7,7 +7,7 @@ from bag_encoder import BagEncoder
 from sbert_app.corpus.cache import ArrayCache
 from sbert_app.corpus.corpus import Corpus, GoldPairs, Space, encode
 from sbert_app.corpus.spaces import SHIPPED, SpaceShelf
-from sbert_app.projection import aligned, engine
+from sbert_app.projection import engine, layout
 from sbert_app.projection.atlas import Drawn, Under, Wanted, draw_atlas, pair_distances
 from sbert_app.projection.maps import MapSettings, draw, draw_aligned, map_key, project, project_aligned
 from sbert_app.settings import DEFAULT_MODEL, Settings
@@ -53,6 +53,17 @@ class TestOneMap:
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, draw(vectors, MapSettings(epochs=50, seed=1), home))
 
+    def test_it_keeps_neighbours_as_well_as_umap_learns_own(self, home):
+        from sklearn.manifold import trustworthiness
+
+        vectors, _ = clouds(400, groups=8, dimension=32)
+        ours = draw(vectors, MapSettings(), home)
+        import umap  # imported ready by the map
+
+        theirs = umap.UMAP(metric="cosine", random_state=0, n_jobs=1, n_epochs=500).fit_transform(vectors)
+        kept, kept_by_them = (trustworthiness(vectors, one, metric="cosine") for one in (ours, theirs))
+        assert kept > kept_by_them - 0.01
+
     def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
         space, cache = space_of(clouds()[0]), ArrayCache(tmp_path)
         first = project(space, QUICK, cache, home)
@@ -70,8 +81,10 @@ class TestOneMap:
         draw(vectors, MapSettings(), home, shares.append)
         assert shares == sorted(shares)
         assert 0.3 < shares[-1] <= 1
-        with pytest.raises(Stopped):
-            draw(vectors, MapSettings(epochs=5_000), home, should_stop=lambda: len(shares) > 0)
+        for _ in range(2):  # a map that is stopped leaves nothing locked
+            with pytest.raises(Stopped):
+                draw(vectors, MapSettings(epochs=5_000), home, shares.append, lambda: shares[-1] > 0.5)
+            shares.append(0.0)
 
     def test_the_map_of_the_example_is_shipped(self, home):
         shelf = ModelShelf(home)
@@ -188,7 +201,7 @@ class TestTwoMaps:
 
         first = csr_matrix(np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32))
         second = csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
-        np.testing.assert_allclose(aligned._overlap(first, second), [1 / 3, 1, 0, 0])
+        np.testing.assert_allclose(layout._overlap(first, second), [1 / 3, 1, 0, 0])
 
 
 class TestAtlas:

@@ -72,9 +72,13 @@ def draw_atlas(spaces: SpaceShelf, wanted: Wanted, tell: Tell, should_stop: Call
     key = map_key(wanted.settings, *found)
     known = spaces.cache.get(key) is not None
     words = f"{'Opening' if known else 'Drawing'} the map of {len(found[0]):,} sentences"
-    tell(0, words if known or is_warm() else COMPILING)
+
+    def drawing(share: float) -> None:
+        tell(share, words if known or is_warm() else COMPILING)
+
+    drawing(0)
     started = time.perf_counter()
-    how = (wanted.settings, spaces.cache, spaces.home, lambda share: tell(share, words), should_stop)
+    how = (wanted.settings, spaces.cache, spaces.home, drawing, should_stop)
     maps = [project(found[0], *how)] if len(found) == 1 else list(project_aligned(found[0], found[1], *how))
     return Drawn(found, maps, key, known, time.perf_counter() - started)
 

@@ -26,44 +26,45 @@ import numpy as np
 log = logging.getLogger("sbert_lab.umap")
 
 COMPILED_BY = ("umap-learn", "numba", "numpy")
-MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse", "umap.aligned_umap")
+MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse")
 LOW_PRIORITY = 10  # niceness of the process that compiles
 TOO_LONG = 600  # seconds; a process that compiles longer than this is stuck
 
 _lock = threading.RLock()
-_umap: Any = None
+_is_warm = False
 
 
 @contextmanager
-def engine(home: Path) -> Iterator[Any]:
-    """The umap package, for one thread at a time: numba's parallel loops do not bear two.
+def engine(home: Path) -> Iterator[None]:
+    """umap-learn, ready, for one thread at a time: numba's parallel loops do not bear two.
 
     The first call waits for the compiler, as `warm_up` does.
     """
     with _lock:
-        yield _ready(home)
+        _make_ready(home)
+        yield
 
 
 def warm_up(home: Path) -> None:
     """Import and compile. For a thread in the background."""
     with _lock:
-        _ready(home)
+        _make_ready(home)
 
 
 def is_warm() -> bool:
     """Whether a map would start at once."""
-    return _umap is not None
+    return _is_warm
 
 
-def _ready(home: Path) -> Any:
-    global _umap
-    if _umap is None:
+def _make_ready(home: Path) -> None:
+    global _is_warm
+    if not _is_warm:
         folder = home / "numba" / "-".join(version(package) for package in COMPILED_BY)
         done = folder / "compiled"
         if not done.exists():
             _compile_apart(home, folder, done)
-        _umap = _imported(folder)
-    return _umap
+        _import_from(folder)
+        _is_warm = True
 
 
 def _compile_apart(home: Path, folder: Path, done: Path) -> None:
@@ -77,7 +78,7 @@ def _compile_apart(home: Path, folder: Path, done: Path) -> None:
         log.warning("umap-learn could not be compiled ahead: %s", error)
 
 
-def _imported(folder: Path) -> Any:
+def _import_from(folder: Path) -> None:
     """Import umap-learn with its compiled functions kept in ``folder``."""
     import importlib
     import warnings
@@ -88,10 +89,9 @@ def _imported(folder: Path) -> Any:
     numba_config.CACHE_DIR = str(folder)  # where numba was imported before
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on TensorFlow, which is not needed
-        umap = importlib.import_module("umap")
+        importlib.import_module("umap")
     for name in MODULES:
         _keep_compiled(importlib.import_module(name))
-    return umap
 
 
 def _keep_compiled(module: Any) -> None:
@@ -103,18 +103,17 @@ def _keep_compiled(module: Any) -> None:
 
 
 def _compile(home: Path, folder: Path) -> None:
-    """Draw the smallest maps that use every compiled function: one alone, and two aligned."""
+    """Draw the smallest map that uses every compiled function, in two and in three dimensions."""
     from sbert_app.projection import maps as projection
 
     os.nice(LOW_PRIORITY)
-    global _umap
-    _umap = _imported(folder)
+    global _is_warm
+    _import_from(folder)
+    _is_warm = True
     points = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     for dimensions in projection.DIMENSIONS:
-        settings = projection.MapSettings(dimensions=dimensions, epochs=2)
-        projection.draw(points, settings, home)
-        projection.draw_aligned(points, points[::-1].copy(), settings, home)
+        projection.draw(points, projection.MapSettings(dimensions=dimensions, epochs=2), home)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,34 @@
 """Maps of a corpus: UMAP to two or three dimensions, and two models' maps of one corpus side by side.
 
 UMAP (McInnes et al. 2018) keeps neighbours together. What it does not keep: distances between far groups, their
-sizes, the direction of the axes. The neighbours are exact (neighbours.py) and the layout is drawn by one thread
-from a seed, so the same seed gives the same map.
+sizes, the direction of the axes. The neighbours are exact (neighbours.py) and the layout (layout.py) is drawn by one
+thread from a seed, so the same seed gives the same map.
 
 Two maps are aligned as umap-learn's AlignedUMAP does it: each starts from its own spectral layout, the second turned
 onto the first, and while both are drawn each sentence is held near its other self, the more so the more of its
-neighbourhood the two models share. AlignedUMAP itself would search for the neighbours again, draw each map twice
-and compile at each call, so its functions are called here.
+neighbourhood the two models share.
 """
 
 from __future__ import annotations
 
-import re
-import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.corpus.cache import ArrayCache
 from sbert_app.corpus.neighbours import neighbours
+from sbert_app.projection import layout
 from sbert_app.projection.engine import engine
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.corpus.corpus import Space
 
-VERSION = "1"  # of the maps in the cache
+VERSION = "2"  # of the maps in the cache
 DIMENSIONS = (2, 3)
 CLUSTER_DIMENSIONS = 5
 FEWEST = 5  # different sentences that make a map
@@ -132,25 +130,7 @@ def draw(
     should_stop: ShouldStop | None = None,
 ) -> np.ndarray:
     """UMAP of vectors (N, D) float32 of length 1 -> float32 (N, dimensions), without the cache."""
-    k = min(settings.neighbours, len(vectors) - 1)
-    rows, distances = neighbours(vectors, k, _part(on_progress, 0, SEARCH_SHARE), should_stop)
-    gauge = _Gauge(_part(on_progress, SEARCH_SHARE, 1), should_stop)
-    with engine(home) as umap, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on a start at random where a corpus is too small for eigenvectors
-        mapper = umap.UMAP(
-            n_neighbors=k,
-            n_components=settings.dimensions,
-            min_dist=settings.min_dist,
-            n_epochs=_epochs(settings, len(vectors)),
-            metric="cosine",
-            init="spectral" if len(vectors) <= SPECTRAL_LIMIT else "pca",
-            random_state=settings.seed,
-            n_jobs=1,
-            precomputed_knn=(rows, distances, None),
-            tqdm_kwds=gauge.as_tqdm(),
-        )
-        points = mapper.fit_transform(vectors)
-    return _checked(points)
+    return _draw([vectors], settings, home, on_progress, should_stop)[0]
 
 
 def draw_aligned(
@@ -162,56 +142,43 @@ def draw_aligned(
     should_stop: ShouldStop | None = None,
 ) -> list[np.ndarray]:
     """Aligned UMAP of two sets of vectors (N, D) and (N, E) -> two float32 (N, dimensions), without the cache."""
-    from sbert_app.projection import aligned as aligned_layout
+    return _draw([before, after], settings, home, on_progress, should_stop)
 
-    k = min(settings.neighbours, len(before) - 1)
-    half = SEARCH_SHARE / 2
+
+def _draw(
+    spaces: Sequence[np.ndarray],
+    settings: MapSettings,
+    home: Path,
+    on_progress: OnShare | None,
+    should_stop: ShouldStop | None,
+) -> list[np.ndarray]:
+    n = len(spaces[0])
+    k = min(settings.neighbours, n - 1)
+    each = SEARCH_SHARE / len(spaces)
     near = [
-        neighbours(before, k, _part(on_progress, 0, half), should_stop),
-        neighbours(after, k, _part(on_progress, half, SEARCH_SHARE), should_stop),
+        neighbours(vectors, k, _part(on_progress, at * each, (at + 1) * each), should_stop)
+        for at, vectors in enumerate(spaces)
     ]
-    gauge = _Gauge(_part(on_progress, SEARCH_SHARE, 1), should_stop)
-    with engine(home), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        random = np.random.RandomState(settings.seed)
-        graphs = [aligned_layout.graph(*found, random) for found in near]
-        starts = [
-            aligned_layout.start(vectors, graph, settings.dimensions, random, len(vectors) <= SPECTRAL_LIMIT)
-            for vectors, graph in zip((before, after), graphs, strict=True)
-        ]
-        maps = aligned_layout.optimise(
-            starts, graphs, settings.min_dist, _epochs(settings, len(before)), random, gauge.at
-        )
-    return [_checked(points) for points in maps]
+    on_drawn = _part(on_progress, SEARCH_SHARE, 1)
 
-
-class _Gauge:
-    """Between umap-learn, which tells its epochs to a progress bar, and whoever waits or presses Stop."""
-
-    def __init__(self, on_progress: OnShare | None, should_stop: ShouldStop | None) -> None:
-        self.on_progress = on_progress
-        self.should_stop = should_stop
-        self.thread = threading.get_ident()
-
-    def as_tqdm(self) -> dict[str, Any]:
-        """For ``tqdm(**kwds)``: this object is the terminal that the bar is written to."""
-        return {"file": self, "disable": False, "mininterval": 0.1, "desc": "", "bar_format": "{n_fmt}/{total_fmt}"}
-
-    def write(self, bar: str) -> None:
-        """What tqdm writes: 120/500, between control characters."""
-        numbers = re.search(r"(\d+)/(\d+)", bar)
-        if numbers and threading.get_ident() == self.thread:  # and not tqdm's own thread
-            self.at(int(numbers[1]) / max(int(numbers[2]), 1))
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def at(self, share: float) -> None:
-        """This share is done. Raises ``Stopped`` if it is to be the last."""
-        if self.should_stop is not None and self.should_stop():
+    def on_share(share: float) -> None:
+        if should_stop is not None and should_stop():
             raise Stopped
-        if self.on_progress is not None:
-            self.on_progress(share)
+        if on_drawn is not None:
+            on_drawn(share)
+
+    with engine(home), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on a start at random where a corpus is too small for eigenvectors
+        on_share(0.0)
+        random = np.random.RandomState(settings.seed)
+        graphs = [layout.graph(*found, random) for found in near]
+        spectral = n <= SPECTRAL_LIMIT
+        starts = [
+            layout.start(vectors, graph, settings.dimensions, random, spectral)
+            for vectors, graph in zip(spaces, graphs, strict=True)
+        ]
+        maps = layout.optimise(starts, graphs, settings.min_dist, _epochs(settings, n), random, on_share)
+    return [_checked(points) for points in maps]
 
 
 def _part(on_progress: OnShare | None, start: float, stop: float) -> OnShare | None:

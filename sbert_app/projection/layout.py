@@ -1,7 +1,9 @@
-"""The layout of two maps of the same sentences, drawn together: AlignedUMAP's idea, in a tenth of its time.
+"""UMAP's layout of one map, or of two maps of the same sentences drawn together, on neighbours that are known.
 
-umap-learn's AlignedUMAP serves any number of maps with any relation between their points, and takes a minute for two
-maps of 10,000 sentences. For two maps of the same N sentences the relation is "the same row". So the weight that holds
+The steps and their functions are umap-learn's (McInnes et al. 2018): the graph, the spectral start, the curve, how
+often each edge pulls. The loop is ours, for three reasons: it can be stopped between two epochs, it compiles in a
+second, and it draws two maps at once. umap-learn's AlignedUMAP serves any number of maps with any relation between
+their points and takes a minute for two of 10,000 sentences. Here the relation is "the same row": the weight that holds
 a sentence near its other self (the overlap of its two neighbourhoods, Jaccard) is a product of two sparse matrices,
 and an epoch (`_epoch`, compiled by numba) is umap-learn's with that one pull added, a map at a time.
 """
@@ -77,20 +79,21 @@ def optimise(
     random: np.random.RandomState,
     on_share: Callable[[float], None],
 ) -> list[np.ndarray]:
-    """Draw both maps together -> two float32 (N, dimensions)."""
+    """Draw one map, or two together -> float32 (N, dimensions) each."""
     from umap.umap_ import find_ab_params
 
     a, b = find_ab_params(1.0, min_dist)
-    points = [starts[0].copy(), _turned(starts[1], starts[0])]
+    points = [starts[0].copy(), *(_turned(start, starts[0]) for start in starts[1:])]
     drawings = [_Drawing.of(*one, epochs) for one in zip(points, graphs, strict=True)]
-    hold = HOLD * _overlap(*graphs)
+    hold = np.float32(HOLD) * _overlap(*graphs) if len(graphs) == 2 else np.zeros(len(points[0]), dtype=np.float32)
     state = random.randint(1, np.iinfo(np.int64).max, 1, dtype=np.int64).astype(np.uint64)
     epoch = _compiled_epoch()
     for n in range(epochs):
         on_share(n / epochs)
-        for one, other in (drawings, drawings[::-1]):
+        for one, other in zip(drawings, drawings[::-1], strict=True):
             edges = (one.heads, one.tails, one.wait, one.next_pull, one.next_push)
             epoch(one.points, other.points, hold, *edges, a, b, 1.0 - n / epochs, n, state)
+    on_share(1.0)
     return points
 
 
