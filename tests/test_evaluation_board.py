@@ -78,11 +78,18 @@ def made(models, data, home):
 @given(st.integers(4, 120), st.integers(1, 30), st.sampled_from(["spearman", "pearson"]), st.integers(0, 10_000))
 def test_intervals_are_those_of_the_command(n, different, statistic, seed):
     random = np.random.default_rng(seed)
-    x, y = random.integers(different, size=n) / 7, random.integers(6, size=n).astype(float)
+    x, y = random.integers(different, size=n).astype(float), random.integers(6, size=n).astype(float)
     expected = bootstrap_interval(x, y, statistic)
     found = replicates(x, y, statistic)
     if not math.isnan(expected.low):
         assert tuple(np.nanpercentile(found, [2.5, 97.5])) == pytest.approx(expected[:2], abs=1e-9)
+
+
+def test_a_draw_of_equal_values_has_no_correlation():
+    x = np.array([1 / 7, 1 / 7, 1 / 7, 0.2, 1 / 7])
+    found = replicates(x, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pearson")
+    assert 0 < np.isnan(found).sum() < len(found)
+    assert np.nanmax(np.abs(found)) <= 1 + 1e-9
 
 
 def test_a_draw_is_the_correlation_of_the_drawn_pairs():

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 DRAWS = 1_000
+NOISE = 1e-20  # relative: what rounding leaves of a variance that is zero
 BLOCK = 50  # draws at a time, as in bootstrap_interval
 
 
@@ -55,10 +56,13 @@ def _ranker(values: np.ndarray) -> Ranks:
 
 
 def _correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted Pearson, row by row. (R, N) or (1, N) each -> (R,)."""
+    """Weighted Pearson, row by row. (R, N) or (1, N) each -> (R,); NaN where the drawn values do not vary."""
     total = weights.sum(axis=1, keepdims=True)
-    x = x - (weights * x).sum(axis=1, keepdims=True) / total
-    y = y - (weights * y).sum(axis=1, keepdims=True) / total
-    xw = weights * x
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (xw * y).sum(axis=1) / np.sqrt((xw * x).sum(axis=1) * (weights * y * y).sum(axis=1))
+    a = x - (weights * x).sum(axis=1, keepdims=True) / total
+    b = y - (weights * y).sum(axis=1, keepdims=True) / total
+    spread_a, spread_b = (weights * a * a).sum(axis=1), (weights * b * b).sum(axis=1)
+    varies = (spread_a > NOISE * (weights * x * x).sum(axis=1)) & (spread_b > NOISE * (weights * y * y).sum(axis=1))
+    together = (weights * a * b).sum(axis=1)
+    found = np.full(len(weights), np.nan)
+    np.divide(together, np.sqrt(spread_a * spread_b), out=found, where=varies)
+    return found
