@@ -31,6 +31,7 @@ SCRIPT = Path(__file__).parents[2] / "assets" / "explore.js"
 NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"
 BESIDE, MOVING = "Side by side", "Moving"
 ALONE = ""
+OWN = ""
 
 Update = dict[Any, Any]  # component -> its new value
 
@@ -55,7 +56,7 @@ class _Asked(NamedTuple):
     pairs: bool
 
     def wanted(self, view: View) -> Wanted:
-        after = Under(self.second.strip(), self.pooling) if (self.second or "").strip() else None
+        after = Under(self.second.strip(), self.pooling or None) if (self.second or "").strip() else None
         settings = MapSettings(
             2 if self.dimensions == "2-D" else 3, int(self.neighbours), float(self.min_dist), int(self.seed or 0)
         )
@@ -89,7 +90,9 @@ class _Tab:
                         allow_custom_value=True,
                         elem_id="map-second",
                     )
-                    self.pooling = gr.Radio(POOLINGS, value="mean", label="Its pooling", elem_id="map-pooling")
+                    self.pooling = gr.Radio(
+                        [("its own", OWN), *POOLINGS], value=OWN, label="Its pooling", elem_id="map-pooling"
+                    )
                     self.how = gr.Radio([BESIDE, MOVING], value=BESIDE, label="Show them", elem_id="map-how")
                 with gr.Accordion("How it is drawn", open=False, elem_id="map-settings"):
                     self.neighbours = gr.Slider(
@@ -202,7 +205,7 @@ class _Tab:
         try:
             spaces = [space_of(self.services, view)]
             if (second or "").strip():
-                spaces.append(self.services.spaces.space(view.corpus, second.strip(), pooling))
+                spaces.append(self.services.spaces.space(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
         except InputError as error:
             return problem(str(error))
@@ -241,8 +244,7 @@ def _figure(drawn: Drawn, asked: _Asked, colouring: Colouring) -> Any:
         figures.Lines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
         figures.Lines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
     ]  # fmt: skip
-    whens = ("before", "after")[: len(drawn.maps)]
-    titles = [views.title(space, when) for space, when in zip(drawn.spaces, whens, strict=True)]
+    titles = [views.title(space, when) for space, when in zip(drawn.spaces, views.WHENS, strict=False)]
     picture = figures.Picture(drawn.maps, titles, corpus.sentences, colouring, lines, drawn.key + asked.how)
     return figures.side_by_side(picture) if len(titles) == 2 and asked.how == BESIDE else figures.one(picture)
 

@@ -10,6 +10,7 @@ from sbert_app.pages.explore_view import spoken_seconds
 from sbert_app.projection.atlas import Drawn, PairDistances
 
 NEAREST = 10
+WHENS = ("before", "after")
 LONGEST = 400  # characters of a sentence in the list
 HINT = '<p class="note">Click a point: its nearest sentences are listed here.</p>'
 READING = (
@@ -26,9 +27,11 @@ def map_line(drawn: Drawn) -> str:
     count, dimensions = drawn.maps[0].shape
     took = "from the cache" if drawn.known else f"drawn in {spoken_seconds(drawn.seconds)}"
     what = "One map" if len(drawn.maps) == 1 else "Two aligned maps"
+    names = "; ".join(title(space, when) for space, when in zip(drawn.spaces, WHENS, strict=False))
+    which = f'<p class="note">{escape(names[0].upper() + names[1:])}.</p>' if len(drawn.maps) == 2 else ""
     return (
         f'<p class="lead"><b>{what}</b> of {count:,} sentences in {dimensions} dimensions, {took}.</p>'
-        f'<p class="note">{READING}</p>'
+        f'{which}<p class="note">{READING}</p>'
     )
 
 

@@ -74,7 +74,7 @@ def draw_atlas(spaces: SpaceShelf, wanted: Wanted, tell: Tell, should_stop: Call
     words = f"{'Opening' if known else 'Drawing'} the map of {len(found[0]):,} sentences"
 
     def drawing(share: float) -> None:
-        tell(share, words if known or is_warm() else COMPILING)
+        tell(*((share, words) if known or is_warm() else (0, COMPILING)))  # no telling how long the compiler takes
 
     drawing(0)
     started = time.perf_counter()
