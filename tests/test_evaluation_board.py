@@ -209,6 +209,8 @@ def test_stop_leaves_what_is_done(own_home, small, tmp_path):
 def test_nothing_and_too_much_are_refused():
     with pytest.raises(InputError, match="at least one model"):
         plan([], ["stsb:test"])
+    with pytest.raises(InputError, match="names no model"):
+        plan([":mean"], ["stsb:test"])
     with pytest.raises(InputError, match="at least one data set"):
         plan(["tfidf"], [])
     with pytest.raises(InputError, match="choose fewer"):

@@ -93,11 +93,13 @@ class Board:
 
 
 def plan(models: list[str], data: list[str]) -> Board:
-    """An empty board. InputError if there is nothing to measure, or too much."""
+    """An empty board. InputError if there is nothing to measure, too much, or what names no model."""
     models = list(dict.fromkeys(text.strip() for text in models if text.strip()))
     data = list(dict.fromkeys(text.strip() for text in data if text.strip()))
     if not models or not data:
         raise InputError(f"choose at least one {'data set' if models else 'model'}")
+    for model in models:
+        ModelChoice.parse(model)
     if len(models) * len(data) > MOST_CELLS:
         raise InputError(
             f"{len(models)} models on {len(data)} data sets are more than {MOST_CELLS} cells; choose fewer"
