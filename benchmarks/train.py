@@ -21,7 +21,7 @@ from training.errors import InputError
 from training.loop import train
 
 WARM_UP = 5  # steps that are not counted
-NEVER = 10**9  # steps between two evaluations
+NEVER = 10**7  # steps between two evaluations
 
 
 @dataclass

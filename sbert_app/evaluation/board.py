@@ -23,7 +23,7 @@ from sbert_app.evaluation.cache import CellCache
 from sbert_app.evaluation.cell import Cell, Figure, Measure, interval
 from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.difference import Difference
-from sbert_app.evaluation.results import AVERAGE, averaged, data_label
+from sbert_app.evaluation.results import AVERAGE, averaged_of, data_label
 from sbert_app.shelf import ModelShelf
 from sbert_app.watched import ShouldStop, Tell
 from training.data import load_data
@@ -83,7 +83,7 @@ class Board:
         return Difference.of(first[0], second[0], first[1], second[1])
 
     def _value_and_draws(self, model: str, data: str, measure: Measure) -> tuple[float, np.ndarray] | None:
-        wanted = averaged(self.data) if data == AVERAGE else [data]
+        wanted = averaged_of(self) if data == AVERAGE else [data]
         cells = [self.cells.get((model, name)) for name in wanted]
         there = [cell for cell in cells if cell is not None]
         if not there or len(there) < len(wanted):

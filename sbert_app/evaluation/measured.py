@@ -19,7 +19,7 @@ from typing import Any
 
 from sbert_app.evaluation.cell import SIMILARITIES, STATISTICS, Figure, Measure
 from sbert_app.evaluation.difference import Difference
-from sbert_app.evaluation.results import AVERAGE, Results, averaged
+from sbert_app.evaluation.results import AVERAGE, Results, averaged_of
 from training.errors import InputError
 
 SHIPPED = Path(__file__).parents[2] / "assets" / "evaluation.json"
@@ -82,7 +82,7 @@ class Measured:
 
 def to_dict(results: Results) -> dict[str, Any]:
     """The figures and differences of any results, as the file keeps them."""
-    columns = [*results.data, *([AVERAGE] if averaged(results.data) else [])]
+    columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     return {
         "data": {name: results.size(name) for name in results.data},
         "figures": {model: {name: _cell(results, model, name) for name in columns} for model in results.models},

@@ -58,6 +58,11 @@ def averaged(data: Sequence[str]) -> list[str]:
     return kept if len(kept) > 1 else []
 
 
+def averaged_of(results: Results) -> list[str]:
+    """The same of results, without data sets that could not be read."""
+    return averaged([name for name in results.data if results.size(name) is not None])
+
+
 def data_label(name: str) -> str:
     """How a table calls a data set; a file without its folders."""
     return DATA_LABELS.get(name) or (PurePath(name).name if "/" in name or "\\" in name else name)

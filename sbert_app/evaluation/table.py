@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sbert_app.evaluation import paper
 from sbert_app.evaluation.cell import Figure, Measure
 from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.results import AVERAGE, Results, averaged, data_label
+from sbert_app.evaluation.results import AVERAGE, Results, averaged_of, data_label
 from training.scorer import CROSS_ENCODERS
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
@@ -55,7 +55,7 @@ class Table:
 
 def tabulate(results: Results, measure: Measure, papers: str = paper.FIRST) -> Table:
     """The table of some results under one measure. The paper's rows belong to Spearman and cosine alone."""
-    names = [*results.data, *([AVERAGE] if averaged(results.data) else [])]
+    names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [Column(name, data_label(name), results.size(name)) for name in names]
     rows = [_row(results, model, names, measure) for model in results.models]
     best = {name: _best(rows, name) for name in names}
@@ -77,7 +77,7 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
     """STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on it."""
     if model not in CROSS_ENCODERS:
         return False
-    sets = averaged(results.data) if name == AVERAGE else [name]
+    sets = averaged_of(results) if name == AVERAGE else [name]
     return any(paper.column_of(each, results.size(each)) in SEMEVAL for each in sets)
 
 
@@ -90,7 +90,7 @@ def _best(rows: list[Row], name: str) -> set[str]:
 def _paper_rows(results: Results, papers: str) -> list[Row]:
     """The paper's figures under our columns; its average only where it covers all that ours does."""
     theirs = {name: column for name in results.data if (column := paper.column_of(name, results.size(name)))}
-    over = averaged(results.data)
+    over = averaged_of(results)
     found = []
     for row in paper.rows(papers, list(theirs.values())):
         values = {name: row.figures[column] for name, column in theirs.items() if column in row.figures}

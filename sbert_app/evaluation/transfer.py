@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ import numpy as np
 from sbert_app.watched import ShouldStop, Tell
 from training.errors import InputError, Stopped
 from training.raw_columns import MISSING
+from training.scorer import sentence_vectors
 from training.tables import read_columns
 
 if TYPE_CHECKING:
-    from training.encoder import Encoder
+    from training.scorer import BiEncoder, Vectors
 
 FOLDS = 10
-STRENGTHS = (0.1, 1.0, 10.0)  # of C, on vectors whose dimensions have a spread of 1 on average
+LENGTH = 400.0  # mean squared length of the features: about 1 for each dimension of a small encoder
+STRENGTHS = (0.01, 0.1, 1.0)  # of C, on features of that length
 MOST_ROWS = 50_000
 MOST_CLASSES = 100
 
@@ -67,44 +70,44 @@ class Transfer:
         return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
 
 
-def read_labelled(path: Path | str, name: str | None = None) -> Labelled:
-    """A file of (sentence, label), or of (sentence1, sentence2, label).
+def read_labelled(path: Path | str | Sequence[Path], name: str | None = None, label: str = "label") -> Labelled:
+    """A file of (sentence, label) or (sentence1, sentence2, label), or several of one form, one after another.
 
     Raises:
         InputError: the columns are not there, or what is left has fewer than two classes of two rows each.
     """
-    name = name or Path(path).name
-    raw = read_columns(path)
-    pairs = {"sentence1", "sentence2", "label"} <= set(raw)
-    if not pairs and not {"sentence", "label"} <= set(raw):
-        raise InputError(
-            f"{name} has the columns {', '.join(raw)}; transfer needs sentence and label, or a pair and label"
-        )
-    texts = [raw["sentence1"], raw["sentence2"]] if pairs else [raw["sentence"]]
-    rows = [
-        ([_text(cell) for cell in cells], label)
-        for *cells, label in zip(*texts, (_label(cell) for cell in raw["label"]), strict=True)
-    ]
-    good = [(cells, label) for cells, label in rows if all(cells) and label]
+    paths = [path] if isinstance(path, (str, Path)) else path
+    name = name or Path(paths[0]).name
+    parts = [read_columns(each) for each in paths]
+    raw = {column: [cell for part in parts for cell in part[column]] for column in parts[0]}
+    texts = ("sentence1", "sentence2") if "sentence1" in raw else ("sentence",)
+    if not {*texts, label} <= set(raw):
+        raise InputError(f"{name} has the columns {', '.join(raw)}; it needs sentence and label, or a pair and label")
+    rows = list(zip(*([_text(cell) for cell in raw[column]] for column in (*texts, label)), strict=True))
+    return _usable(name, rows)
+
+
+def _usable(name: str, rows: list[tuple[str, ...]]) -> Labelled:
+    """Rows of texts and, last, a class: what can be learned from."""
+    good = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
     notes = [f"{len(rows) - len(good):,} rows without text or label left out"] if len(good) < len(rows) else []
     if len(good) > MOST_ROWS:
         notes.append(f"the first {MOST_ROWS:,} of {len(good):,} rows")
         good = good[:MOST_ROWS]
-    labels = [label for _, label in good]
-    sizes = Counter(labels)
+    sizes = Counter(row[-1] for row in good)
     if len(sizes) > MOST_CLASSES:
         raise InputError(f"{name} has {len(sizes):,} different labels; at most {MOST_CLASSES} can be classes")
-    if small := {label for label, size in sizes.items() if size < 2}:
-        notes.append(f"classes with a single row left out: {', '.join(sorted(small)[:5])}")
-    kept = [i for i, label in enumerate(labels) if label not in small]
-    if len({labels[i] for i in kept}) < 2:
+    small = sorted(label for label, size in sizes.items() if size < 2)
+    if small:
+        notes.append(f"classes with a single row left out: {', '.join(small[:5])}")
+    if len(sizes) - len(small) < 2:
         raise InputError(f"{name} has not two classes of at least two rows each; a classifier needs that")
-    columns = tuple([good[i][0][k] for i in kept] for k in range(len(texts)))
-    return Labelled(name, columns, [labels[i] for i in kept], tuple(notes))
+    *columns, labels = (list(column) for column in zip(*(row for row in good if row[-1] not in small), strict=True))
+    return Labelled(name, tuple(columns), labels, tuple(notes))
 
 
 def transfer(
-    encoder: Encoder,
+    encoder: BiEncoder,
     data: Labelled,
     tell: Tell = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
@@ -117,6 +120,7 @@ def transfer(
         Stopped: ``should_stop`` said yes.
     """
     from sklearn.model_selection import StratifiedKFold
+    from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
     features = _features(encoder, data, tell, should_stop)
@@ -129,30 +133,33 @@ def transfer(
         if should_stop():
             raise Stopped
         tell(number / folds, "Classifying")
-        classifier = _fit(features[training], truth[training], seed)
+        with threadpool_limits(1, user_api="blas"):  # on matrices as small as these, a second thread only waits
+            classifier = _fit(features[training], truth[training], seed)
         accuracies.append(float((classifier.predict(features[test]) == truth[test]).mean()))
     majority = float(np.bincount(truth, minlength=len(classes)).max() / len(truth))
     seconds = (encoded - started, time.perf_counter() - encoded)
-    return Transfer(encoder.name, encoder.pooling, tuple(accuracies), majority, seconds)
+    return Transfer(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
 
 
-def _features(encoder: Encoder, data: Labelled, tell: Tell, should_stop: ShouldStop) -> np.ndarray:
-    """(N, D) of sentences, (N, 2D) of pairs, scaled so that the dimensions have a spread of 1 on average."""
+def _features(encoder: BiEncoder, data: Labelled, tell: Tell, should_stop: ShouldStop) -> Vectors:
+    """(N, D) of sentences, (N, 2D) of pairs, scaled as a whole to a mean squared length of ``LENGTH``."""
+    from scipy import sparse
+
     tell(0.0, "Encoding")
     texts = [text for column in data.columns for text in column]
-    vectors = encoder.encode(
-        texts,
-        normalize=None,
-        on_progress=lambda done, total: tell(done / (total or 1)),
-        should_stop=should_stop,
-    )
+    vectors = sentence_vectors(encoder, texts, lambda done, total: tell(done / (total or 1)), should_stop)
     if len(data.columns) == 2:
-        u, v = np.split(vectors, 2)
-        vectors = np.hstack([np.abs(u - v), u * v])
-    return vectors / max(float(vectors.std(axis=0).mean()), 1e-12)
+        u, v = vectors[: len(data)], vectors[len(data) :]
+        if isinstance(u, np.ndarray):
+            vectors = np.hstack([np.abs(u - v), u * v])
+        else:
+            v = sparse.csr_matrix(v)
+            vectors = sparse.csr_matrix(sparse.hstack([abs(u - v), u.multiply(v)]))
+    squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
+    return vectors * np.sqrt(LENGTH * len(data) / max(float(squares.sum()), 1e-12))
 
 
-def _fit(features: np.ndarray, truth: np.ndarray, seed: int) -> Any:
+def _fit(features: Vectors, truth: np.ndarray, seed: int) -> Any:
     """Logistic regression; a tenth of what it may learn from decides on its strength."""
     from sklearn.linear_model import LogisticRegression
 
@@ -170,9 +177,3 @@ def _fit(features: np.ndarray, truth: np.ndarray, seed: int) -> Any:
 
 def _text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
-
-
-def _label(cell: Any) -> str:
-    """Empty for none. A class may be the number -1 or the word none only in a file without such gaps: it is a gap."""
-    text = _text(cell)
-    return "" if text.lower() in MISSING else text

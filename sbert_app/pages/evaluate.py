@@ -12,6 +12,9 @@ from sbert_app.services import Services
 TABS = (
     ("evaluate_sts", "Sentence similarity", "sts"),
     ("evaluate_errors", "Where it errs", "errors"),
+    ("evaluate_labels", "Triplets and labels", "labels"),
+    ("evaluate_transfer", "Transfer", "transfer"),
+    ("evaluate_folds", "Folds", "folds"),
 )
 
 

@@ -16,8 +16,8 @@ from sbert_app.evaluation.board import Board, fill, plan
 from sbert_app.evaluation.cell import SIMILARITIES, Measure
 from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.measured import Measured
-from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, averaged
-from sbert_app.evaluation.table import Table, tabulate
+from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, averaged_of
+from sbert_app.evaluation.table import Column, Table, tabulate
 from sbert_app.figures.evaluation import Point, quality_and_speed
 from sbert_app.pages import evaluate_views as views
 from sbert_app.pages.compare_views import problem
@@ -255,11 +255,16 @@ def _named(results: Results) -> list[tuple[str, str]]:
 
 
 def _two_best(shown: Table) -> tuple[str | None, str | None]:
-    """The best and the second by the last column, the average if there is one; first those that had not seen it."""
-    last = shown.columns[-1].name
+    """The best and the second by the last column that most have; first those that had not seen it."""
+    last = _fullest(shown, shown.columns).name
     there = [(last in row.seen, -figure.value, row.model) for row in shown.rows if (figure := row.figures[last])]
     names = [model for _, _, model in sorted(there)[:2]]
     return (names[0], names[1]) if len(names) == 2 else (None, None)
+
+
+def _fullest(shown: Table, columns: list[Column]) -> Column:
+    """The column with figures of the most models; the last of several."""
+    return max(reversed(columns), key=lambda column: sum(row.figures[column.name] is not None for row in shown.rows))
 
 
 def _scatter(results: Results, shown: Table) -> Any:
@@ -267,7 +272,7 @@ def _scatter(results: Results, shown: Table) -> Any:
     seen = {name for row in shown.rows for name in row.seen}
     fair = [column for column in shown.columns if column.name not in seen]
     tests = [column for column in fair if column.name not in FOR_CHOOSING]
-    column = (tests or fair or shown.columns)[-1]
+    column = _fullest(shown, tests or fair or shown.columns)
     points = []
     for row in (*shown.rows, *shown.paper_rows):
         figure = row.figures.get(column.name)
@@ -275,5 +280,5 @@ def _scatter(results: Results, shown: Table) -> Any:
             is_paper = row in shown.paper_rows
             kind = ENCODER if is_paper else kind_of(ModelChoice.parse(row.model).name)
             points.append(Point(row.label, kind, row.speed, figure.value, is_paper))
-    over = f"{column.label} of {len(averaged(results.data))} sets" if column.name == AVERAGE else column.label
+    over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
     return quality_and_speed(points, f"{shown.measure.statistic.capitalize()} ×100, {over}")
