@@ -64,4 +64,9 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
             "from_cache": partial(project, space, MapSettings(), cache, home),
         }
         times = machine.alternate(ways, rounds)
-    return {"sentences": size} | {f"{name}_seconds": machine.summary(took)["seconds"] for name, took in times.items()}
+    figures = {name: machine.summary(took) for name, took in times.items()}
+    return {
+        "sentences": size,
+        **{f"{name}_seconds": found["seconds"] for name, found in figures.items()},
+        **{f"{name}_processor_seconds": found["processor_seconds"] for name, found in figures.items()},
+    }

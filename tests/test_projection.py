@@ -47,6 +47,13 @@ class TestOneMap:
         assert points.dtype == np.float32
         assert purity(points, group) > 0.95
 
+    def test_a_large_corpus_starts_from_its_principal_components(self, home, monkeypatch):
+        engine.warm_up(home)
+        monkeypatch.setattr("sbert_app.projection.maps.SPECTRAL_LIMIT", 100)
+        monkeypatch.setattr("umap.spectral.spectral_layout", None)
+        vectors, group = clouds()
+        assert purity(draw(vectors, MapSettings(epochs=100), home), group) > 0.95
+
     def test_the_same_seed_gives_the_same_map_and_another_seed_another(self, home):
         vectors, _ = clouds()
         first, again = (draw(vectors, QUICK, home) for _ in range(2))
