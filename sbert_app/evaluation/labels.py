@@ -16,11 +16,11 @@ import numpy as np
 from sbert_app.watched import ShouldStop, Tell
 from training.dataset import LABELLED, TRIPLETS, Dataset
 from training.errors import InputError
-from training.evaluation import Interval, bootstrap_interval, spearman
 from training.raw_columns import NLI_LABELS
 from training.scorer import row_scores
 
 if TYPE_CHECKING:
+    from training.evaluation import Interval
     from training.scorer import Scorer
 
 VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -81,6 +81,8 @@ def _triplets(near: dict[str, np.ndarray], far: dict[str, np.ndarray]) -> Triple
 
 
 def _labels(scores: np.ndarray, labels: list[str]) -> LabelScore:
+    from training.evaluation import bootstrap_interval, spearman
+
     truth = np.array([VALUES[label] for label in labels])
     by_label = {label: scores[truth == value] for label, value in VALUES.items() if (truth == value).any()}
     return LabelScore(len(labels), spearman(scores, truth), bootstrap_interval(scores, truth), by_label)
@@ -88,6 +90,8 @@ def _labels(scores: np.ndarray, labels: list[str]) -> LabelScore:
 
 def wilson(share: float, n: int) -> Interval:
     """Wilson's 95% interval of a share of n."""
+    from training.evaluation import Interval
+
     middle = (share + NORMAL**2 / (2 * n)) / (1 + NORMAL**2 / n)
     reach = NORMAL / (1 + NORMAL**2 / n) * sqrt(share * (1 - share) / n + NORMAL**2 / (4 * n**2))
     return Interval(max(0.0, middle - reach), min(1.0, middle + reach), "Wilson")

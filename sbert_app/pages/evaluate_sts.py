@@ -107,7 +107,7 @@ class _Tab:
             self.b = gr.Dropdown(names, value=b, label="Second model", min_width=220, elem_id="second-model")
         self.findings = gr.HTML(views.differences(shipped, a, b, Measure()), elem_id="findings")
         gr.HTML('<h2 class="section">Quality and speed</h2>')
-        self.scatter = gr.Plot(_scatter(shipped, first), show_label=False, elem_id="quality-speed")
+        self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
         gr.HTML(
             '<p class="note">Dotted: the frontier. No measured model is both faster and better than one on it. A '
             "cross-encoder reads two sentences for each pair, and N sentences have N(N−1)/2 pairs: its place here "
@@ -126,6 +126,7 @@ class _Tab:
         shown = [self.table, self.a, self.b, self.findings, self.scatter, self.text]
         running = [self.board, self.status, self.go, self.halt, self.back, *shown]
         root.load(lambda: gr.Dropdown(model_choices(self.services)), None, self.models, **PRIVATE)
+        root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Measure())), None, self.scatter, **PRIVATE)
         measured = self.go.click(
             self.measure, [self.models, self.data, self.files, *how[1:]], running, concurrency_limit=2, **PRIVATE
         )
