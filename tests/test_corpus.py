@@ -193,3 +193,9 @@ class TestNeighbours:
 def test_a_digest_stands_for_its_texts(first, second):
     without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
     assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])
+
+
+def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("A dog, asleep.\nA cat; awake.\n\nRain\n", encoding="utf-8")
+    assert Corpus.from_file(file).sentences == ["A dog, asleep.", "A cat; awake.", "Rain"]

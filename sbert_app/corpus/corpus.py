@@ -26,6 +26,7 @@ from sbert_app.corpus.cache import ArrayCache
 from sbert_app.corpus.search import SearchIndex
 from training.errors import InputError
 from training.table_columns import as_text
+from training.table_lines import open_lines
 from training.tables import Table, open_table, pick_columns, pick_sentence
 
 if TYPE_CHECKING:
@@ -100,11 +101,13 @@ class Corpus:
         """The sentences of a file that ``training.tables`` reads, with its other columns beside them.
 
         ``column`` names the one with the sentences. None finds it by name; a file of pairs, found by the names of
-        its columns, gives the different sentences of its pairs.
+        its columns, gives the different sentences of its pairs. A .txt file has a sentence a line.
 
         Raises:
             InputError: the file cannot be read, there is no such column, or it holds no text.
         """
+        if column is None and Path(path).suffix.lower() == ".txt":
+            return _from_rows(Table(Path(path), open_lines(Path(path))), "sentence")
         table = open_table(path)
         if column is None and has_pairs(table):
             from training.data import load_data
