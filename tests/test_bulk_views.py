@@ -6,7 +6,7 @@ import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages import bulk_views as views
+from sbert_app.pages.bulk import views
 from sbert_app.scoring.file import score_file
 from sbert_app.scoring.summary import Progress
 from training.tables import open_table, pick_columns

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sbert_app.lessons import collapse, cost, heads, orders, pooled_pair, rerank, sample, without_tuning
 from sbert_app.lessons.text import lesson_number, lessons
 from sbert_app.pace import Pace
-from sbert_app.pages.learn_benches import BENCHES
+from sbert_app.pages.learn.benches import BENCHES
 from sbert_app.runs.presets import PRESETS
 from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.shelf import ModelShelf

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sbert_app.corpus.corpus import Corpus, Space
 from sbert_app.figures.map import Lines, Picture, _hover, one, side_by_side
 from sbert_app.figures.map_colours import BLANK, MOST_LABELS, OTHER, Labels, Scale, colouring_of, labels_of
-from sbert_app.pages import explore_map_views as views
+from sbert_app.pages.explore import map_views as views
 
 SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
 

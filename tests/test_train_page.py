@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
-from sbert_app.pages import train_form, train_live, train_views
+from sbert_app.pages.train import form as train_form
+from sbert_app.pages.train import live as train_live
+from sbert_app.pages.train import views as train_views
 from sbert_app.runs.store import RunStore
 from sbert_app.services import Services
 from sbert_app.settings import Settings

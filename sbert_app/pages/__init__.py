@@ -1,4 +1,4 @@
-"""The pages. One file each, with a ``build(services)`` that lays it out and wires it to services.
+"""The pages. A folder each, whose page.py has a ``build(services)`` that lays it out and wires it to services.
 
 ``build_app`` puts them together under one navigation bar; ``serve`` launches the result. Nothing here imports
 torch: the first paint does not wait for it. A thread loads the default models meanwhile.
@@ -39,7 +39,7 @@ def build_app(services: Services) -> gr.Blocks:
     for module, title, path in PAGES:
         with app if path == "/" else app.route(title, path):
             gr.Navbar(main_page_name=PAGES[0][1])
-            import_module(f"sbert_app.pages.{module}").build(services)
+            import_module(f"sbert_app.pages.{module}.page").build(services)
     with app:
         endpoints.build(services)
     return app

@@ -1,0 +1,1 @@
+"""The paper's Table 6, measured."""

@@ -1,0 +1,224 @@
+"""The Bulk page: a file of sentence pairs in, the same file with scores out, and what the scores tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.figures import bulk as figures_bulk
+from sbert_app.pages.bulk import api as bulk_api
+from sbert_app.pages.bulk import views
+from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.pages.shared import PRIVATE, problem
+from sbert_app.scoring.jobs import ScoreJobs, ScoreRequest
+from sbert_app.scoring.summary import ScoreSummary
+from sbert_app.services import Services
+from sbert_app.settings import DEFAULT_MODEL
+from training.errors import InputError, Stopped
+from training.tables import PairColumns, Table, open_table, pick_columns
+
+EXAMPLE = Path(__file__).parents[3] / "assets" / "examples" / "bulk-example.csv"
+NO_GOLD = ""
+
+Update = dict[Any, Any]  # component -> its new value
+
+
+def build(services: Services) -> None:
+    """Lay the page out inside the open Blocks; its example is scored when it is opened."""
+    jobs = ScoreJobs(services.shelf, services.settings.scratch)
+    page = _Page(services, jobs)
+    page.wire()
+    bulk_api.build(services, jobs)
+
+
+class _Page:
+    """The components of the page, and what happens to them."""
+
+    def __init__(self, services: Services, jobs: ScoreJobs) -> None:
+        self.jobs = jobs
+        self.table = gr.State(None)
+        gr.HTML('<h1 class="title">Score a file</h1><p class="tagline">Every pair of a file, with its cosine.</p>')
+        with gr.Row(elem_classes="bulk"):
+            with gr.Column(scale=2, min_width=300):
+                gr.HTML(views.limits(services.settings.upload_limit_mb))
+                self.upload = gr.File(label="Your file", height=130, elem_id="upload")
+                with gr.Row():
+                    self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
+                    self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
+                self.gold = gr.Dropdown(
+                    label="Gold score", info="Scored by people, if the file has it", elem_id="column-gold"
+                )
+                self.model, self.pooling, self.cross = model_picker(), pooling_picker(), cross_encoder_picker("none")
+                with gr.Row():
+                    self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
+                    self.halt = gr.Button("Stop", interactive=False, elem_id="stop", min_width=120)
+            with gr.Column(scale=5, min_width=320):
+                self.file_line = gr.HTML(elem_id="file-line")
+                self.status = gr.HTML('<div class="waiting">Opening the example …</div>', elem_id="status")
+                with gr.Row():
+                    self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
+                    self.as_parquet = gr.DownloadButton(
+                        "Download Parquet", visible=False, elem_id="parquet", min_width=140
+                    )
+                self.cards = gr.HTML(elem_id="agreement")
+                with gr.Row():
+                    self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
+                    self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
+                self.rows = gr.HTML(elem_id="rows")
+                self.worst = gr.HTML(elem_id="disagreements")
+
+    def wire(self) -> None:
+        """Connect the components with what they do."""
+        root = gr.context.Context.root_block
+        chosen = [self.table, self.first, self.second, self.gold, self.model, self.pooling, self.cross]
+        opened = [self.table, self.first, self.second, self.gold, self.file_line, self.go]
+        results = [
+            *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
+            *(self.rows, self.worst, self.go, self.halt),
+        ]
+        everything = list(dict.fromkeys([*opened, *results]))
+        models = [self.model, self.pooling, self.cross]
+        visited = root.load(self.visit, models, everything, concurrency_limit=2, **PRIVATE)
+        gr.on([self.upload.upload, self.upload.clear], self.open, self.upload, everything, **PRIVATE)
+        scored = self.go.click(self.score, chosen, results, concurrency_limit=2, **PRIVATE)
+        for event in (visited, scored):
+            event.failure(self.failed, None, [self.status, self.go, self.halt], **PRIVATE)
+        self.halt.click(self.stop, None, self.halt, queue=False, **PRIVATE)
+        root.unload(self.leave)
+
+    def visit(self, model: str, pooling: str, cross: str, request: gr.Request) -> Iterator[Update]:
+        """Open the example and score it."""
+        table = open_table(EXAMPLE)
+        picked = pick_columns(table)
+        yield self._opened(table, picked)
+        yield from self._run(table, picked, model, pooling, cross, request)
+
+    def open(self, path: str | None) -> Update:
+        """Show what an uploaded file is, or one sentence why it cannot be used; without a file, the example."""
+        try:
+            table = open_table(path or EXAMPLE)
+        except InputError as error:
+            return {
+                **self._cleared(),
+                self.table: None,
+                self.file_line: "",
+                self.status: problem(str(error)),
+                self.rows: "",
+                self.go: gr.Button(interactive=False),
+            }
+        try:
+            picked, status = pick_columns(table), '<p class="lead">Press Score.</p>'
+        except InputError:
+            picked, status = (
+                None,
+                '<p class="lead">Choose the two columns that hold the sentences, then press Score.</p>',
+            )
+        return {**self._opened(table, picked), self.status: status}
+
+    def score(
+        self,
+        table: Table | None,
+        first: str | None,
+        second: str | None,
+        gold: str | None,
+        model: str,
+        pooling: str,
+        cross: str,
+        request: gr.Request,
+    ) -> Iterator[Update]:
+        """Score the open file with the chosen columns and models."""
+        try:
+            table, picked = _picked(table, first, second, gold)
+        except InputError as error:
+            yield {self.status: problem(str(error))}
+        else:
+            yield from self._run(table, picked, model, pooling, cross, request)
+
+    def stop(self, request: gr.Request) -> Update:
+        """Let the run come to an end; what is done is kept."""
+        self.jobs.stop(request.session_hash or "")
+        return gr.Button("Stopping …", interactive=False)
+
+    def failed(self) -> Update:
+        """An error that is no fault of the user's."""
+        return {
+            self.status: problem("this failed for a reason of our own, which the app's log tells."),
+            **self._buttons(running=False),
+        }
+
+    def leave(self, request: gr.Request) -> None:
+        """The person has left: so does their work."""
+        self.jobs.forget(request.session_hash or "")
+
+    def _run(
+        self, table: Table, picked: PairColumns, model: str, pooling: str, cross: str, request: gr.Request
+    ) -> Iterator[Update]:
+        task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, None if cross == "none" else cross)
+        yield {
+            **self._cleared(),
+            self.rows: views.preview(table, picked),
+            self.status: views.progress("Starting …"),
+            **self._buttons(running=True),
+        }
+        try:
+            for event in self.jobs.run(request.session_hash or "", task):
+                if isinstance(event, ScoreSummary):
+                    yield {**self._finished(event, table), **self._buttons(running=False)}
+                else:
+                    yield {self.status: views.progress(event)}
+        except InputError as error:
+            yield {self.status: problem(str(error)), **self._buttons(running=False)}
+        except Stopped:
+            yield {self.status: problem("stopped before the first row"), **self._buttons(running=False)}
+
+    def _opened(self, table: Table, picked: PairColumns | None) -> Update:
+        columns = list(table.columns)
+        return {
+            **self._cleared(),
+            self.table: table,
+            self.file_line: views.file_line(table, table.path == EXAMPLE),
+            self.rows: views.preview(table, picked),
+            self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
+            self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),
+            self.gold: gr.Dropdown([("none", NO_GOLD), *columns], value=(picked and picked.score) or NO_GOLD),
+            self.go: gr.Button(interactive=True),
+        }
+
+    def _buttons(self, running: bool) -> Update:
+        """Score or Stop, whichever there is to press."""
+        return {self.go: gr.Button(interactive=not running), self.halt: gr.Button("Stop", interactive=running)}
+
+    def _cleared(self) -> Update:
+        """Nothing of an earlier result."""
+        hidden = (self.as_csv, self.as_parquet, self.histogram, self.scatter)
+        return {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.worst: ""}
+
+    def _finished(self, summary: ScoreSummary, table: Table) -> Update:
+        report, drawn = summary.report, {}
+        if report and summary.scored:
+            drawn[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
+        if report and report.scatter:
+            drawn[self.scatter] = gr.Plot(figures_bulk.scatter(report, summary.columns.score or ""), visible=True)
+        by_ending = {Path(output).suffix: output for output in summary.outputs}
+        return {
+            self.status: views.outcome(summary, table.row_estimate),
+            self.as_csv: gr.DownloadButton(value=by_ending[".csv"], visible=True),
+            self.as_parquet: gr.DownloadButton(value=by_ending[".parquet"], visible=True),
+            self.cards: views.agreements(summary),
+            **drawn,
+            self.rows: views.scored_rows(summary),
+            self.worst: views.disagreements(summary),
+        }
+
+
+def _picked(table: Table | None, first: str | None, second: str | None, gold: str | None) -> tuple[Table, PairColumns]:
+    """The open table and the columns that the person chose. InputError if something is missing."""
+    if table is None:
+        raise InputError("Choose a file first.")
+    if not first or not second:
+        raise InputError("Choose the two columns that hold the sentences.")
+    picked = pick_columns(table, [first, second])
+    return table, PairColumns(picked.sentence1, picked.sentence2, score=gold or None)

@@ -1,0 +1,1 @@
+"""Two sentences, or a few hundred."""

@@ -1,0 +1,1 @@
+"""A corpus: map, search, similar pairs, clusters. A file a tab."""

@@ -1,0 +1,1 @@
+"""Choose a run, start it, watch it."""

@@ -1,0 +1,118 @@
+"""What the buttons of the Train page's living half do to a run, and what its list tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.figures.training import COLOURS
+from sbert_app.pages.shared import problem
+from sbert_app.pages.train.live import QUIET, Panel, look_on
+from sbert_app.runs.export import export
+from sbert_app.services import Services
+from training.errors import InputError
+
+REMEMBER_RUN = """(run) => {
+  window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
+}"""
+# The zip is offered as a button; it is pressed for the person as soon as it is there.
+CLICK_DOWNLOAD = """() => {
+  let tries = 100;
+  const press = () => {
+    const button = document.querySelector("#download-run");
+    if (button?.innerText.includes("MB")) button.click();
+    else if (tries-- > 0) setTimeout(press, 100);
+  };
+  press();
+}"""
+
+
+def wire(services: Services, panel: Panel) -> None:
+    """Make the panel live: the timer, the list, the buttons."""
+    look_on(services, panel, gr.Timer(1.0).tick)
+    look_on(services, panel, gr.context.Context.root_block.load(_from_link, None, panel.opened, **QUIET).then)
+    _wire_list(services, panel)
+    _wire_buttons(services, panel)
+
+
+def _wire_list(services: Services, panel: Panel) -> None:
+    chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.trouble, panel.download], **QUIET)
+    look_on(services, panel, chosen.then)
+    chosen.then(None, panel.opened, None, js=REMEMBER_RUN)
+    look_on(services, panel, panel.runs.overlay_run(_overlay, panel.ticked, panel.ticked, **QUIET).then)
+
+
+def _wire_buttons(services: Services, panel: Panel) -> None:
+    for button, action in ((panel.stop, _stop), (panel.resume, _resume)):
+        look_on(services, panel, button.click(partial(action, services), panel.current, panel.trouble, **QUIET).then)
+    for event in (panel.rename.click, panel.name.submit):
+        renamed = event(partial(_rename, services), [panel.current, panel.name], panel.trouble, **QUIET)
+        look_on(services, panel, renamed.then)
+    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **QUIET)
+    panel.keep.click(lambda: gr.update(visible=False), None, panel.confirm, **QUIET)
+    deleted = panel.really.click(
+        partial(_delete, services), panel.current, [panel.trouble, panel.opened, panel.confirm], **QUIET
+    )
+    look_on(services, panel, deleted.then)
+    deleted.then(None, panel.opened, None, js=REMEMBER_RUN)
+    panel.export.click(lambda: gr.update(visible=False), None, panel.download, **QUIET).then(
+        partial(_export, services),
+        panel.current,
+        [panel.trouble, panel.download],
+        api_visibility="private",
+        show_progress_on=panel.trouble,
+    ).success(None, None, None, js=CLICK_DOWNLOAD)
+
+
+def _from_link(request: gr.Request) -> str:
+    """The run that the address names."""
+    return request.query_params.get("run", "")
+
+
+def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
+    return event.run, "", gr.update(visible=False)
+
+
+def _overlay(ticked: list[str], event: gr.EventData) -> list[str]:
+    others = [run_id for run_id in ticked if run_id != event.run]
+    return [*others, event.run][-len(COLOURS) :] if event.on else others
+
+
+def _stop(services: Services, run_id: str) -> str:
+    return _said(lambda: services.jobs.stop(run_id))
+
+
+def _resume(services: Services, run_id: str) -> str:
+    services.shelf.forget(f"run:{run_id}")  # its model will change
+    return _said(lambda: services.jobs.resume(run_id))
+
+
+def _rename(services: Services, run_id: str, name: str) -> str:
+    return _said(lambda: services.jobs.store.rename(run_id, name))
+
+
+def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
+    trouble = _said(lambda: services.jobs.store.delete(run_id))
+    services.shelf.forget(f"run:{run_id}")
+    return trouble, "", gr.update(visible=False)
+
+
+def _export(services: Services, run_id: str) -> tuple[str, Any]:
+    try:
+        file = export(services.jobs.store, run_id, services.settings.scratch / "exports")
+    except InputError as error:
+        return problem(str(error)), gr.update(visible=False)
+    size = file.stat().st_size / 1e6
+    return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)
+
+
+def _said(action: Callable[[], object]) -> str:
+    """Do it; what is wrong with it, as HTML, or nothing."""
+    try:
+        action()
+    except InputError as error:
+        return problem(str(error))
+    return ""

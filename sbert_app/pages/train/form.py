@@ -1,0 +1,229 @@
+"""The form of a run: one component for each field of a RunConfig, and the way from their values to the config.
+
+Data is named or uploaded; an upload is kept in the home folder, under its content, so that a run that is resumed next
+week still finds it. A path on the server that somebody types is not read: the page may be open to others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.choices import MODELS
+from sbert_app.pages.train.views import rate
+from sbert_app.runs.presets import PRESETS, Preset
+from sbert_app.runs.record import Run
+from training.config import CHOICES, OPTIONAL, RANGES, RunConfig
+from training.data import DATA_NAMES, split_names
+from training.errors import InputError
+
+TRAIN_DATA = [
+    ("STSb train: 5,749 scored pairs", "stsb:train"),
+    ("SNLI + MultiNLI (Hub): 942,069 labelled pairs", "all-nli:train"),
+    ("SNLI (Hub): 549,367 labelled pairs", "snli:train"),
+    ("MultiNLI (Hub): 392,702 labelled pairs", "mnli:train"),
+    ("Wikipedia sections (Hub): 1.8 million triplets", "wiki-sections:train"),
+]
+DEV_DATA = [
+    ("STSb dev: 1,500 scored pairs", "stsb:dev"),
+    ("none: random pairs only", "none"),
+]
+POOLING_CHOICES = [("mean", "mean"), ("max", "max"), ("CLS", "cls"), ("as the base", "base")]
+OBJECTIVES = {
+    "classification": "softmax over the concatenation; labelled pairs",
+    "regression": "(cos(u, v) − gold)²; scored pairs",
+    "triplet": "the anchor nearer to its positive, by a margin",
+    "mnrl": "each pair against all others of the batch",
+}
+CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
+Fields = dict[str, Any]  # the components, by the field of RunConfig
+
+
+def build() -> Fields:
+    """Lay the form out inside the open column, filled with the first preset."""
+    start = next(iter(PRESETS.values())).config()
+    fields: Fields = {
+        "objective": gr.Radio(
+            list(OBJECTIVES), value=start.objective, label="Objective", info=OBJECTIVES[start.objective]
+        ),
+        "concatenation": gr.Dropdown(
+            [(_spoken(value), value) for value in CHOICES["concatenation"]],
+            value=start.concatenation,
+            label="Concatenation",
+            info="What the softmax sees of u and v (Table 6); the paper's is (u, v, |u−v|)",
+            visible=False,
+        ),
+        "pooling": gr.Radio(
+            POOLING_CHOICES, value=start.pooling, label="Pooling", info="From token vectors to a sentence vector"
+        ),
+        "base": gr.Dropdown(
+            MODELS,
+            value=start.base,
+            label="Base",
+            info="What the run starts from: a model, a run, a Hub id, or scratch:6x384 for random weights",
+            allow_custom_value=True,
+            elem_id="train-base",
+        ),
+    }
+    fields |= _data(start)
+    fields |= _numbers(start)
+    fields["name"] = gr.Textbox(start.name, label="Name", info="Empty: named after its settings", elem_id="run-name")
+    with gr.Accordion("More options", open=False):
+        fields |= _more(start)
+    return fields
+
+
+def _data(start: RunConfig) -> Fields:
+    with gr.Row(equal_height=True):
+        train = gr.Dropdown(
+            TRAIN_DATA,
+            value=start.train_data,
+            label="Training data",
+            info="A named set (a + b joins two), or your own file",
+            allow_custom_value=True,
+            scale=4,
+            elem_id="train-data",
+        )
+        upload_train = _upload_button("upload-train")
+    with gr.Row(equal_height=True):
+        dev = gr.Dropdown(
+            DEV_DATA,
+            value=start.eval_data,
+            label="Dev data",
+            info="Measured ten times a run; the best model is kept",
+            allow_custom_value=True,
+            scale=4,
+            elem_id="dev-data",
+        )
+        upload_dev = _upload_button("upload-dev")
+    return {"train_data": train, "eval_data": dev, "upload_train": upload_train, "upload_dev": upload_dev}
+
+
+def _upload_button(elem_id: str) -> gr.UploadButton:
+    types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
+    return gr.UploadButton("Upload…", size="sm", file_types=types, scale=1, min_width=90, elem_id=elem_id)
+
+
+def _numbers(start: RunConfig) -> Fields:
+    with gr.Row():
+        fields: Fields = {
+            "epochs": gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90),
+            "max_steps": gr.Number(start.max_steps, label="Most steps", info="Empty: no limit", min_width=90),
+            "batch_size": gr.Number(start.batch_size, label="Batch size", info="Rows a step", min_width=90),
+        }
+    with gr.Row():
+        fields["learning_rate"] = gr.Textbox(
+            rate(start.learning_rate), label="Learning rate", info="Adam’s highest", min_width=90
+        )
+        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Share of the steps", min_width=90)
+        fields["seed"] = gr.Number(start.seed, label="Seed", info="Of all that is random", min_width=90)
+    with gr.Row():
+        fields["lora_rank"] = gr.Number(
+            start.lora_rank, label="LoRA rank", info="0 trains all weights; 8 or 16 a small addition to each layer"
+        )
+    return fields
+
+
+def _more(start: RunConfig) -> Fields:
+    with gr.Row():
+        more: Fields = {
+            "eval_every": gr.Number(None, label="Evaluate every", info="Steps; empty: ten times", min_width=110),
+            "max_length": gr.Number(None, label="Longest input", info="Tokens; empty: the base's", min_width=110),
+            "dtype": gr.Dropdown(list(CHOICES["dtype"]), value=start.dtype, label="Precision", min_width=110),
+        }
+    with gr.Row():
+        more["weight_decay"] = gr.Number(start.weight_decay, label="Weight decay", info="Paper: none", min_width=110)
+        more["max_grad_norm"] = gr.Number(
+            start.max_grad_norm, label="Clip at norm", info="Of the gradients", min_width=110
+        )
+    with gr.Row():
+        more["triplet_metric"] = gr.Dropdown(
+            list(CHOICES["triplet_metric"]), value=start.triplet_metric, label="Triplet distance", min_width=110
+        )
+        more["triplet_margin"] = gr.Number(start.triplet_margin, label="Triplet margin ε", min_width=110)
+    with gr.Row():
+        more["mnrl_scale"] = gr.Number(start.mnrl_scale, label="mnrl scale", info="Factor on the cosine", min_width=110)
+        more["mnrl_symmetric"] = gr.Checkbox(start.mnrl_symmetric, label="mnrl both ways", min_width=110)
+    return more
+
+
+def config_fields(fields: Fields) -> Fields:
+    """The components whose values make a config, without the upload buttons."""
+    return {name: component for name, component in fields.items() if not name.startswith("upload")}
+
+
+def to_config(values: Fields, home: Path) -> RunConfig:
+    """The values of the form, by field, as a config. InputError for what cannot be."""
+    made = dict(values)
+    made["pooling"] = None if made["pooling"] == "base" else made["pooling"]
+    made["eval_data"] = None if made["eval_data"] in (None, "", "none") else made["eval_data"]
+    made["base"] = (made["base"] or "").strip()
+    made["name"] = " ".join((made["name"] or "").split())
+    for name in OPTIONAL:
+        made[name] = made[name] or None
+    for name in RANGES:
+        if isinstance(made[name], str):
+            made[name] = _number(name, made[name])
+    if not made["train_data"]:
+        raise InputError("there is no training data yet; upload a file or choose a set")
+    for name in ("train_data", "eval_data"):
+        if made[name] is not None:
+            check_data(made[name], home)
+    return RunConfig(**made)
+
+
+def check_data(name: str, home: Path) -> None:
+    """InputError unless each part of ``name`` is a known set or a file that was uploaded."""
+    kept = (home / "data").resolve()
+    for part in split_names(name):
+        known = part.partition(":")[0] in DATA_NAMES
+        if not known and not Path(part).resolve().is_relative_to(kept):
+            raise InputError(
+                f"data {part!r} is neither a known set ({', '.join(DATA_NAMES)}) nor an upload; upload the file, or "
+                "name its path on the command line"
+            )
+
+
+def keep_upload(file: str, home: Path) -> Path:
+    """Copy an upload to where runs find it as long as the home folder is there."""
+    source = Path(file)
+    with source.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()[:12]
+    name = re.sub(r"[^\w.-]+", "-", source.name)[-80:]
+    kept = home / "data/uploads" / digest / name
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        fresh = kept.with_name(f".{name}.part")
+        shutil.copyfile(source, fresh)
+        fresh.replace(kept)
+    return kept
+
+
+def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
+    """The models that ship or are known, then every run that has a model."""
+    return [(name, name) for name in MODELS] + [
+        (f"run: {run.name} ({run.id[:8]})", f"run:{run.id}") for run in runs if run.has_model
+    ]
+
+
+def filled(preset: Preset, names: list[str], base: str | None) -> list[Any]:
+    """The values of the components ``names`` for a preset, in their order."""
+    plain = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
+    plain["learning_rate"] = rate(plain["learning_rate"])
+    return [gr.update(value=plain[name]) for name in names]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
+
+
+def _spoken(concatenation: str) -> str:
+    return f"({', '.join(CONCATENATIONS[part] for part in concatenation.split('+'))})"
