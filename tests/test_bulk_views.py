@@ -7,12 +7,13 @@ from bag_encoder import BagEncoder, OverlapCrossEncoder
 
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.bulk import views
+from sbert_app.pages.shared import problem
 from sbert_app.scoring.file import score_file
 from sbert_app.scoring.summary import Progress
 from training.tables import open_table, pick_columns
 
 EVIL = "<script>alert(1)</script>"
-EXAMPLE = Path(views.__file__).parents[2] / "assets" / "examples" / "bulk-example.csv"
+EXAMPLE = Path(__file__).parents[1] / "assets" / "examples" / "bulk-example.csv"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_no_text_of_a_file_becomes_html(evil, summary):
         views.outcome(summary, 21),
         views.agreements(summary),
         views.disagreements(summary),
-        views.problem(EVIL),
+        problem(EVIL),
         views.progress(EVIL),
     ]
     assert not any("<script" in html or "<i>name" in html for html in shown)
