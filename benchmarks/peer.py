@@ -15,6 +15,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "torch": {},
+    "onnx": {"export": True, "provider": "CPUExecutionProvider"},
+    "openvino": {"export": True},
+}
 PACKAGES = ("sentence-transformers", "transformers", "onnxruntime", "openvino", "torch")
 
 
@@ -25,9 +30,8 @@ def main(backend: str, folder: str, sentences_file: str) -> None:
     from sentence_transformers import SentenceTransformer
 
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
-    options: dict[str, Any] = {"provider": "CPUExecutionProvider"} if backend == "onnx" else {}
     model = SentenceTransformer(
-        folder, backend=backend, device="cpu", local_files_only=True, model_kwargs={**options, "export": True}
+        folder, backend=backend, device="cpu", local_files_only=True, model_kwargs=OPTIONS[backend]
     )
     vectors = model.encode(sentences[:256], normalize_embeddings=True, show_progress_bar=False)
     print(json.dumps({"ready": backend, "versions": _versions(), "cores": os.cpu_count()}), file=answers, flush=True)
