@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from benchmarks import machine
 from training.config import RunConfig
 from training.data import load_data
@@ -95,11 +97,12 @@ def _ours(base: str, dtype: str) -> Side:
 
 def _theirs(base: str, bf16: bool) -> Side:
     try:
+        from accelerate.state import AcceleratorState
         from datasets import Dataset
         from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
         from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
         from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-        from transformers import TrainerCallback
+        from transformers import PrinterCallback, TrainerCallback
     except ImportError as error:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
     from training.sources import model_folder
@@ -124,6 +127,7 @@ def _theirs(base: str, bf16: bool) -> Side:
     def side(steps: int, seed: int) -> Curve:
         curve = Curve()
         model = SentenceTransformer(folder, local_files_only=True)
+        AcceleratorState._reset_state(reset_partial_state=True)  # the sides differ in their precision
         with tempfile.TemporaryDirectory() as out:
             arguments = Arguments(
                 output_dir=out,
@@ -133,6 +137,7 @@ def _theirs(base: str, bf16: bool) -> Side:
                 warmup_steps=round(0.1 * steps),
                 seed=seed,
                 bf16=bf16,
+                use_cpu=not torch.cuda.is_available(),
                 logging_steps=1,
                 save_strategy="no",
                 report_to="none",
@@ -141,6 +146,7 @@ def _theirs(base: str, bf16: bool) -> Side:
             trainer = SentenceTransformerTrainer(
                 model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[Listener(curve)]
             )
+            trainer.remove_callback(PrinterCallback)
             trainer.train()
         return curve
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from sbert_app.pages import endpoints, theme
+from sbert_app.pages.plain_requests import OneSession
 from sbert_app.services import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -77,6 +79,7 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "favicon_path": ASSETS / "icon.png",
         "footer_links": ["api"],
         "pwa": True,
+        "app_kwargs": {"middleware": [Middleware(OneSession)]},
         "mcp_server": settings.mcp,
         "prevent_thread_lock": True,
         "ssr_mode": False,

@@ -1,0 +1,56 @@
+"""Plain requests to an endpoint (curl, a script) share one session.
+
+Gradio makes a session for each request that names none: it describes every component of every page anew, 60 ms for
+this app, and drops the lot. The endpoints keep nothing in a session, so all such requests may have the same one.
+Browsers and gradio_client name their own.
+"""
+
+from __future__ import annotations
+
+import json
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SESSION = "plain"
+RUN = "/gradio_api/run/"
+
+
+class OneSession:
+    """ASGI middleware: adds ``session_hash`` to the JSON bodies that are posted to an endpoint without one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_run = scope["type"] == "http" and scope["method"] == "POST" and RUN in scope["path"]
+        if not is_run:
+            await self.app(scope, receive, send)
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        body = with_session(body)
+        length = (b"content-length", str(len(body)).encode())
+        headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
+        told = False
+
+        async def replay() -> Message:
+            nonlocal told
+            if told:
+                return await receive()  # that the client has gone
+            told = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app({**scope, "headers": headers}, replay, send)
+
+
+def with_session(body: bytes) -> bytes:
+    """The body with a session; unchanged if it has one, or is no JSON object: Gradio will say so."""
+    try:
+        asked = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(asked, dict) or asked.get("session_hash") is not None:
+        return body
+    return json.dumps({**asked, "session_hash": SESSION}).encode()
