@@ -1,5 +1,7 @@
 """Maps: the same seed gives the same map, near stays near, two maps are aligned, and where none makes sense, words."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
@@ -244,8 +246,7 @@ class TestEngine:
     def test_it_is_warm_after_the_first_map_and_keeps_what_it_compiled(self, home):
         engine.warm_up(home)
         assert engine.is_warm()
-        folder = next((home / "numba").glob("umap-*"), None) or next((home / "numba").iterdir())
-        assert (folder / "compiled").exists()
+        assert (home / "numba" / engine._key() / "compiled").exists()
 
     def test_a_compiler_that_fails_is_no_error(self, tmp_path, monkeypatch, caplog):
         monkeypatch.setattr(engine.sys, "executable", "/nonexistent/python")
@@ -257,3 +258,9 @@ class TestEngine:
         assert Settings.gather().warm_maps
         monkeypatch.setenv("SBERT_WARM_MAPS", "0")
         assert not Settings.gather().warm_maps
+
+    def test_a_second_installation_compiles_into_a_folder_of_its_own(self, monkeypatch):
+        here = engine._key()
+        assert engine._key() == here
+        monkeypatch.setattr(engine, "find_spec", lambda name: SimpleNamespace(origin="/elsewhere/umap/__init__.py"))
+        assert engine._key() != here

@@ -10,14 +10,17 @@ umap-learn compiles most of its functions anew in each process unless told other
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import platform
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +62,26 @@ def is_warm() -> bool:
 def _make_ready(home: Path) -> None:
     global _is_warm
     if not _is_warm:
-        folder = home / "numba" / "-".join(version(package) for package in COMPILED_BY)
+        folder = home / "numba" / _key()
         done = folder / "compiled"
         if not done.exists():
             _compile_apart(home, folder, done)
         _import_from(folder)
         _is_warm = True
+
+
+def _key() -> str:
+    """What numba's files are good for: these versions, at these places, on this processor, of these functions.
+
+    Numba looks its files up by where the source lies and when it was written. What it does not find it compiles
+    again, in the app, which answers nobody meanwhile: so a second installation needs a folder of its own.
+    """
+    umap = find_spec("umap")
+    layout = Path(__file__).with_name("layout.py")
+    facts = (sys.version, platform.processor(), platform.machine(), umap and umap.origin, layout.resolve())
+    written = layout.stat().st_mtime_ns
+    digest = hashlib.sha256(repr((facts, written)).encode()).hexdigest()[:12]
+    return "-".join([*(version(package) for package in COMPILED_BY), digest])
 
 
 def _compile_apart(home: Path, folder: Path, done: Path) -> None:
