@@ -26,7 +26,8 @@ lint: $(VENV)/.installed
 
 test: setup lint
 	sh scripts/find_browser.sh
-	$(CALM) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(CALM) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
+	$(CALM) $(PY) -m pytest tests/browser
 
 bench: setup
 	$(PY) -m benchmarks

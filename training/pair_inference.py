@@ -7,6 +7,7 @@ attention: nothing between two pairs; between the two sentences of a twin scorer
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -37,9 +38,9 @@ class _PackedPairs(Inference[PairRow]):
         second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.owners]  # (R, W)
         return self.logits(packed, split, second & (packed.owners > 0)), None
 
+    @abstractmethod
     def logits(self, packed: Packed, split: Tensor, second: Tensor) -> Tensor:
         """(n,). ``split`` (n,): where each pair's second sentence begins; ``second`` (R, W): the token is of one."""
-        raise NotImplementedError
 
 
 class PackedTwins(_PackedPairs):
