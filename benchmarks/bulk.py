@@ -1,9 +1,9 @@
-"""A million rows through ``score``: what reading, bookkeeping and writing cost beside encoding, and the memory.
+"""A million rows through ``score``: how near it comes to the encoder's own rate, and the memory.
 
 The file is written for the occasion: pairs with gold scores, no sentence twice, so that nothing is saved by
-remembering. One process reads it alone, then scores it with a stand-in for the encoder that costs next to nothing,
-into CSV and Parquet; what that takes is what a real run pays on top of encoding. The real encoder's rate on some
-of the same sentences stands beside it, once alone and once through ``score_file``.
+remembering. Two processes score it. One has a stand-in for the encoder that costs next to nothing, into CSV and
+Parquet: what it takes is what a real run pays on top of encoding. The other has the real encoder, which before,
+in the middle and after encodes some of the same sentences alone; its memory is noted all along.
 """
 
 from __future__ import annotations
@@ -12,36 +12,58 @@ import csv
 import json
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from benchmarks import machine
+
+if TYPE_CHECKING:
+    from sbert_app.scoring.file import Progress
 
 WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
     "runs sleeps plays reads sings opens closes paints builds in on near under behind quickly slowly today again"
 )
-SAMPLE_ROWS = 4_000  # scored by the real encoder
+SAMPLE_ROWS = 4_000  # encoded alone
+POINTS = 40  # of the memory's curve
 
 
-def run(rounds: int = 1, rows: int = 1_000_000) -> dict[str, Any]:
-    """Rows a second of each step and the peak memory of the process.
+def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) -> dict[str, Any]:
+    """Rows a second of each step and the memory of both processes.
 
     Args:
-        rounds: times that the real encoder is measured, alone and in ``score_file`` in turn; the best counts.
+        rounds: times that the sample is encoded alone, before as well as after the file; the median counts.
         rows: in the file.
+        real_rows: in a second file for the real encoder; None = the same file.
     """
+    about = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
-        _write(Path(folder) / "pairs.csv", rows)
+        files = {"stand-in": rows, "encoder": rows if real_rows is None else real_rows}
+        for name, count in files.items():
+            _write(Path(folder) / f"{name}.csv", count)
         _write(Path(folder) / "sample.csv", SAMPLE_ROWS)
-        child = [sys.executable, "-m", "benchmarks.bulk", folder]
-        found = json.loads(subprocess.run(child, capture_output=True, text=True, check=True).stdout)
-        return {"rows": rows, **found, **_with_the_encoder(Path(folder), rounds)}
+        found = {name: _in_a_process(name, folder, rounds) for name in files}
+    return {
+        "benchmark": "bulk",
+        "rows": files["stand-in"],
+        "all_but_encoding": found["stand-in"],
+        "rows_with_the_encoder": files["encoder"],
+        **found["encoder"],
+        "machine": about,
+    }
+
+
+def _in_a_process(name: str, folder: str, rounds: int) -> dict[str, Any]:
+    child = [sys.executable, "-m", "benchmarks.bulk", name, folder, str(rounds)]
+    return dict(json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout))
 
 
 class StandIn:
@@ -81,13 +103,13 @@ class Watch:
         return self._wall - before, self._cpu - cpu_before
 
 
-def _without_the_encoder(folder: Path) -> dict[str, Any]:
+def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
     from sbert_app.scoring.file import score_file
     from training.tables import open_table
 
     watch = Watch()
-    table = open_table(folder / "pairs.csv")
-    opened, _ = watch.lap()
+    table = open_table(folder / "stand-in.csv")
+    opened = watch.lap()[0]
     rows = sum(len(batch) for batch in table.batches())
     read, read_cpu = watch.lap()
     score_file(table, [folder / "scored.csv", folder / "scored.parquet"], StandIn())
@@ -96,8 +118,8 @@ def _without_the_encoder(folder: Path) -> dict[str, Any]:
         "open_seconds": round(opened, 2),
         "read_rows_per_second": round(rows / read),
         "read_cpu_microseconds_per_row": round(1e6 * read_cpu / rows, 1),
-        "all_but_encoding_rows_per_second": round(rows / scored),
-        "all_but_encoding_cpu_microseconds_per_row": round(1e6 * scored_cpu / rows, 1),
+        "rows_per_second": round(rows / scored),
+        "cpu_microseconds_per_row": round(1e6 * scored_cpu / rows, 1),
         "peak_memory_mb": _peak_memory_mb(),
     }
 
@@ -110,20 +132,45 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
     encoder = Encoder.load("all-MiniLM-L6-v2")
     columns = [batch.rows for batch in open_table(folder / "sample.csv").batches()]
     sentences = [text for part in columns for name in ("sentence1", "sentence2") for text in part[name]]
-    encoder.encode(sentences[:200])
-    alone, whole = [], []
-    for _ in range(rounds):
-        watch = Watch()
-        encoder.encode(sentences)
-        alone.append(watch.lap())
-        score_file(folder / "sample.csv", [folder / "scored.csv"], encoder)
-        whole.append(watch.lap())
+    alone: list[tuple[float, float]] = []
+    curve: list[dict[str, int]] = []
+    rows = sum(len(batch) for batch in open_table(folder / "encoder.csv").batches())
+
+    def encode_alone() -> None:
+        for _ in range(rounds):
+            watch = Watch()
+            encoder.encode(sentences)
+            alone.append(watch.lap())
+
+    def note(progress: Progress) -> None:
+        if progress.rows >= rows * (len(curve) + 1) / POINTS:
+            curve.append({"row": round(progress.rows), "memory_mb": _memory_mb()})
+
+    encoder.encode(sentences)
+    encode_alone()
+    watch = Watch()
+    score_file(folder / "encoder.csv", [folder / "scored.csv"], encoder, on_progress=note)
+    wall, processor = watch.lap()
+    encode_alone()
+    alone_wall = statistics.median(seconds for seconds, _ in alone) / SAMPLE_ROWS
+    alone_processor = statistics.median(seconds for _, seconds in alone) / SAMPLE_ROWS
     return {
-        "encode_rows_per_second": round(SAMPLE_ROWS / min(alone)[0]),
-        "score_rows_per_second": round(SAMPLE_ROWS / min(whole)[0]),
-        "encode_cpu_share_of_score": round(min(cpu for _, cpu in alone) / min(cpu for _, cpu in whole), 3),
-        "peak_memory_with_the_encoder_mb": _peak_memory_mb(),
+        "encode_rows_per_second": round(1 / alone_wall),
+        "score_rows_per_second": round(rows / wall),
+        "share_of_encode": round(alone_wall * rows / wall, 3),
+        "processor_share_of_encode": round(alone_processor * rows / processor, 3),
+        "score_seconds": round(wall, 1),
+        "peak_memory_mb": _peak_memory_mb(),
+        "memory": curve,
     }
+
+
+def _memory_mb() -> int:
+    """What the process holds now; where the system does not tell, the most it ever held."""
+    status = Path("/proc/self/statm")
+    if not status.exists():
+        return _peak_memory_mb()
+    return int(status.read_text().split()[1]) * resource.getpagesize() >> 20
 
 
 def _peak_memory_mb() -> int:
@@ -131,5 +178,7 @@ def _peak_memory_mb() -> int:
     return peak >> (20 if sys.platform == "darwin" else 10)
 
 
+PARTS = {"stand-in": _without_the_encoder, "encoder": _with_the_encoder}
+
 if __name__ == "__main__":
-    print(json.dumps(_without_the_encoder(Path(sys.argv[1]))))
+    print(json.dumps(PARTS[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))

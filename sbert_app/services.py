@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 
 from sbert_app.corpus.spaces import SpaceShelf
+from sbert_app.garbage import leave_what_is_there
 from sbert_app.jobs.queue import Jobs
 from sbert_app.runs.store import RunStore
 from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
@@ -43,6 +44,7 @@ class Services:
             self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
+        leave_what_is_there()
         if self.settings.warm_maps:  # last, as half a minute of compiling must not delay an answer
             from sbert_app.projection import engine
 

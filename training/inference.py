@@ -23,7 +23,7 @@ from training import workers
 from training.batching import pad, plan
 from training.errors import Stopped
 from training.fused_bert import FusedBert, fits
-from training.packing import Row, lay_out, plan_rows
+from training.packing import STEP, Row, lay_out, plan_rows, round_up
 from training.together import Together
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 32_768}  # tokens a batch
@@ -88,8 +88,9 @@ class Inference(ABC, Generic[Text]):
             raise Stopped
 
     def _plan(self, lengths: list[int]) -> Iterator[list[Row]]:
-        share = -(-sum(lengths) // workers.count())  # a small job is cut so that each worker gets a part
-        return self.batches(lengths, min(share, TOKEN_BUDGET[self.device.type]))
+        total, threads = sum(lengths), workers.count()
+        each = -(-total // (threads * TOKEN_BUDGET[self.device.type]))  # batches a worker gets, all as many
+        return self.batches(lengths, round_up(-(-total // (threads * max(1, each))), STEP))
 
     def _share_batches(self, jobs: list[Job[Text]]) -> list[Reduced]:
         """Several jobs in the same batches: of each what ``map`` would have given it alone."""

@@ -63,7 +63,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     groups: dict[int, list[Row]] = {}
     for longest in range(len(shelves) - 1, 0, -1):
         while shelves[longest]:
-            width = _round_up(longest, STEP)
+            width = round_up(longest, STEP)
             row, room = _fill(shelves, width)
             if room > GAP:
                 more, _ = _fill(shelves, room + STEP)
@@ -79,7 +79,7 @@ def lay_out(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> Packed:
     chosen = [sentences[i] for row in rows for i in row]
     lengths = np.array([len(ids) for ids in chosen])
     ends = [np.cumsum([len(sentences[i]) for i in row]) for row in rows]
-    width = _round_up(max(int(end[-1]) for end in ends), STEP)
+    width = round_up(max(int(end[-1]) for end in ends), STEP)
     firsts = np.concatenate([number * width + end for number, end in enumerate(ends)]) - lengths
     steps = np.arange(lengths.max())
     mask = steps < lengths[:, None]  # (n, T)
@@ -110,5 +110,6 @@ def _fill(shelves: list[list[int]], room: int) -> tuple[Row, int]:
     return row, room
 
 
-def _round_up(number: int, step: int) -> int:
+def round_up(number: int, step: int) -> int:
+    """The next multiple of ``step``, or ``number`` itself."""
     return -(-number // step) * step
