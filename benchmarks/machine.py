@@ -40,7 +40,7 @@ def describe() -> dict[str, Any]:
 def product_peak(dtype: torch.dtype) -> float:
     """Multiplications and additions a second, in units of 1e9, of one large matrix product on all cores.
 
-    By PyTorch's own product and by oneDNN on a weight in its own layout; the faster of the two, best of 5.
+    By PyTorch's own product and by oneDNN on a weight in its own layout; the faster of the two, best of 6.
     """
     a, b = torch.randn(2, PRODUCT, PRODUCT).to(dtype)
     packed = dense(b, torch.zeros(PRODUCT), dtype)

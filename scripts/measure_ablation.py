@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     table,
                     runs=[*table.runs, run],
                     measured=date.today().isoformat(),
-                    training_rows=events[0]["rows"],
+                    training_rows=max(table.training_rows, events[0]["rows"]),  # views of a set differ
                     machine=machine(events[0]["device"], events[0]["dtype"]),
                 )
                 table.write(asked.out)

@@ -89,8 +89,8 @@ def test_whole_numbers_may_come_as_floats():
     assert isinstance(config.batch_size, int)
 
 
-def test_a_run_is_evaluated_about_eight_times():
-    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 8, 360, 10_000)] == [1, 1, 60, 1666]
+def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times():
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
     assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
 
 

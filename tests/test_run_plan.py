@@ -100,7 +100,7 @@ def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
 def test_time_is_steps_and_evaluations_at_their_rates():
     found = Plan(RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs")
     rate = Rate(sentences_per_second=320, evaluation_seconds=2, source="")
-    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 8 * 2)
+    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
     assert Plan(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
 
 

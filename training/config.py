@@ -18,7 +18,9 @@ from typing import Any
 from training.errors import InputError
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
-EVALUATIONS = 6  # a run, besides that of the base, where the config does not say how often
+# Where the config does not say how often: an evaluation costs as much as 20 steps, and a curve needs its points.
+STEPS_APART = 100
+FEWEST_EVALUATIONS, MOST_EVALUATIONS = 4, 20  # besides that of the base
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "objective": ("classification", "regression", "triplet", "mnrl"),
@@ -51,7 +53,8 @@ class RunConfig:
     """One run. Raises InputError when a field is out of range.
 
     ``pooling`` None takes the base's own. ``max_steps`` ends the run before ``epochs`` does, or extends it: it
-    is the number of optimiser steps, whatever the data. ``eval_every`` None evaluates about eight times a run.
+    is the number of optimiser steps, whatever the data. ``eval_every`` None evaluates about every 100 steps, but
+    4 to 20 times a run.
     ``eval_data`` None measures only the random pairs. ``train_data`` and ``eval_data`` are names for
     `training.data.load_data`, which derives the form that the objective needs.
     """
@@ -111,7 +114,8 @@ class RunConfig:
 
     def evaluate_every(self, steps: int) -> int:
         """Steps between two evaluations in a run of so many steps."""
-        return self.eval_every or max(1, steps // EVALUATIONS)
+        times = min(max(round(steps / STEPS_APART), FEWEST_EVALUATIONS), MOST_EVALUATIONS)
+        return self.eval_every or max(1, steps // times)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, ready for JSON."""

@@ -50,7 +50,7 @@ def train(
     warmup: Annotated[float | None, typer.Option(help="Share of the steps that warms up. [0.1]")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Decoupled weight decay. [0]")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random. [0]")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations. [a tenth of the run]")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations. [about 100]")] = None,
     max_length: Annotated[int | None, typer.Option(help="Tokens a sentence. [the base's]")] = None,
     dtype: Annotated[str | None, typer.Option(metavar=_choices("dtype"), help="Precision. [auto]")] = None,
     lora_rank: Annotated[int | None, typer.Option(help="LoRA of this rank; 0 trains all weights. [0]")] = None,

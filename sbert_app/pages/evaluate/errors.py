@@ -15,7 +15,7 @@ from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.mistakes import Mistake, Mistakes
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.evaluate import views
-from sbert_app.pages.evaluate.pickers import DATA, KNOWN_MODELS, MODELS, model_choices
+from sbert_app.pages.evaluate.pickers import DATA, MODELS, model_dropdown, own_file
 from sbert_app.pages.shared import PRIVATE, map_note, problem
 from sbert_app.services import Services
 from sbert_app.watched import Done, ShouldStop, Tell, Watched
@@ -47,19 +47,11 @@ class _Tab:
         self.watched = Watched()
         self.found = gr.State(None)
         with gr.Row():
-            self.model = gr.Dropdown(
-                KNOWN_MODELS,
-                value=MODELS[0],
-                allow_custom_value=True,
-                label="Model",
-                info="Or type a Hub id, folder, run:<id>",
-                min_width=260,
-                elem_id="errors-model",
-            )
+            self.model = model_dropdown(services, MODELS[0], min_width=260, elem_id="errors-model")
             self.data = gr.Dropdown(
                 DATA, value="stsb:dev", label="Data set", info="A file goes before it", elem_id="errors-data"
             )
-            self.file = gr.File(label="A file of your own", height=120, min_width=280, elem_id="errors-file")
+            self.file = own_file(min_width=280, elem_id="errors-file")
         with gr.Row(elem_classes="actions"):
             self.go = gr.Button("Show the errors", variant="primary", elem_id="show-errors")
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop-errors")
@@ -79,7 +71,6 @@ class _Tab:
         shown = [self.found, self.status, self.go, self.halt, self.over, self.under, self.pair, self.map]
         shown += [self.heading, self.slices]
         tab = gr.context.Context.block
-        root.load(lambda: gr.Dropdown(model_choices(self.services)), None, self.model, **PRIVATE)
         opened = tab.select(self.show_once, [self.found, *asked], shown, concurrency_limit=2, **PRIVATE)
         pressed = self.go.click(self.show, asked, shown, concurrency_limit=2, **PRIVATE)
         for event in (opened, pressed):

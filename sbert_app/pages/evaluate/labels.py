@@ -10,7 +10,7 @@ import gradio as gr
 from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.labels import LabelScore, TripletScore, score_labels
 from sbert_app.figures.evaluation import label_spread
-from sbert_app.pages.evaluate.pickers import KNOWN_MODELS, MODELS, model_choices
+from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
 from sbert_app.pages.shared import PRIVATE
 from sbert_app.pages.work import Place
 from sbert_app.services import Services
@@ -35,17 +35,9 @@ def build(services: Services) -> None:
     """Lay the tab out inside the open Blocks."""
     gr.HTML(INTRO)
     with gr.Row():
-        model = gr.Dropdown(
-            KNOWN_MODELS,
-            value=MODELS[0],
-            allow_custom_value=True,
-            label="Model",
-            info="Or type a Hub id, folder, run:<id>",
-            min_width=260,
-            elem_id="labels-model",
-        )
+        model = model_dropdown(services, MODELS[0], min_width=260, elem_id="labels-model")
         data = gr.Dropdown(DATA, value="stsb:dev", label="Data set", min_width=240, elem_id="labels-data")
-        file = gr.File(label="A file of your own", height=120, min_width=260, elem_id="labels-file")
+        file = own_file(min_width=260, elem_id="labels-file")
     with gr.Row(elem_classes="actions"):
         go = gr.Button("Score", variant="primary", elem_id="score-labels")
         halt = gr.Button("Stop", interactive=False, elem_id="stop-labels")
@@ -67,7 +59,6 @@ def build(services: Services) -> None:
 
         yield from place.run(services, request, work, show, {spread: gr.Plot(visible=False)})
 
-    gr.context.Context.root_block.load(lambda: gr.Dropdown(model_choices(services)), None, model, **PRIVATE)
     pressed = go.click(score, [model, data, file], [status, spread, halt], concurrency_limit=2, **PRIVATE)
     place.wire(services, pressed)
 

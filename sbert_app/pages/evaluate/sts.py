@@ -20,7 +20,7 @@ from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, average
 from sbert_app.evaluation.table import Column, Table, tabulate
 from sbert_app.figures.evaluation import Point, quality_and_speed
 from sbert_app.pages.evaluate import views
-from sbert_app.pages.evaluate.pickers import DATA, KNOWN_MODELS, model_choices
+from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
 from sbert_app.pages.shared import PRIVATE, problem
 from sbert_app.services import Services
 from sbert_app.watched import Done, Watched
@@ -47,13 +47,10 @@ class _Tab:
         self.board = gr.State(None)
         with gr.Row(elem_classes="evaluate"):
             with gr.Column(scale=3, min_width=300):
-                self.models = gr.Dropdown(
-                    KNOWN_MODELS,
-                    value=FIRST_MODELS,
-                    multiselect=True,
-                    allow_custom_value=True,
-                    label="Models",
-                    info="Or type a Hub id, folder, run:<id>; :mean, :max or :cls after it chooses the pooling",
+                self.models = model_dropdown(
+                    services,
+                    FIRST_MODELS,
+                    "; :mean, :max or :cls after it chooses the pooling",
                     elem_id="evaluate-models",
                 )
             with gr.Column(scale=2, min_width=300):
@@ -124,7 +121,6 @@ class _Tab:
         how = [self.board, self.similarity, self.pearson, self.paper, self.form]
         shown = [self.table, self.a, self.b, self.findings, self.scatter, self.text]
         running = [self.board, self.status, self.go, self.halt, self.back, *shown]
-        root.load(lambda: gr.Dropdown(model_choices(self.services)), None, self.models, **PRIVATE)
         root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Measure())), None, self.scatter, **PRIVATE)
         measured = self.go.click(
             self.measure, [self.models, self.data, self.files, *how[1:]], running, concurrency_limit=2, **PRIVATE

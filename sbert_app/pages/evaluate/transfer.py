@@ -11,7 +11,7 @@ from sbert_app.evaluation.choice import ModelChoice
 from sbert_app.evaluation.genres import sentences_by_genre
 from sbert_app.evaluation.tasks import TASKS, load_task
 from sbert_app.evaluation.transfer import Labelled, Transfer, read_labelled, transfer
-from sbert_app.pages.evaluate.pickers import KNOWN_MODELS, MODELS, model_choices
+from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
 from sbert_app.pages.shared import PRIVATE
 from sbert_app.pages.work import Place
 from sbert_app.services import Services
@@ -31,18 +31,9 @@ def build(services: Services) -> None:
     """Lay the tab out inside the open Blocks."""
     gr.HTML(INTRO)
     with gr.Row():
-        models = gr.Dropdown(
-            KNOWN_MODELS,
-            value=[MODELS[0], "tfidf"],
-            multiselect=True,
-            allow_custom_value=True,
-            label="Models",
-            info="Or type a Hub id, folder, run:<id>",
-            min_width=300,
-            elem_id="transfer-models",
-        )
+        models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
         data = gr.Dropdown(DATA, value=GENRES, label="Task", min_width=240, elem_id="transfer-data")
-        file = gr.File(label="A file of your own", height=120, min_width=260, elem_id="transfer-file")
+        file = own_file(min_width=260, elem_id="transfer-file")
     with gr.Row(elem_classes="actions"):
         go = gr.Button("Score", variant="primary", elem_id="score-transfer")
         halt = gr.Button("Stop", interactive=False, elem_id="stop-transfer")
@@ -61,7 +52,6 @@ def build(services: Services) -> None:
 
         yield from place.run(services, request, work, show, {})
 
-    gr.context.Context.root_block.load(lambda: gr.Dropdown(model_choices(services)), None, models, **PRIVATE)
     pressed = go.click(score, [models, data, file], [status, halt], concurrency_limit=2, **PRIVATE)
     place.wire(services, pressed)
 

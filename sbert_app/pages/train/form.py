@@ -95,7 +95,7 @@ def _data(start: RunConfig) -> Fields:
             DEV_DATA,
             value=start.eval_data,
             label="Dev data",
-            info="Measured ten times a run; the best model is kept",
+            info="Measured about every 100 steps; the best model is kept",
             allow_custom_value=True,
             scale=4,
             elem_id="dev-data",
@@ -132,7 +132,7 @@ def _numbers(start: RunConfig) -> Fields:
 def _more(start: RunConfig) -> Fields:
     with gr.Row():
         more: Fields = {
-            "eval_every": gr.Number(None, label="Evaluate every", info="Steps; empty: ten times", min_width=110),
+            "eval_every": gr.Number(None, label="Evaluate every", info="Steps; empty: about 100", min_width=110),
             "max_length": gr.Number(None, label="Longest input", info="Tokens; empty: the base's", min_width=110),
             "dtype": gr.Dropdown(list(CHOICES["dtype"]), value=start.dtype, label="Precision", min_width=110),
         }
