@@ -148,6 +148,7 @@ def _theirs(base: str, bf16: bool) -> Side:
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train()
+        AcceleratorState._reset_state(reset_partial_state=True)
         return curve
 
     return side
