@@ -10,9 +10,10 @@ import json
 import logging
 import math
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -20,6 +21,24 @@ from typing import Any, Self, TextIO
 BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
 TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
 BAR_WIDTHS = (8, 24)  # narrower than that, there is no bar
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Whether somebody pressed Ctrl-C, or the system asked us to end. The second time ends at once."""
+    asked: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def answer(value: Mapping[str, Any], as_json: bool, text: str) -> None:

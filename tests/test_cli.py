@@ -478,6 +478,21 @@ def test_ctrl_c_leaves_no_half_written_file(folder: Path, model: Path):
     assert left_over(folder) == {"many.csv"}
 
 
+def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
+    with (folder / "many.csv").open("w") as file:
+        file.write("sentence1,sentence2\n")
+        file.writelines(f"the cat is number {i},a dog {'and so on ' * (i % 30)}\n" for i in range(400_000))
+    process = start(folder, "score", "many.csv", "out.csv", "--model", model)
+    wait_for(lambda: any(part.stat().st_size for part in folder.glob(".out.csv.*")), process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    rows = len((folder / "out.csv").read_text().splitlines()) - 1
+    assert 0 < rows < 400_000
+    told = f"stopped: the {rows:,} rows before are scored in out.csv"
+    assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", told)
+    assert left_over(folder) == {"many.csv", "out.csv"}
+
+
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path, run: Run):
     (folder / "home").mkdir()
     for kind in ("models", "data"):

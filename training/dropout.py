@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training.transformer import importing
+
 ATTENTION = "sbert_lab_dropout"  # the name under which transformers finds `attention`
 _thread = threading.local()
 
@@ -79,8 +81,9 @@ def attention(
 
 def replace_dropout(backbone: nn.Module) -> None:
     """Make every dropout of a transformer, adapters included, one of ours: in its modules and in its attention."""
-    from transformers import AttentionInterface, PreTrainedModel
-    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+    with importing:
+        from transformers import AttentionInterface, PreTrainedModel
+        from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
     for parent in list(backbone.modules()):
         for name, child in parent.named_children():

@@ -9,7 +9,8 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.settings import DEFAULT_MODEL
-from sbert_app.terminal import Bar, answer, clean_stdout
+from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
+from training.errors import Stopped
 
 if TYPE_CHECKING:
     from sbert_app.scoring.summary import ScoreSummary
@@ -35,12 +36,12 @@ def score(
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
-    """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note."""
+    """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored."""
     place = options.prepare(home, offline)
     from sbert_app.scoring.file import score_file
     from training.tables import open_table, pick_columns
 
-    with clean_stdout(), Bar("scoring", "rows") as bar:
+    with clean_stdout(), Bar("scoring", "rows") as bar, stoppable() as should_stop:
         table = open_table(source)  # what is wrong with the file is said before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         encoder = options.load_encoder(model, pooling, dtype, device, place)
@@ -49,6 +50,8 @@ def score(
             from training.cross_encoder import CrossEncoder
 
             crosser = CrossEncoder.load(cross_encoder, dtype, device, place)
+        if should_stop():
+            raise Stopped
         summary = score_file(
             table,
             [output],
@@ -56,7 +59,10 @@ def score(
             crosser,
             picked,
             on_progress=lambda progress: bar(progress.rows, max(progress.rows, progress.total)),
+            should_stop=should_stop,
         )
+    if summary.stopped_at is not None:
+        raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
     answer(_figures(summary), as_json, _text(summary))
 
 

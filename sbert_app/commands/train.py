@@ -6,10 +6,8 @@ started in the app; both are the same run, shown by ``runs`` and on the Train pa
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +16,7 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.runs.record import RESUMABLE
-from sbert_app.terminal import Bar, answer, clean_stdout, duration
+from sbert_app.terminal import Bar, answer, clean_stdout, duration, stoppable
 from training.config import CHOICES, RunConfig
 from training.data import split_names
 from training.errors import InputError, Stopped
@@ -75,7 +73,7 @@ def train(
     from sbert_app.runs.store import RunStore
 
     store = RunStore(place)
-    with clean_stdout(), Bar("starting", "steps") as bar, _stoppable() as should_end:
+    with clean_stdout(), Bar("starting", "steps") as bar, stoppable() as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
         result = execute(store, run_id, on_event=_shown_on(bar, run_id), should_end=should_end, foreground=True)
     if should_end() and result.status == "stopped":
@@ -129,24 +127,6 @@ def _shown_on(bar: Bar, run_id: str) -> Callable[[dict[str, Any]], None]:
             bar(event["step"], event["steps"])
 
     return show
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether somebody pressed Ctrl-C, or the system asked us to end. The second time ends at once."""
-    asked: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _summary(result: RunResult) -> str:
