@@ -2,8 +2,8 @@
 
 The file is written for the occasion: pairs with gold scores, no sentence twice, so that nothing is saved by
 remembering. Two processes score it. One has a stand-in for the encoder that costs next to nothing, into CSV and
-Parquet: what it takes is what a real run pays on top of encoding. The other has the real encoder, which before,
-in the middle and after encodes some of the same sentences alone; its memory is noted all along.
+Parquet: what it takes is what a real run pays on top of encoding. The other has the real encoder, which before
+and after encodes rows from the file's middle alone; its memory is noted all along.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
         files = {"stand-in": rows, "encoder": rows if real_rows is None else real_rows}
         for name, count in files.items():
             _write(Path(folder) / f"{name}.csv", count)
-        _write(Path(folder) / "sample.csv", SAMPLE_ROWS)
+        _write(Path(folder) / "sample.csv", SAMPLE_ROWS, first=files["encoder"] // 2)
         found = {name: _in_a_process(name, folder, rounds) for name in files}
     return {
         "benchmark": "bulk",
@@ -80,14 +80,15 @@ class StandIn:
         return vectors
 
 
-def _write(path: Path, rows: int) -> None:
-    draw, words = random.Random(0), WORDS.split()
+def _write(path: Path, rows: int, first: int = 0) -> None:
+    """Sentences of 4 to 18 words and the row's number, which makes each of them another: a few more tokens."""
+    draw, words = random.Random(first), WORDS.split()
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "sentence1", "sentence2", "score"])
-        for row in range(rows):
-            first, second = (" ".join(draw.choices(words, k=11)) for _ in range(2))
-            writer.writerow([row, f"{first} {row}.", f"{second} {row}.", f"{draw.random() * 5:.2f}"])
+        for row in range(first, first + rows):
+            one, other = (" ".join(draw.choices(words, k=draw.randint(4, 18))) for _ in range(2))
+            writer.writerow([row, f"{one} {row}.", f"{other} {row}.", f"{draw.random() * 5:.2f}"])
 
 
 class Watch:

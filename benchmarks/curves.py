@@ -1,4 +1,4 @@
-"""Draw what was measured: python -m benchmarks.curves makes results/scaling.svg of results/{scaling,bulk}.json.
+"""Draw what was measured: python -m benchmarks.curves makes results/scaling.svg of results/{scaling,bulk-million}.json.
 
 Three panels: seconds against the number of sentences and microseconds a token against its text's length, both axes
 logarithmic, so that what is linear has slope 1 and what is constant is level; and the memory of a million rows.
@@ -65,7 +65,7 @@ def _ticks(values: Sequence[float], logarithmic: bool) -> list[float]:
     """Round numbers around all values: powers of ten, or five steps from zero."""
     low, high = min(values), max(values)
     if logarithmic:
-        return [10.0**power for power in range(math.floor(math.log10(low)), max(math.ceil(math.log10(high)), 1) + 1)]
+        return [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     step = next(s for s in (m * 10.0**p for p in range(-3, 9) for m in (1, 2, 2.5, 5)) if 5 * s >= high)
     return [step * number for number in range(6)]
 
@@ -83,7 +83,7 @@ def _text(x: float, y: float, what: str, colour: str = MUTED, anchor: str = "end
 
 def main() -> None:
     """Read the results, write the drawing."""
-    scaling, bulk = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("scaling", "bulk"))
+    scaling, bulk = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("scaling", "bulk-million"))
     panels = [
         Panel("seconds to encode", "sentences", [(row["sentences"], row["seconds"]) for row in scaling["by_count"]]),
         Panel(
