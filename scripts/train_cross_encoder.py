@@ -27,11 +27,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.checkpoint import replacing, write_json
+from training.checkpoint import write_json
 from training.cross_encoder import CrossEncoder
 from training.data import load_data
 from training.encoder import Encoder
 from training.evaluation import spearman
+from training.folders import replacing
 from training.pair_batches import PairRow, PairTokenizer, pad_pairs
 from training.twin_scorer import TwinScorer
 

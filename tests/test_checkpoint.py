@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_models import make_model
 
-from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
+from training.checkpoint import Layout, check_replaceable, read_layout, write_layout
 from training.errors import InputError
 
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
@@ -196,27 +196,6 @@ def test_what_is_written_is_read_back(model: Path, **said: Any):
     layout = Layout(transformer=model, **said)
     write_layout(model, layout, dimension=8)
     assert read_layout(model) == layout
-
-
-def test_a_failed_save_leaves_the_old_folder_as_it_was(tmp_path: Path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(folder) as fresh:
-        (fresh / "config.json").write_text("half")
-        _ = 1 / 0
-    assert (folder / "config.json").read_text() == "old"
-    assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_a_save_replaces_the_whole_folder_and_leaves_nothing_behind(tmp_path: Path):
-    folder = tmp_path / "deep" / "model"
-    for name in ("first", "second"):
-        with replacing(folder) as fresh:
-            (fresh / name).touch()
-    assert [entry.name for entry in folder.iterdir()] == ["second"]
-    assert list(folder.parent.iterdir()) == [folder]
-    assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_only_a_model_or_nothing_is_ever_replaced(tmp_path: Path):

@@ -292,12 +292,18 @@ def test_stopping_in_the_middle_of_an_evaluation(config, tmp_path, monkeypatch):
 
 
 KILLED = """
-import json, sys
-from training import session, workers
+import json, sys, time
+from training import session
 from training.config import RunConfig
 from training.loop import train
+
+def tell(event):
+    print(json.dumps(event), flush=True)
+    if event["kind"] == "train" and event["step"] == 10:
+        time.sleep(600)  # the end is not reached, however late the kill
+
 session.CHECKPOINT_SECONDS = 0.0
-train(RunConfig.from_json(sys.argv[1]), on_event=lambda e: print(json.dumps(e), flush=True), folder=sys.argv[2])
+train(RunConfig.from_json(sys.argv[1]), on_event=tell, folder=sys.argv[2])
 """
 
 
@@ -321,6 +327,39 @@ def test_a_killed_run_goes_on_from_its_checkpoint(config, tmp_path, training):
     _, whole = run(config)
     assert curve(read_events(folder / "events.jsonl")) == curve(whole)
     assert result.status == "finished"
+
+
+def test_a_run_killed_between_two_checkpoints_goes_on_from_the_old_one(config, tmp_path):
+    """Killed with the old folders aside and the new ones not yet in their places (see `training.folders.replacing`)."""
+    _, whole = run(config)
+    events: list[dict] = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
+    for name in ("checkpoint", "model"):
+        aside = tmp_path / f"r/.{name}.x.aside"
+        aside.mkdir()
+        (tmp_path / "r" / name).rename(aside / name)
+        (tmp_path / f"r/.{name}.y.fresh").mkdir()
+    result, resumed = run(config, tmp_path / "r", resume=True)
+    assert (result.status, resumed[0]["resumed_from"]) == ("finished", 7)
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+    assert sorted(entry.name for entry in (tmp_path / "r").iterdir()) == ["config.json", "events.jsonl", "model"]
+
+
+def test_a_run_killed_on_its_last_step_need_not_begin_anew(config, tmp_path, monkeypatch):
+    """The checkpoint goes when the end is written down, not before."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    events: list[dict] = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(11, events))
+    with monkeypatch.context() as patch:
+        patch.setattr(session.Session, "outcome", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "r", resume=True)
+    result, resumed = run(config, tmp_path / "r", resume=True)
+    assert (result.status, result.steps, resumed[0]["resumed_from"]) == ("finished", 12, 11)
+    assert not (tmp_path / "r/checkpoint").exists()
 
 
 def test_a_run_stops_within_two_seconds_of_being_asked(config, tmp_path):

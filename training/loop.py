@@ -40,6 +40,7 @@ from safetensors import SafetensorError
 
 from training.config import RunConfig
 from training.errors import InputError, Stopped
+from training.folders import mend
 from training.run_events import Event, EventLog, OnEvent, read_events
 from training.run_state import State, read_state, write_atomically
 from training.session import NonFiniteLoss, Session
@@ -109,6 +110,8 @@ def train(
             result = replace(result, **session.outcome())
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
+            if result.status == "finished" and place is not None and main:  # not before its end is written down
+                shutil.rmtree(place / "checkpoint", ignore_errors=True)
         except OSError:
             log.exception("the end of the run could not be written")
     return result
@@ -131,6 +134,9 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, main: bool) -> S
         ends = [event.get("state") for event in read_events(folder / "events.jsonl") if event["kind"] == "state"]
         if ends and ends[-1] == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
+        if main:
+            for replaced in (checkpoint, folder / "model"):
+                mend(replaced)
         state = read_state(checkpoint)
         if state is not None:
             return state

@@ -5,7 +5,7 @@
     checkpoint/optimiser.safetensors  Adam's moments and step counts, the state of the random generators
 
 The order of the data is a function of the seed and the step, so it needs no state. A checkpoint is written beside
-the old one and takes its place at once: a process that dies while writing leaves the old one whole.
+the old one and then takes its place: a process that dies at any moment leaves one of them whole (`folders.mend`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.checkpoint import replacing
 from training.errors import InputError
+from training.folders import replacing
 from training.trainee import Trainee
 
 State = dict[str, Any]

@@ -7,7 +7,6 @@ and checks everything and raises `InputError`; `work` does the steps.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -108,8 +107,6 @@ class Session:
         except Stopped:
             self.checkpoint()
             return "stopped"
-        if self.folder is not None and self.accelerator.is_main_process:
-            shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
         return "finished"
 
     def _work(self) -> None:

@@ -82,7 +82,8 @@ def export(
     """Copy a run's model to a folder. sentence-transformers opens it."""
     import shutil
 
-    from training.checkpoint import check_replaceable, replacing
+    from training.checkpoint import check_replaceable
+    from training.folders import replacing
 
     run = _store(home).get(run_id)
     if not run.has_model:

@@ -45,6 +45,7 @@ from sbert_app.runs.record import (
 from sbert_app.runs.tail import Event, EventTail, Progress
 from training.config import RunConfig
 from training.errors import InputError
+from training.folders import mend
 
 CUT_OFF = "its process ended without a word: killed, out of memory, or the machine went down"
 RESERVE = 64 * 1024  # bytes kept aside while a run is at work, so that on a full disk its end can still be written
@@ -191,13 +192,14 @@ class RunStore:
     # ------------------------------------------------------------ within
 
     def _settled(self, folder: Path, held: bool = False) -> Record:
-        """The record. A running run whose lock is free has lost its process: here it becomes interrupted."""
+        """The record. A running run whose lock is free has lost its process: here it becomes interrupted, and whole."""
         record = Record.read(folder)
         if record.state != "running":
             return record
         if held:
             record = replace(record, state="interrupted", ended=time.time(), reason=CUT_OFF)
             record.write(folder)
+            mend(folder / "model")
             return record
         try:
             with self._held(folder, "it is running indeed", patience=0):
