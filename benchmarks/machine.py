@@ -42,8 +42,9 @@ def product_peak(dtype: torch.dtype) -> float:
 
     By PyTorch's own product and by oneDNN on a weight in its own layout; the faster of the two, best of 6.
     """
-    a, b = torch.randn(2, PRODUCT, PRODUCT).to(dtype)
-    packed = dense(b, torch.zeros(PRODUCT), dtype)
+    linear = torch.nn.Linear(PRODUCT, PRODUCT)
+    packed = dense([linear], 1.0, dtype)
+    a, b = torch.randn(PRODUCT, PRODUCT).to(dtype), linear.weight.detach().to(dtype)
     ways: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():
         return 2 * PRODUCT**3 / min(took(way).wall for way in ways for _ in range(6)) / 1e9

@@ -1,11 +1,14 @@
 """Start-up: nobody waits for a library that is not needed yet. Asked of sys.modules, not of a clock."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from sbert_app.waiting import ASLEEP
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {
@@ -70,3 +73,20 @@ from sbert_app.services import Services
 from sbert_app.settings import Settings
 build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
+
+
+def test_threads_that_wait_sleep_and_the_user_has_the_last_word():
+    tell = "import json, os\nfrom sbert_app.waiting import ASLEEP, wait_asleep\nwait_asleep()\n"
+    tell += "print(json.dumps([os.environ[name] for name in ASLEEP]))"
+    bare = {name: value for name, value in os.environ.items() if name not in ASLEEP}
+    for own, expected in (({}, ["PASSIVE", "0"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0"])):
+        asked = subprocess.run([sys.executable, "-c", tell], cwd=ROOT, capture_output=True, check=True, env=bare | own)
+        assert json.loads(asked.stdout) == expected
+
+
+def test_a_command_has_them_asleep_before_torch_is_loaded():
+    tell = "import os, sys\nfrom sbert_app.cli import main\nmain(['--help'])\n"
+    tell += "print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
+    bare = {name: value for name, value in os.environ.items() if name not in ASLEEP}
+    asked = subprocess.run([sys.executable, "-c", tell], cwd=ROOT, capture_output=True, check=True, env=bare, text=True)
+    assert asked.stdout.splitlines()[-1] == "0 False"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 
-from training import workers
+from training import fused_bert, workers
 from training.config import RunConfig
-from training.dropout import Dropout, attention, drawing_from
+from training.dropout import Dropout, attention, drawing_from, dropout
 from training.encoder import Encoder
+from training.fused_twin import FusedTwin
 from training.objectives import Classification, Regression
 from training.trainee import Trainee, cut, default_shares
+from training.twin import ModuleTwin
 
 SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
 GOLD = torch.tensor([0.2, 0.9])
@@ -41,11 +44,12 @@ def used(encoder: Encoder) -> list[int]:
     return sorted({token for row in encoder.tokenize(SENTENCES) for token in row})
 
 
-def without_dropout(trainee: Trainee) -> Trainee:
-    for module in trainee._twin[0].modules():
-        if isinstance(module, Dropout):
+def without_dropout(encoder: Encoder) -> Encoder:
+    encoder.backbone.config.hidden_dropout_prob = encoder.backbone.config.attention_probs_dropout_prob = 0.0
+    for module in encoder.backbone.modules():
+        if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    return trainee
+    return encoder
 
 
 def steps(trainee: Trainee, count: int = 3) -> list[float]:
@@ -73,7 +77,7 @@ def test_gradients_are_those_of_the_plain_way(shares, pooling):
     expected = objective(plain.embed(ids).chunk(2), target)
     expected.backward()
 
-    trainee = without_dropout(Trainee(encoder, other, used(encoder), shares=shares))
+    trainee = Trainee(without_dropout(encoder), other, used(encoder), shares=shares)
     loss = trainee.gradients(columns(encoder), target)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     table = plain.backbone.get_input_embeddings().weight.grad
@@ -86,7 +90,7 @@ def test_gradients_are_those_of_the_plain_way(shares, pooling):
 
 
 def test_a_batch_forgets_the_one_before_it(encoder):
-    trainee = without_dropout(Trainee(encoder, Regression(), used(encoder)))
+    trainee = Trainee(without_dropout(encoder), Regression(), used(encoder))
     ids = encoder.tokenize(SENTENCES)
     trainee.gradients([ids[:1], ids[1:2]], GOLD[:1])
     trainee.gradients([ids[2:3], ids[3:]], GOLD[1:])
@@ -149,7 +153,6 @@ def test_encoding_in_between_does_not_disturb_training(encoder):
         assert not whole.backbone.training
         one = whole.encode(SENTENCES)
         assert np.array_equal(one, whole.encode(SENTENCES))
-    assert trainee._twin[0].training
     steps(trainee)
     with trainee.whole() as whole:
         assert not np.allclose(one, whole.encode(SENTENCES), atol=1e-4)
@@ -159,13 +162,90 @@ def test_encoding_in_between_does_not_disturb_training(encoder):
 def test_every_architecture_trains(architecture, tmp_path):
     encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
     trainee = Trainee(encoder, Regression(), used(encoder), shares=2)
-    losses = steps(trainee, 8)
-    assert losses[-1] < losses[0]
+    losses = steps(trainee, 24)
+    assert sum(losses[-4:]) < sum(losses[:4])  # dropout makes each of them noisy
     with trainee.whole() as whole:
         whole.save(tmp_path / "saved")
         expected = whole.encode(SENTENCES)
     assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(SENTENCES), expected, atol=1e-5)
     assert "sbert_lab" not in (tmp_path / "saved/config.json").read_text()
+
+
+# ---------------------------------------------------------------- the two kinds of twin
+
+FUSED = [name for name in ARCHITECTURES if name in fused_bert.FAMILIES]
+MANY = ["a man is playing the guitar", "food", "a cat " * 25, "the dog is eating " * 4, "a woman", "was on food in"]
+
+
+def both_twins(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, architecture: str, pooling: str = "mean", **settings: float
+) -> list[Trainee]:
+    """The same encoder trained as written out, and as the module that it is."""
+    model = str(make_model(folder / architecture, architecture, initializer_range=0.2, **settings))
+    found = []
+    for kind in (FusedTwin, ModuleTwin):
+        monkeypatch.setattr("training.trainee.fits", lambda backbone, kind=kind: kind is FusedTwin)
+        encoder = Encoder.load(model, pooling, dtype="float32", device="cpu")
+        ids = {token for row in encoder.tokenize(MANY) for token in row}
+        found.append(Trainee(encoder, Regression(), ids, seed=3, shares=2))
+        assert type(found[-1].twin) is kind
+    return found
+
+
+def dropouts(architecture: str, hidden: float, attention: float) -> dict[str, float]:
+    names = fused_bert.FAMILIES[architecture]
+    return {names.dropout: hidden, names.attention_dropout: attention}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+@pytest.mark.parametrize("architecture", FUSED)
+def test_written_out_the_gradients_are_those_of_the_module(architecture, pooling, tmp_path, monkeypatch):
+    found = []
+    for one in both_twins(monkeypatch, tmp_path, architecture, pooling, **dropouts(architecture, 0.0, 0.0)):
+        ids = one.encoder.tokenize(MANY)
+        loss = one.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+        found.append((loss, {name: weight.grad for name, weight in one.named_parameters()}))
+    (loss, ours), (expected, theirs) = found
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    assert ours.keys() == theirs.keys()
+    assert sum(gradient is not None for gradient in ours.values()) > 30
+    for name, gradient in theirs.items():
+        if gradient is None:  # BERT's pooler has no part in the vectors
+            assert ours[name] is None, name
+        else:
+            assert torch.allclose(ours[name], gradient, atol=1e-5), name
+
+
+@pytest.mark.parametrize("architecture", FUSED)
+def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_path, monkeypatch):
+    drawn: list[float] = []
+
+    def counting(x: torch.Tensor, p: float) -> torch.Tensor:
+        drawn.append(p)
+        return dropout(x, p)
+
+    for module in ("dropout", "fused_twin"):
+        monkeypatch.setattr(f"training.{module}.dropout", counting)
+    found = []
+    for one in both_twins(monkeypatch, tmp_path, architecture, **dropouts(architecture, 0.25, 0.125)):
+        one.twin.forward(one.encoder.tokenize(MANY), torch.Generator())
+        found.append([p for p in drawn if p])
+        drawn.clear()
+    ours, theirs = found
+    assert ours == theirs
+    assert set(ours) == {0.125, 0.25}
+
+
+def test_what_is_dropped_carries_no_gradient(tmp_path, monkeypatch):
+    """With everything dropped but the residual's way the products learn nothing."""
+    ours, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.999, attention_probs_dropout_prob=0.0)
+    ids = ours.encoder.tokenize(MANY)
+    ours.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+    dropped = dict(ours.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
+    plain, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    plain.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+    whole = dict(plain.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
+    assert (dropped == 0).float().mean() > 0.5 > (whole == 0).float().mean()
 
 
 # ---------------------------------------------------------------- dropout

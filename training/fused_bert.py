@@ -1,18 +1,20 @@
-"""FusedBert: the transformers of BERT's family, written out for inference.
+"""FusedBert: the transformers of BERT's family, written out.
 
 The same arithmetic as the modules of the transformers library, with fewer and larger steps: query, key and value
 in one product; the bias, GELU and the residual added within the product (oneDNN's post-operations); weights
 copied once into the layout in which oneDNN multiplies fastest. Attention is two batched products and a softmax:
 on rows of 32 tokens (packing.py) that takes half the time of the kernels made for long texts.
 
-``FAMILIES`` says where each architecture keeps its weights. What is not in it runs as it is (inference.py).
+``FAMILIES`` says where each architecture keeps its weights. What is not in it runs as it is (inference.py). The
+same layers are what is trained (fused_twin.py), with other products, norms and attention in them.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,6 +39,9 @@ class Names:
     down: str = "output.dense"
     down_norm: str = "output.LayerNorm"
     after_padding: bool = False  # positions are counted from the padding token's id plus one
+    dropout: str = "hidden_dropout_prob"  # in the config
+    attention_dropout: str = "attention_probs_dropout_prob"
+    drops_output: bool = True  # whether what attention gives is dropped before it is added
 
     @property
     def linears(self) -> tuple[str, ...]:
@@ -68,6 +73,9 @@ FAMILIES = {
         up="ffn.lin1",
         down="ffn.lin2",
         down_norm="output_layer_norm",
+        dropout="dropout",
+        attention_dropout="attention_dropout",
+        drops_output=False,
     ),
 }
 
@@ -100,7 +108,8 @@ class FusedBert:
             positions = (kinds[:, None] + positions).flatten(0, 1)
         self.positions = positions.to(dtype, copy=True)
         self.norm = Norm(parts.LayerNorm, dtype)
-        self.layers = [FusedLayer(layer, names, self.heads, dtype) for layer in backbone.get_submodule(names.layers)]
+        make = partial(dense, dtype=dtype), partial(Norm, dtype=dtype)
+        self.layers = [FusedLayer(layer, names, self.heads, *make) for layer in backbone.get_submodule(names.layers)]
         self.distances: Tensor | None = None
         if config.model_type == "mpnet":  # a bias for each distance between two tokens, from -longest to longest
             encoder, steps = backbone.encoder, torch.arange(1 - self.longest, self.longest, device=self.words.device)
@@ -132,45 +141,66 @@ class FusedBert:
             near = near.permute(0, 3, 1, 2)  # (R, H, W, W)
             biases = [near if bias is None else near + bias for bias in biases]
         for layer, own in zip(self.layers, biases, strict=True):
-            hidden = layer(hidden, rows, own)
+            hidden = layer(hidden, partial(attention, rows=rows, heads=self.heads, bias=own))
         return hidden.view(rows, width, -1)
 
 
 class FusedLayer:
-    """Self-attention and the feed-forward network, each with its residual and norm: (R*W, D) -> (R*W, D)."""
+    """Self-attention and the feed-forward network, each with its residual and norm.
 
-    def __init__(self, layer: nn.Module, names: Names, heads: int, dtype: torch.dtype) -> None:
+    Args:
+        layer: the module, whose parts are where ``names`` says.
+        heads: of the attention.
+        dense: makes a product: of linear modules, side by side, the first of them enlarged by a factor.
+        norm: makes a norm.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        names: Names,
+        heads: int,
+        dense: Callable[[Sequence[nn.Linear], float], Any],
+        norm: Callable[[nn.LayerNorm], Norm],
+    ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
         scale = (query.out_features // heads) ** -0.5  # of the attention's logits, worked into the query
-        self.heads = heads
-        self.projection = dense(
-            torch.cat([query.weight * scale, key.weight, value.weight]),
-            torch.cat([query.bias * scale, key.bias, value.bias]),
-            dtype,
-        )
-        self.output = dense(part(names.output).weight, part(names.output).bias, dtype)
-        self.output_norm = Norm(part(names.output_norm), dtype)
-        self.up = dense(part(names.up).weight, part(names.up).bias, dtype)
-        self.down = dense(part(names.down).weight, part(names.down).bias, dtype)
-        self.down_norm = Norm(part(names.down_norm), dtype)
+        self.projection = dense([query, key, value], scale)
+        self.output = dense([part(names.output)], 1.0)
+        self.output_norm = norm(part(names.output_norm))
+        self.up = dense([part(names.up)], 1.0)
+        self.down = dense([part(names.down)], 1.0)
+        self.down_norm = norm(part(names.down_norm))
 
-    def __call__(self, hidden: Tensor, rows: int, bias: Tensor | None) -> Tensor:
-        split = self.projection(hidden).view(rows, -1, 3, self.heads, hidden.shape[1] // self.heads)
-        context = attention(split.permute(2, 0, 3, 1, 4), bias).transpose(1, 2).reshape(hidden.shape)
-        hidden = self.output_norm(self.output.plus(context, hidden))
+    def __call__(self, hidden: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """Hidden states (M, D), and what makes context (M, D) of query, key and value (M, 3D) -> (M, D)."""
+        hidden = self.output_norm(self.output.plus(attend(self.projection(hidden)), hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
 
-def attention(qkv: Tensor, bias: Tensor | None) -> Tensor:
-    """Query (scaled), key and value of each head (3, R, H, W, d) -> context (R, H, W, d)."""
-    _, rows, heads, width, size = qkv.shape
-    if qkv.device.type != "cpu" or width > LONG:
+def attention(
+    projected: Tensor, rows: int, heads: int, bias: Tensor | None, drop: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Query (scaled), key and value of R rows of W tokens (R*W, 3D) -> context (R*W, D).
+
+    ``bias`` is added to the logits (R, H, W, W), ``drop`` is dropout of the weights.
+    """
+    qkv = projected.view(rows, -1, 3, heads, projected.shape[1] // (3 * heads)).permute(2, 0, 3, 1, 4)
+    if drop is None and (projected.device.type != "cpu" or qkv.shape[3] > LONG):
         query, key, value = qkv.unbind()
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
+    else:
+        context = _by_products(qkv, bias, drop)
+    return context.transpose(1, 2).reshape(len(projected), -1)
+
+
+def _by_products(qkv: Tensor, bias: Tensor | None, drop: Callable[[Tensor], Tensor] | None) -> Tensor:
+    _, rows, heads, width, size = qkv.shape
     query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
     logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
     weights = torch.softmax(logits if bias is None else logits.add_(bias), dim=-1)
+    weights = weights if drop is None else drop(weights)
     return torch.bmm(weights.view(-1, width, width), value).view(rows, heads, width, size)
 
 
@@ -187,11 +217,16 @@ class Norm:
 
 
 class Dense:
-    """x W^T + b, and what comes next: (M, in) -> (M, out)."""
+    """x W^T + b, and what comes next: (M, in) -> (M, out).
 
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
-        self.weight = weight.detach().to(dtype, copy=True).contiguous()
-        self.bias = bias.detach().to(dtype, copy=True)
+    W and b are those of one linear module or of several side by side, the first of them enlarged by ``scale``.
+    """
+
+    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
+        scales = [scale] + [1.0] * (len(linears) - 1)
+        pairs = list(zip(linears, scales, strict=True))
+        self.weight = torch.cat([linear.weight.detach() * factor for linear, factor in pairs]).to(dtype)
+        self.bias = torch.cat([linear.bias.detach() * factor for linear, factor in pairs]).to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -210,8 +245,8 @@ class OneDnnDense(Dense):
     fast in float32 as the library that Linear itself calls.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
-        super().__init__(weight, bias, dtype)
+    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
+        super().__init__(linears, scale, dtype)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, PRODUCT)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -224,9 +259,9 @@ class OneDnnDense(Dense):
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
-def dense(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Dense:
-    """The fastest kind for where the weight is."""
-    return (OneDnnDense if has_onednn(weight.device, dtype) else Dense)(weight, bias, dtype)
+def dense(linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> Dense:
+    """The fastest kind for where the weights are."""
+    return (OneDnnDense if has_onednn(linears[0].weight.device, dtype) else Dense)(linears, scale, dtype)
 
 
 def has_onednn(device: torch.device, dtype: torch.dtype) -> bool:

@@ -57,9 +57,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     the longest that still fits is added until none does. If a gap is left, once more in a row a step wider.
     A microsecond a sentence; less than 1% of the tokens are padding.
     """
-    shelves: list[list[int]] = [[] for _ in range(max(lengths, default=0) + 1)]  # sentences by length
-    for sentence in reversed(range(len(lengths))):
-        shelves[lengths[sentence]].append(sentence)
+    shelves = _by_length(lengths)
     groups: dict[int, list[Row]] = {}
     for longest in range(len(shelves) - 1, 0, -1):
         while shelves[longest]:
@@ -72,6 +70,14 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     for width, rows in groups.items():
         count = max(1, token_budget // width)
         yield from (rows[start : start + count] for start in range(0, len(rows), count))
+
+
+def pack(lengths: Sequence[int]) -> list[Row]:
+    """All sentences in rows of one width, the longest's rounded up: best fit, the longest first."""
+    shelves, width, rows = _by_length(lengths), round_up(max(lengths), STEP), list[Row]()
+    while sum(map(len, rows)) < len(lengths):
+        rows.append(_fill(shelves, width)[0])
+    return rows
 
 
 def lay_out(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> Packed:
@@ -94,6 +100,14 @@ def lay_out(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> Packed:
         torch.from_numpy(firsts[:, None] + steps * mask),
         None if mask.all() else torch.from_numpy(mask),
     )
+
+
+def _by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """Sentences on shelves: those of n tokens on shelf n, the first on top."""
+    shelves: list[list[int]] = [[] for _ in range(max(lengths, default=0) + 1)]
+    for sentence in reversed(range(len(lengths))):
+        shelves[lengths[sentence]].append(sentence)
+    return shelves
 
 
 def _fill(shelves: list[list[int]], room: int) -> tuple[Row, int]:

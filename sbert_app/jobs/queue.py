@@ -31,6 +31,7 @@ from huey.serializer import Serializer
 
 from sbert_app.runs.record import Run
 from sbert_app.runs.store import RunStore
+from sbert_app.waiting import ASLEEP
 from training.config import RunConfig
 from training.errors import InputError
 
@@ -41,8 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "sbert-lab"
 RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
 
-# Threads that wait must not spin: on a machine with few cores the page would starve beside a run.
-CALM = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false"}
+CALM = {**ASLEEP, "TOKENIZERS_PARALLELISM": "false"}  # a worker's: what else is at work here are people at the page
 
 
 class JsonSerializer(Serializer):

@@ -1,0 +1,132 @@
+"""The twin: the transformer that goes forward and backward in training, in the dtype of choice.
+
+The weights that are trained are float32. Before every step the twin is made equal to them (bfloat16 where the
+processor multiplies it), shares of a batch go through it side by side, and their gradients are summed in float32.
+``ModuleTwin`` takes any transformer; `fused_twin.FusedTwin` is faster for those of BERT's family on a CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.batching import pad
+from training.dropout import drawing_from, replace_dropout
+from training.pooling import POOLINGS
+from training.words import Words
+
+Column = Sequence[Sequence[int]]  # the token ids of one column of a batch
+
+
+@dataclass(frozen=True)
+class Link:
+    """A trained weight and its like in the twin, which is larger by ``scale``."""
+
+    weight: Tensor
+    twin: Tensor
+    scale: float = 1.0
+
+    @torch.no_grad()
+    def receive(self, gradients: Sequence[Tensor | None]) -> None:
+        """Set the weight's gradient to the sum of the twin's, in the order given; None = it had no part."""
+        there = [part for part in gradients if part is not None]
+        if there and self.weight.grad is None:  # kept from then on: fresh memory costs more than the sum
+            self.weight.grad = torch.empty_like(self.weight)
+        for number, part in enumerate(there):
+            self.weight.grad.add_(part) if number else self.weight.grad.copy_(part)  # type: ignore[union-attr]
+        if there and self.scale != 1:
+            self.weight.grad.mul_(self.scale)  # type: ignore[union-attr]
+
+
+@dataclass
+class Part:
+    """A share of a batch on its way through the twin."""
+
+    positions: Tensor  # (…), int64, rows of `Words`
+    words: Tensor  # (…, D), their vectors, where the share's graph begins
+    vectors: Tensor  # (B, D) float32, where it ends
+    gradients: tuple[Tensor | None, ...] = ()  # once it has gone backward: of each link's twin,
+    of_words: Tensor | None = None  # and of ``words``; None while these are not trained
+    tape: dict[Any, Any] = field(default_factory=dict)  # what a kind of twin keeps of the way
+
+
+class Twin(ABC):
+    """Forward and backward may be called for several shares side by side, each with its own `Part`."""
+
+    def __init__(self, words: Words, pooling: str, dtype: torch.dtype) -> None:
+        self.words, self.pooling, self.dtype = words, POOLINGS[pooling], dtype
+        self.links: list[Link] = []  # those whose gradients autograd finds
+
+    def refreshing(self, pieces: int) -> list[Callable[[], None]]:
+        """What makes the twin equal to the trained weights, in about so many pieces of work."""
+        links = sorted(self.all_links(), key=lambda link: -link.weight.numel())  # to deal them out evenly
+        return [partial(_refresh, links[first::pieces]) for first in range(pieces)]
+
+    @abstractmethod
+    def forward(self, ids: Column, generator: torch.Generator) -> Part:
+        """Token ids of B sentences -> their vectors; dropout draws from ``generator``."""
+
+    def backward(self, part: Part, upstream: Tensor) -> None:
+        """The gradient of the loss by the part's vectors (B, D) -> the part's gradients."""
+        twins = [link.twin for link in self.links]
+        trained = part.words.requires_grad
+        found = torch.autograd.grad(
+            part.vectors, [part.words, *twins] if trained else twins, upstream, allow_unused=True
+        )
+        part.gradients = found[1:] if trained else found
+        part.of_words = found[0] if trained else None
+
+    def summing(self, parts: Sequence[Part], pieces: int) -> list[Callable[[], None]]:
+        """What sets the gradients of the trained weights from those of the parts, in pieces of work."""
+        by_link = list(zip(self.links, zip(*(part.gradients for part in parts), strict=True), strict=True))
+        return [partial(_receive, by_link[first::pieces]) for first in range(pieces)]
+
+    def all_links(self) -> list[Link]:
+        """Every trained weight that is in the twin."""
+        return self.links
+
+
+class ModuleTwin(Twin):
+    """A copy of the module itself, on padded batches."""
+
+    def __init__(self, backbone: nn.Module, words: Words, pooling: str, dtype: torch.dtype) -> None:
+        super().__init__(words, pooling, dtype)
+        self.module = copy.deepcopy(backbone).to(dtype).train()
+        self.device = words.rows.device
+        if self.device.type == "cpu":
+            replace_dropout(self.module)
+        self.links = [
+            Link(weight, self.module.get_parameter(name))
+            for name, weight in backbone.named_parameters()
+            if weight.requires_grad
+        ]
+
+    def forward(self, ids: Column, generator: torch.Generator) -> Part:
+        batch = pad(ids, 0)  # which token pads does not matter: it is masked
+        mask = None if batch.mask is None else batch.mask.to(self.device)
+        positions, words = self.words.look_up(batch.ids.to(self.device))
+        words = words.to(self.dtype).requires_grad_(self.words.rows.requires_grad)
+        with drawing_from(generator):
+            seen = None if mask is None else mask.long()
+            hidden = self.module(inputs_embeds=words, attention_mask=seen).last_hidden_state
+        return Part(positions, words, self.pooling(hidden, mask).float())
+
+
+@torch.no_grad()
+def _refresh(links: Sequence[Link]) -> None:
+    torch._foreach_copy_([link.twin for link in links], [link.weight for link in links])
+    for link in links:
+        if link.scale != 1:
+            link.twin.mul_(link.scale)
+
+
+def _receive(found: Sequence[tuple[Link, tuple[Tensor | None, ...]]]) -> None:
+    for link, gradients in found:
+        link.receive(gradients)
