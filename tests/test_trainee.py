@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
+import time
+import weakref
 from itertools import pairwise
 from pathlib import Path
 
@@ -234,6 +237,27 @@ def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_
     ours, theirs = found
     assert ours == theirs
     assert set(ours) == {0.125, 0.25}
+
+
+def test_a_step_leaves_nothing_behind_that_only_the_collector_would_find(encoder, monkeypatch):
+    trainee, begun = Trainee(encoder, Regression(), used(encoder), shares=2), []
+    forward = trainee.twin.forward
+
+    def watched(ids, generator):
+        part = forward(ids, generator)
+        begun.append(weakref.ref(part.words))
+        return part
+
+    monkeypatch.setattr(trainee.twin, "forward", watched)
+    gc.disable()
+    try:
+        trainee.gradients(columns(encoder), GOLD)
+        until = time.monotonic() + 10  # a worker lets go of its piece an instant after it is done
+        while any(each() is not None for each in begun) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [each() for each in begun] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_what_is_dropped_carries_no_gradient(tmp_path, monkeypatch):
