@@ -1,7 +1,7 @@
 """Threads that wait asleep.
 
 By default OpenMP's threads spin for a while after each operation, in case the next one comes at once. On a machine
-with few cores they keep everybody else from working meanwhile: a training step takes 10% longer, and the page
+with few cores they keep everybody else from working meanwhile: a training step takes 6% longer, and the page
 starves beside a run.
 """
 
