@@ -44,17 +44,18 @@ def test_a_save_replaces_the_whole_folder_and_leaves_nothing_behind(tmp_path: Pa
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_save_that_cannot_take_its_place_brings_the_old_folder_back(tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_save_that_cannot_take_its_place_brings_the_old_folder_back(tmp_path: Path, monkeypatch, error):
     folder = write(tmp_path / "model", "old")
     rename = Path.rename
 
     def refuse(self: Path, target: Path) -> Path:
         if self.name.endswith(".fresh"):
-            raise OSError("Input/output error")
+            raise error("in between")
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError, match="Input/output"), replacing(folder) as fresh:
+    with pytest.raises(error, match="in between"), replacing(folder) as fresh:
         (fresh / "new").touch()
     assert list(tmp_path.iterdir()) == [folder]
     assert visible(tmp_path) == ["model/old"]

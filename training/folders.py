@@ -84,11 +84,10 @@ def mend(folder: Path) -> None:
 def _exchange(folder: Path, fresh: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=ASIDE, dir=folder.parent))
     old = aside / folder.name
-    folder.rename(old)
     try:
+        folder.rename(old)
         fresh.rename(folder)
-    except OSError:
-        old.rename(folder)
-        raise
-    finally:
+    finally:  # a failed rename, and Ctrl-C between the two
+        if not folder.exists():
+            old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
