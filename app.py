@@ -3,6 +3,7 @@
 import sys
 
 from sbert_app.cli import main
+from sbert_app.leaving import leave
 
 if __name__ == "__main__":
-    sys.exit(main(["serve", *sys.argv[1:]]))
+    leave(main(["serve", *sys.argv[1:]]))

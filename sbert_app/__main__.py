@@ -1,8 +1,7 @@
 """python -m sbert_app: see `sbert_app.cli`."""
 
-import sys
-
 from sbert_app.cli import main
+from sbert_app.leaving import leave
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

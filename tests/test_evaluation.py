@@ -11,7 +11,7 @@ from scipy import stats
 from training.data import Dataset, load_data
 from training.encoder import Encoder
 from training.errors import InputError
-from training.evaluation import SIMILARITIES, bootstrap_interval, evaluate, pearson, spearman
+from training.evaluation import SIMILARITIES, bootstrap_interval, evaluate, pearson, ranks, spearman
 from training.sources import model_folder
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=3, max_size=60)
@@ -31,6 +31,16 @@ def test_correlations_equal_scipys(x, random):
 def test_spearman_sees_only_the_order(x):
     if len(set(x)) > 1:
         assert spearman(x, np.arctan(np.asarray(x) / 100)) == pytest.approx(1)
+
+
+@given(st.lists(st.floats(allow_nan=False), max_size=60) | numbers)
+def test_ranks_equal_scipys(values):
+    assert ranks(np.array(values, dtype=float)).tolist() == stats.rankdata(values).tolist()
+
+
+def test_what_is_no_number_has_no_rank():
+    assert np.isnan(ranks(np.array([1.0, np.nan, 2.0]))).all()
+    assert np.isnan(spearman([1.0, np.nan, 2.0], [1, 2, 3]))
 
 
 def test_a_constant_side_has_no_correlation():

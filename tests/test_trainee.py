@@ -18,7 +18,7 @@ from tiny_models import ARCHITECTURES, make_model
 
 from training import fused_bert, workers
 from training.config import RunConfig
-from training.dropout import Dropout, attention, drawing_from, dropout
+from training.dropout import Dropout, attention, drawing_from, kept
 from training.encoder import Encoder
 from training.fused_twin import FusedTwin
 from training.objectives import Classification, Regression
@@ -223,16 +223,16 @@ def test_written_out_the_gradients_are_those_of_the_module(architecture, pooling
 def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_path, monkeypatch):
     drawn: list[float] = []
 
-    def counting(x: torch.Tensor, p: float) -> torch.Tensor:
+    def counting(bits: torch.Tensor, p: float, dtype: torch.dtype) -> torch.Tensor:
         drawn.append(p)
-        return dropout(x, p)
+        return kept(bits, p, dtype)
 
-    for module in ("dropout", "fused_twin"):
-        monkeypatch.setattr(f"training.{module}.dropout", counting)
+    for module in ("dropout", "fused_twin", "trained_layer"):
+        monkeypatch.setattr(f"training.{module}.kept", counting)
     found = []
     for one in both_twins(monkeypatch, tmp_path, architecture, **dropouts(architecture, 0.25, 0.125)):
         one.twin.forward(one.encoder.tokenize(MANY), torch.Generator())
-        found.append([p for p in drawn if p])
+        found.append(list(drawn))
         drawn.clear()
     ours, theirs = found
     assert ours == theirs
@@ -245,7 +245,7 @@ def test_a_step_leaves_nothing_behind_that_only_the_collector_would_find(encoder
 
     def watched(ids, generator):
         part = forward(ids, generator)
-        begun.append(weakref.ref(part.words))
+        begun.append(weakref.ref(part.hidden))
         return part
 
     monkeypatch.setattr(trainee.twin, "forward", watched)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -74,3 +76,57 @@ def test_a_forked_child_has_workers_of_its_own():
     if child == 0:
         os._exit(0 if list(workers.spread(abs, [-1, -2])) == [1, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# ---------------------------------------------------------------- pieces of one piece of work
+
+
+def test_pieces_are_done_once_each_and_their_results_come_in_order():
+    done: list[int] = []
+
+    def piece(number: int) -> int:
+        done.append(number)
+        return number * number
+
+    found = workers.side_by_side([partial(piece, number) for number in range(50)])
+    assert found == [number * number for number in range(50)]
+    assert sorted(done) == list(range(50))
+
+
+def test_every_core_takes_part_the_callers_thread_among_them_and_each_with_one_thread():
+    before = torch.get_num_threads()
+    together = threading.Barrier(workers.count())
+
+    def piece() -> tuple[int, int]:
+        together.wait(timeout=60)
+        return threading.get_ident(), torch.get_num_threads()
+
+    seen = workers.side_by_side([piece] * workers.count())
+    assert len({ident for ident, _ in seen}) == workers.count()
+    assert threading.get_ident() in {ident for ident, _ in seen}
+    if workers.count() > 1:
+        assert {count for _, count in seen} == {1}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 5])
+def test_an_error_in_a_piece_comes_out_and_what_is_not_begun_is_dropped(wrong: int):
+    done: list[int] = []
+
+    def piece(number: int) -> None:
+        if number == wrong:
+            raise IndexError("of the piece")
+        done.append(number)
+        time.sleep(0.01)
+
+    before = torch.get_num_threads()
+    with pytest.raises(IndexError, match="of the piece"):
+        workers.side_by_side([partial(piece, number) for number in range(200)])
+    assert wrong not in done
+    assert len(done) < 199
+    assert torch.get_num_threads() == before
+    assert workers.side_by_side([lambda: 1, lambda: 2]) == [1, 2]
+
+
+def test_a_single_piece_has_all_cores():
+    assert workers.side_by_side([torch.get_num_threads]) == [torch.get_num_threads()]

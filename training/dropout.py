@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -36,17 +37,28 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Any shape, floating, on a CPU. Outside of `drawing_from` from PyTorch's own generator."""
-    if p == 0:
-        return x
-    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
-    bits = bits.random_(-(2**63), None, generator=getattr(_thread, "generator", None)).view(torch.int16)
-    threshold = round(p * 2**16) - 2**15
-    stays = torch.ge(bits, threshold, out=bits)[: x.numel()].view(x.shape)  # 0 or 1, in the bits' own memory
-    if x.dtype == torch.bfloat16:
-        scale = int(torch.tensor(1 / (1 - p), dtype=torch.bfloat16).view(torch.int16))
-        return x * stays.mul_(scale).view(torch.bfloat16)  # the bits of bfloat16's 0 or 1/(1-p)
-    return x * stays.to(x.dtype).mul_(1 / (1 - p))
+    """Any shape, floating, on a CPU."""
+    return x * kept(draw(x.numel()), p, x.dtype).view(x.shape) if p else x
+
+
+def draw(count: int) -> Tensor:
+    """Random int16 (count,). Outside of `drawing_from` from PyTorch's own generator."""
+    bits = torch.empty(-(-count // 4), dtype=torch.int64)
+    return bits.random_(-(2**63), None, generator=getattr(_thread, "generator", None)).view(torch.int16)[:count]
+
+
+def kept(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:
+    """Random int16 -> as many factors: 0 with probability ``p``, else 1/(1-p). The bits' memory may be theirs."""
+    stays = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)  # 0 or 1
+    if dtype == torch.bfloat16:
+        return stays.mul_(_bits_of(1 / (1 - p))).view(dtype)
+    return stays.to(dtype).mul_(1 / (1 - p))
+
+
+@cache
+def _bits_of(number: float) -> int:
+    """Of a bfloat16, as an int16."""
+    return int(torch.tensor(number, dtype=torch.bfloat16).view(torch.int16))
 
 
 class Dropout(nn.Module):

@@ -6,7 +6,7 @@ copied once into the layout in which oneDNN multiplies fastest. Attention is two
 on rows of 32 tokens (packing.py) that takes half the time of the kernels made for long texts.
 
 ``FAMILIES`` says where each architecture keeps its weights. What is not in it runs as it is (inference.py). The
-same layers are what is trained (fused_twin.py), with other products, norms and attention in them.
+same layers are what is trained (trained_layer.py), with products and norms that have a way back.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class FusedLayer:
         names: Names,
         heads: int,
         dense: Callable[[Sequence[nn.Linear], float], Any],
-        norm: Callable[[nn.LayerNorm], Norm],
+        norm: Callable[[nn.LayerNorm], Any],
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
@@ -179,28 +179,25 @@ class FusedLayer:
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
 
-def attention(
-    projected: Tensor, rows: int, heads: int, bias: Tensor | None, drop: Callable[[Tensor], Tensor] | None = None
-) -> Tensor:
+def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | None) -> Tensor:
     """Query (scaled), key and value of R rows of W tokens (R*W, 3D) -> context (R*W, D).
 
-    ``bias`` is added to the logits (R, H, W, W), ``drop`` is dropout of the weights.
+    ``bias`` is added to the logits (R, H, W, W).
     """
     qkv = projected.view(rows, -1, 3, heads, projected.shape[1] // (3 * heads)).permute(2, 0, 3, 1, 4)
-    if drop is None and (projected.device.type != "cpu" or qkv.shape[3] > LONG):
+    if projected.device.type != "cpu" or qkv.shape[3] > LONG:
         query, key, value = qkv.unbind()
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
     else:
-        context = _by_products(qkv, bias, drop)
+        context = _by_products(qkv, bias)
     return context.transpose(1, 2).reshape(len(projected), -1)
 
 
-def _by_products(qkv: Tensor, bias: Tensor | None, drop: Callable[[Tensor], Tensor] | None) -> Tensor:
+def _by_products(qkv: Tensor, bias: Tensor | None) -> Tensor:
     _, rows, heads, width, size = qkv.shape
     query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
     logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
     weights = torch.softmax(logits if bias is None else logits.add_(bias), dim=-1)
-    weights = weights if drop is None else drop(weights)
     return torch.bmm(weights.view(-1, width, width), value).view(rows, heads, width, size)
 
 

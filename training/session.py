@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 TRAIN_EVENTS = 100  # a run, about
-CHECKPOINT_SECONDS = 20.0  # between two checkpoints; one is also written when the run is stopped
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
 
 
 class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program

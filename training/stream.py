@@ -7,7 +7,7 @@ work is done token by token. So the tokens go through a layer as a stream and li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ class Stream(NamedTuple):
     positions: Tensor  # (M,) int64, the place of each token in its own sentence
     cells: Tensor  # (M,) int64, where each token lies in the flattened rows
     tokens: Tensor  # (R*W,) int64, which token lies in each place of the rows; M = none
+    filled: Tensor  # (R*W,) int64, the same with the last token in the gaps
     rows: int  # R
     row_positions: Tensor  # (R, W) int64, as ``positions``
     bias: Tensor | None  # (R, 1, W, W): 0 within a sentence, the lowest number between two
@@ -33,11 +34,16 @@ class Stream(NamedTuple):
 
     def spread(self, x: Tensor) -> Tensor:
         """The tokens' vectors (M, D) -> those of all places in the rows (R*W, D). In the gaps is anything."""
-        return _Spread.apply(x, self)
+        return x.index_select(0, self.filled)
+
+    def spread_gradient(self, x: Tensor) -> Tensor:
+        """The same with zeros in the gaps, for what comes back to what ``gather`` has been given."""
+        nothing = x.new_zeros(1, x.shape[1])
+        return torch.cat([x, nothing]).index_select(0, self.tokens)
 
     def gather(self, x: Tensor) -> Tensor:
         """What lies in the rows (R*W, D) -> the tokens' vectors (M, D)."""
-        return _Gather.apply(x, self)
+        return x.index_select(0, self.cells)
 
 
 def stream(sentences: Sequence[Sequence[int]], dtype: torch.dtype) -> Stream:
@@ -56,34 +62,10 @@ def stream(sentences: Sequence[Sequence[int]], dtype: torch.dtype) -> Stream:
         packed.positions.flatten()[cells],
         cells,
         tokens,
+        tokens.clamp(max=count - 1),
         len(packed.ids),
         packed.positions,
         packed.attention_bias(dtype),
         tokens[packed.places[order]],
         None if packed.mask is None else packed.mask[order],
     )
-
-
-class _Spread(torch.autograd.Function):
-    """Both ways by index_select, ten times as fast as the sums that autograd would make of an indexing."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, way: Stream) -> Tensor:
-        ctx.cells = way.cells
-        return x.index_select(0, way.tokens.clamp(max=len(x) - 1))
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
-        return upstream[0].index_select(0, ctx.cells), None
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, way: Stream) -> Tensor:
-        ctx.tokens = way.tokens
-        return x.index_select(0, way.cells)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
-        nothing = upstream[0].new_zeros(1, upstream[0].shape[1])  # what comes back to a gap
-        return torch.cat([upstream[0], nothing]).index_select(0, ctx.tokens), None

@@ -13,10 +13,9 @@ additions to the linear layers are trained; they are merged when the model is sa
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,10 +27,9 @@ from training.fused_bert import fits
 from training.fused_twin import FusedTwin
 from training.twin import Column, ModuleTwin, Twin
 from training.words import Words
+from training.workers import side_by_side
 
 SMALLEST_SHARE = 8  # sentences: with fewer the weights are fetched from memory for too little work
-
-Result = TypeVar("Result")
 
 
 class Trainee(nn.Module):
@@ -70,10 +68,10 @@ class Trainee(nn.Module):
     def gradients(self, columns: Sequence[Column], target: Tensor | None) -> Tensor:
         """Token ids by column, targets (B,) -> the mean loss, a float32 scalar; every weight's ``grad`` is set anew."""
         self.objective.zero_grad(set_to_none=True)
-        _side_by_side(self.twin.refreshing(self.shares))
+        side_by_side(self.twin.refreshing(self.shares))
         ids = [row for column in columns for row in column]
         shares = cut([len(row) for row in ids], self.shares)
-        parts = _side_by_side(
+        parts = side_by_side(
             [
                 partial(self.twin.forward, [ids[row] for row in rows], generator)
                 for rows, generator in zip(shares, self.generators, strict=False)  # a small batch has fewer shares
@@ -85,8 +83,8 @@ class Trainee(nn.Module):
         loss.backward()
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         upstream = vectors.grad.split([len(rows) for rows in shares])
-        _side_by_side([partial(self.twin.backward, *share) for share in zip(parts, upstream, strict=True)])
-        _side_by_side(self.twin.summing(parts, self.shares))
+        side_by_side([partial(self.twin.backward, *share) for share in zip(parts, upstream, strict=True)])
+        side_by_side(self.twin.summing(parts, self.shares))
         self.words.receive([(part.positions, part.of_words) for part in parts if part.of_words is not None])
         return loss.detach()
 
@@ -109,12 +107,6 @@ class Trainee(nn.Module):
             {"params": [weight for weight in trained if weight.ndim > 1], "weight_decay": weight_decay},
             {"params": [weight for weight in trained if weight.ndim <= 1], "weight_decay": 0.0},
         ]
-
-
-def _side_by_side(pieces: Sequence[Callable[[], Result]]) -> list[Result]:
-    if len(pieces) == 1:
-        return [pieces[0]()]
-    return list(workers.spread(lambda piece: piece(), pieces))
 
 
 def default_shares(device: torch.device, sentences: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -50,11 +50,8 @@ class Part:
     """A share of a batch on its way through the twin."""
 
     positions: Tensor  # (…), int64, rows of `Words`
-    words: Tensor  # (…, D), their vectors, where the share's graph begins
-    vectors: Tensor  # (B, D) float32, where it ends
-    gradients: tuple[Tensor | None, ...] = ()  # once it has gone backward: of each link's twin,
-    of_words: Tensor | None = None  # and of ``words``; None while these are not trained
-    tape: dict[Any, Any] = field(default_factory=dict)  # what a kind of twin keeps of the way
+    vectors: Tensor  # (B, D) float32
+    of_words: Tensor | None  # (…, D), once it has gone backward, if words are trained: their gradients
 
 
 class Twin(ABC):
@@ -62,35 +59,32 @@ class Twin(ABC):
 
     def __init__(self, words: Words, pooling: str, dtype: torch.dtype) -> None:
         self.words, self.pooling, self.dtype = words, POOLINGS[pooling], dtype
-        self.links: list[Link] = []  # those whose gradients autograd finds
+        self.links: list[Link] = []  # every trained weight that is in the twin
 
     def refreshing(self, pieces: int) -> list[Callable[[], None]]:
         """What makes the twin equal to the trained weights, in about so many pieces of work."""
-        links = sorted(self.all_links(), key=lambda link: -link.weight.numel())  # to deal them out evenly
+        links = sorted(self.links, key=lambda link: -link.weight.numel())  # to deal them out evenly
         return [partial(_refresh, links[first::pieces]) for first in range(pieces)]
 
     @abstractmethod
     def forward(self, ids: Column, generator: torch.Generator) -> Part:
         """Token ids of B sentences -> their vectors; dropout draws from ``generator``."""
 
-    def backward(self, part: Part, upstream: Tensor) -> None:
-        """The gradient of the loss by the part's vectors (B, D) -> the part's gradients."""
-        twins = [link.twin for link in self.links]
-        trained = part.words.requires_grad
-        found = torch.autograd.grad(
-            part.vectors, [part.words, *twins] if trained else twins, upstream, allow_unused=True
-        )
-        part.gradients = found[1:] if trained else found
-        part.of_words = found[0] if trained else None
+    @abstractmethod
+    def backward(self, part: Any, upstream: Tensor) -> None:
+        """The gradient of the loss by the vectors (B, D) of a part that ``forward`` has made -> its gradients."""
 
-    def summing(self, parts: Sequence[Part], pieces: int) -> list[Callable[[], None]]:
+    @abstractmethod
+    def summing(self, parts: Sequence[Any], pieces: int) -> list[Callable[[], None]]:
         """What sets the gradients of the trained weights from those of the parts, in pieces of work."""
-        by_link = list(zip(self.links, zip(*(part.gradients for part in parts), strict=True), strict=True))
-        return [partial(_receive, by_link[first::pieces]) for first in range(pieces)]
 
-    def all_links(self) -> list[Link]:
-        """Every trained weight that is in the twin."""
-        return self.links
+
+@dataclass
+class ModulePart(Part):
+    """And what autograd needs."""
+
+    words: Tensor  # (…, D), where the share's graph begins
+    gradients: tuple[Tensor | None, ...] = ()  # once it has gone backward: of each link's twin
 
 
 class ModuleTwin(Twin):
@@ -108,7 +102,7 @@ class ModuleTwin(Twin):
             if weight.requires_grad
         ]
 
-    def forward(self, ids: Column, generator: torch.Generator) -> Part:
+    def forward(self, ids: Column, generator: torch.Generator) -> ModulePart:
         batch = pad(ids, 0)  # which token pads does not matter: it is masked
         mask = None if batch.mask is None else batch.mask.to(self.device)
         positions, words = self.words.look_up(batch.ids.to(self.device))
@@ -116,7 +110,20 @@ class ModuleTwin(Twin):
         with drawing_from(generator):
             seen = None if mask is None else mask.long()
             hidden = self.module(inputs_embeds=words, attention_mask=seen).last_hidden_state
-        return Part(positions, words, self.pooling(hidden, mask).float())
+        return ModulePart(positions, self.pooling(hidden, mask).float(), None, words)
+
+    def backward(self, part: ModulePart, upstream: Tensor) -> None:
+        twins = [link.twin for link in self.links]
+        trained = part.words.requires_grad
+        found = torch.autograd.grad(
+            part.vectors, [part.words, *twins] if trained else twins, upstream, allow_unused=True
+        )
+        part.gradients = found[1:] if trained else found
+        part.of_words = found[0] if trained else None
+
+    def summing(self, parts: Sequence[ModulePart], pieces: int) -> list[Callable[[], None]]:
+        by_link = list(zip(self.links, zip(*(part.gradients for part in parts), strict=True), strict=True))
+        return [partial(_receive, by_link[first::pieces]) for first in range(pieces)]
 
 
 @torch.no_grad()
