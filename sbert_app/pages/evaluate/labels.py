@@ -24,6 +24,7 @@ DATA = [
     ("Wikipedia sections, test (Hub)", "wiki-sections:test"),
 ]
 MOST_ROWS = 20_000
+UNTOUCHED = '<p class="note">Press Score.</p>'
 INTRO = (
     '<p class="note">Triplets (anchor, positive, negative): how often is the anchor nearer to the positive? The paper '
     "(Table 4, Wikipedia sections) has 0.8042 for SBERT-WikiSec-base, 0.74 for Dor et al. Pairs with labels: does the "
@@ -41,7 +42,7 @@ def build(services: Services) -> None:
     with gr.Row(elem_classes="actions"):
         go = gr.Button("Score", variant="primary", elem_id="score-labels")
         halt = gr.Button("Stop", interactive=False, elem_id="stop-labels")
-    status = gr.HTML('<p class="note">Press Score.</p>', elem_id="labels-status")
+    status = gr.HTML(UNTOUCHED, elem_id="labels-status")
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     place = Place("labels", status, halt)
 
@@ -59,8 +60,17 @@ def build(services: Services) -> None:
 
         yield from place.run(services, request, work, show, {spread: gr.Plot(visible=False)})
 
-    pressed = go.click(score, [model, data, file], [status, spread, halt], concurrency_limit=2, **PRIVATE)
-    place.wire(services, pressed)
+    def score_once(told: str, model: str, name: str, file: str | None, request: gr.Request) -> Any:
+        """The example, when the tab is opened for the first time."""
+        if told == UNTOUCHED:
+            yield from score(model, name, file, request)
+        else:
+            yield {status: gr.skip()}
+
+    tab, asked, shown = gr.context.Context.block, [model, data, file], [status, spread, halt]
+    opened = tab.select(score_once, [status, *asked], shown, concurrency_limit=2, **PRIVATE)
+    pressed = go.click(score, asked, shown, concurrency_limit=2, **PRIVATE)
+    place.wire(services, opened, pressed)
 
 
 def _load(name: str, services: Services) -> Dataset:
