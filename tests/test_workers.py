@@ -128,5 +128,11 @@ def test_an_error_in_a_piece_comes_out_and_what_is_not_begun_is_dropped(wrong: i
     assert workers.side_by_side([lambda: 1, lambda: 2]) == [1, 2]
 
 
+def test_nobody_waits_for_workers_that_are_busy_with_something_else():
+    """Not even one of them: within a worker's own work there is nobody else to help, and it does all pieces."""
+    found = workers.spread(lambda n: workers.side_by_side([lambda: n, lambda: n + 1, lambda: n + 2]), range(20))
+    assert list(found) == [[n, n + 1, n + 2] for n in range(20)]
+
+
 def test_a_single_piece_has_all_cores():
     assert workers.side_by_side([torch.get_num_threads]) == [torch.get_num_threads()]

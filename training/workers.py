@@ -81,8 +81,9 @@ def side_by_side(pieces: Sequence[Callable[[], Result]]) -> list[Result]:
         take()
     finally:
         torch.set_num_threads(before)
-        wait(others)
-    for other in others:
+        begun = [other for other in others if not other.cancel()]  # the others are busy: nothing is left for them
+        wait(begun)
+    for other in begun:
         other.result()  # an error comes out
     return [results[number] for number in range(len(pieces))]
 
