@@ -29,6 +29,7 @@ LONGEST_FIELD = 10_000_000  # characters; a longer field is a quote that was nev
 SNIFFED_RECORDS = 50
 MOST_COLUMNS = 2_000
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
+ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
 
 @dataclass(frozen=True)
@@ -198,10 +199,16 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are mere characters: each odd one is in a line complete by itself."""
+    """Whether quotes in a tab-separated file are mere characters: each odd one is in a line complete by itself.
+
+    A first line that has all its fields in quotes says that it was quoted.
+    """
     evidence = False
     with text.open() as file:
-        tabs = next(iter(file), "").count("\t")
+        first = next(iter(file), "")
+        if ALL_QUOTED.fullmatch(first):
+            return False
+        tabs = first.count("\t")
         for line in file:
             if '"' in line and (line.count('"') % 2 or ODD_QUOTE.search(line)):
                 if line.count("\t") < tabs:
