@@ -10,7 +10,10 @@ import atexit
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import NoReturn
+
+LOST = 120  # Python's own code for output that could not be written
 
 
 def leave(code: int) -> NoReturn:
@@ -18,7 +21,12 @@ def leave(code: int) -> NoReturn:
     try:
         threading._shutdown()  # type: ignore[attr-defined] # waits for the threads that are no daemons
         atexit._run_exitfuncs()  # what it cannot do itself, such as close a log or remove a temporary folder
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or LOST
+        with suppress(OSError):
+            print(f"error: the output could not be written: {error.strerror or error}", file=sys.stderr)
     finally:
+        with suppress(OSError):  # then there is nobody left to tell
+            sys.stderr.flush()
         os._exit(code)

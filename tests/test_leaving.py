@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,19 @@ def test_a_handler_that_fails_does_not_keep_the_process() -> None:
     ended = left("atexit.register(lambda: 1 / 0); leave(3)")
     assert ended.returncode == 3
     assert "ZeroDivisionError" in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(("code", "expected"), [(0, 120), (2, 2)])
+def test_output_that_is_lost_is_no_success(code: int, expected: int) -> None:
+    command = [sys.executable, "-c", f"from sbert_app.leaving import leave; print('x'); leave({code})"]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # written at the end, when nobody looks any more
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            command, cwd=ROOT, env=buffered, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == expected
+    assert ended.stderr == "error: the output could not be written: No space left on device\n"
 
 
 def test_the_command_line_and_the_app_leave_so() -> None:
