@@ -134,5 +134,14 @@ def test_nobody_waits_for_workers_that_are_busy_with_something_else():
     assert list(found) == [[n, n + 1, n + 2] for n in range(20)]
 
 
+def test_unsplit_a_thread_computes_alone_and_afterwards_as_before():
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), workers.unsplit():
+        assert torch.get_num_threads() == 1
+        assert workers.count() == before  # the workers are as many as ever
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == before
+
+
 def test_a_single_piece_has_all_cores():
     assert workers.side_by_side([torch.get_num_threads]) == [torch.get_num_threads()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from training import workers
 from training.card import model_card
 from training.clock import Clock
 from training.config import RunConfig
@@ -103,7 +105,8 @@ class Session:
     def work(self) -> str:
         """All steps that are left -> "finished" or "stopped". `NonFiniteLoss` when it cannot go on."""
         try:
-            self._work()
+            with workers.unsplit() if self.trainee.shares > 1 else nullcontext():
+                self._work()
         except Stopped:
             self.checkpoint()
             return "stopped"

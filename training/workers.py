@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TypeVar
 
@@ -75,17 +75,31 @@ def side_by_side(pieces: Sequence[Callable[[], Result]]) -> list[Result]:
             waiting.clear()  # if one has failed: the others are not begun
 
     others = [pool.submit(take) for _ in range(min(threads, len(pieces)) - 1)]
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        take()
+        with unsplit():
+            take()
     finally:
-        torch.set_num_threads(before)
         begun = [other for other in others if not other.cancel()]  # the others are busy: nothing is left for them
         wait(begun)
     for other in begun:
         other.result()  # an error comes out
     return [results[number] for number in range(len(pieces))]
+
+
+@contextmanager
+def unsplit() -> Iterator[None]:
+    """Inside the block this thread computes each operation alone.
+
+    The threads among which PyTorch would split it stay awake for milliseconds after it, on the look-out for the next
+    one, on cores that the workers need by then: a tenth of a training step.
+    """
+    _pool(os.getpid())  # first, for it has as many workers as there are threads before the block
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _until_empty(waiting: deque[Item]) -> Iterator[Item]:
