@@ -459,7 +459,7 @@ def test_a_figure_that_is_not_finite_is_null(tmp_path):
     ],
 )
 def test_what_goes_wrong_on_the_way_is_a_reason_in_one_line(config, tmp_path, monkeypatch, error, reason):
-    def fail(self, columns, target):
+    def fail(self, batch):
         raise error
 
     monkeypatch.setattr(session.Trainee, "gradients", fail)

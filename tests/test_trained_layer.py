@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from training.dropout import drawing_from
 from training.fused_bert import FAMILIES
 from training.stream import Stream, stream
-from training.trained_layer import Rates, TrainedLayer, Way
+from training.trained_layer import Dropped, Rates, TrainedLayer, Way, drop
 from training.trained_parts import Tape, TrainedDense, TrainedNorm, TrainedTable
 from training.twin import Link
 
@@ -42,11 +41,13 @@ def make_layer() -> tuple[TrainedLayer, list[TrainedDense | TrainedNorm]]:
     return TrainedLayer(layer, FAMILIES["bert"], HEADS, product, norm), parts
 
 
-def share_of(lengths: list[int], rates: Rates) -> tuple[Way, Tensor, Tensor]:
-    """Sentences of these lengths: the way through, hidden states, and the gradient of what becomes of them."""
+def share_of(lengths: list[int], rates: Rates) -> tuple[Way, Dropped, Tensor, Tensor]:
+    """Sentences of these lengths: the way through, what is dropped, hidden states, the gradient of what they become."""
     tokens = stream([[1] * length for length in lengths], torch.float64)
     x = torch.randn(len(tokens.ids), WIDTH, dtype=torch.float64)
-    return Way(tokens, HEADS, tokens.bias, rates), x, torch.randn_like(x) * real_tokens(tokens)
+    with drawing_from(np.random.default_rng(len(lengths))):
+        dropped = drop(tokens, HEADS, WIDTH, rates, torch.float64)
+    return Way(tokens, HEADS, tokens.bias), dropped, x, torch.randn_like(x) * real_tokens(tokens)
 
 
 def real_tokens(tokens: Stream) -> Tensor:
@@ -54,11 +55,6 @@ def real_tokens(tokens: Stream) -> Tensor:
     real = torch.zeros(len(tokens.ids), 1, dtype=torch.bool)
     real[tokens.places if tokens.mask is None else tokens.places[tokens.mask]] = True
     return real
-
-
-def drawing(number: int) -> AbstractContextManager[None]:
-    """Dropout that draws the same for each number."""
-    return drawing_from(torch.Generator().manual_seed(number))
 
 
 def gradient_of(link: Link) -> Tensor:
@@ -74,13 +70,12 @@ RATES = [Rates(0.0, 0.0, 0.0), Rates(0.2, 0.3, 0.4), Rates(0.5, 0.0, 0.1)]
 @pytest.mark.parametrize("lengths", [[5, 9, 17], [32], [3, 3, 4], [40, 7], [1]])
 def test_the_gradient_of_the_hidden_states_is_autograds(lengths: list[int], rates: Rates) -> None:
     layer, _ = make_layer()
-    way, x, upstream = share_of(lengths, rates)
-    with drawing(0), torch.no_grad():
-        trace = layer.forward(x, way)
+    way, dropped, x, upstream = share_of(lengths, rates)
+    with torch.no_grad():
+        trace = layer.forward(x, way, dropped)
         ours, _ = layer.backward(upstream, trace, way, {})
     x.requires_grad_()
-    with drawing(0):
-        again = layer.forward(x, way).end.y
+    again = layer.forward(x, way, dropped).end.y
     assert torch.equal(again, trace.end.y)
     (theirs,) = torch.autograd.grad(again, x, upstream)
     assert torch.allclose(ours, theirs, atol=1e-9)
@@ -91,18 +86,17 @@ def test_the_gradients_of_the_weights_are_autograds_over_all_shares(rates: Rates
     layer, parts = make_layer()
     shares = [share_of(own, rates) for own in ([5, 9, 17], [1], [40, 7])]
     tapes: list[Tape] = []
-    for number, (way, x, upstream) in enumerate(shares):
+    for way, dropped, x, upstream in shares:
         tapes.append({})
-        with drawing(number), torch.no_grad():
-            layer.backward(upstream, layer.forward(x, way), way, tapes[-1])
+        with torch.no_grad():
+            layer.backward(upstream, layer.forward(x, way, dropped), way, tapes[-1])
     for part in parts:
         part.receive([tape[part] for tape in tapes])
 
     weights = [weight.requires_grad_() for part in parts for weight in (part.weight, part.bias)]
     total = torch.zeros((), dtype=torch.float64)
-    for number, (way, x, upstream) in enumerate(shares):
-        with drawing(number):
-            total = total + (layer.forward(x, way).end.y * upstream).sum()
+    for way, dropped, x, upstream in shares:
+        total = total + (layer.forward(x, way, dropped).end.y * upstream).sum()
     theirs = iter(torch.autograd.grad(total, weights))
     for part in parts:
         of_weight, of_bias = next(theirs), next(theirs)
@@ -113,14 +107,13 @@ def test_the_gradients_of_the_weights_are_autograds_over_all_shares(rates: Rates
 
 def test_the_gradient_of_the_logits_is_autograds() -> None:
     layer, _ = make_layer()
-    way, x, upstream = share_of([5, 9, 17], Rates(0.3, 0.0, 0.0))
+    way, dropped, x, upstream = share_of([5, 9, 17], Rates(0.3, 0.0, 0.0))
     assert way.bias is not None
     bias = way.bias.repeat(1, HEADS, 1, 1).requires_grad_()
     way = way._replace(bias=bias)
-    with drawing(1):
-        (theirs,) = torch.autograd.grad(layer.forward(x, way).end.y, bias, upstream)
-    with drawing(1), torch.no_grad():
-        _, ours = layer.backward(upstream, layer.forward(x, way), way, {})
+    (theirs,) = torch.autograd.grad(layer.forward(x, way, dropped).end.y, bias, upstream)
+    with torch.no_grad():
+        _, ours = layer.backward(upstream, layer.forward(x, way, dropped), way, {})
     assert torch.allclose(ours, theirs, atol=1e-9)
 
 
@@ -128,13 +121,13 @@ def test_the_gradient_of_the_logits_is_autograds() -> None:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_gaps_have_no_part_in_any_gradient(lengths: list[int]) -> None:
     layer, parts = make_layer()
-    way, x, upstream = share_of(lengths, Rates(0.0, 0.0, 0.0))
+    way, dropped, x, upstream = share_of(lengths, Rates(0.0, 0.0, 0.0))
     real = real_tokens(way.tokens)
     found = []
     for other in (x, torch.where(real, x, torch.randn_like(x))):
         tape: Tape = {}
         with torch.no_grad():
-            of_x, _ = layer.backward(upstream, layer.forward(other, way), way, tape)
+            of_x, _ = layer.backward(upstream, layer.forward(other, way, dropped), way, tape)
         for part in parts:
             part.receive([tape[part]])
         found.append([of_x[real[:, 0]], *(gradient_of(link).clone() for part in parts for link in part.links)])

@@ -59,10 +59,16 @@ def steps(trainee: Trainee, count: int = 3) -> list[float]:
     """A few steps of Adam on two pairs -> the losses."""
     adam = torch.optim.AdamW(trainee.groups(0.0), lr=1e-3, fused=True)
     losses = []
-    for _ in range(count):
-        losses.append(trainee.gradients(columns(trainee.encoder), GOLD).item())
+    for number in range(count):
+        losses.append(learn(trainee, columns(trainee.encoder), GOLD, number).item())
         adam.step()
     return losses
+
+
+def learn(trainee: Trainee, ids: list[list[list[int]]], target: torch.Tensor, step: int = 0) -> torch.Tensor:
+    """A step's way forward and back -> the loss."""
+    loss, _ = trainee.gradients(trainee.lay_out(ids, target, step))
+    return loss
 
 
 # ---------------------------------------------------------------- gradients
@@ -81,7 +87,7 @@ def test_gradients_are_those_of_the_plain_way(shares, pooling):
     expected.backward()
 
     trainee = Trainee(without_dropout(encoder), other, used(encoder), shares=shares)
-    loss = trainee.gradients(columns(encoder), target)
+    loss = learn(trainee, columns(encoder), target)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     table = plain.backbone.get_input_embeddings().weight.grad
     assert torch.allclose(trainee.words.rows.grad, table[trainee.words.used], atol=1e-6)
@@ -92,11 +98,35 @@ def test_gradients_are_those_of_the_plain_way(shares, pooling):
     assert torch.allclose(other.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
 
 
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("shares", [1, 2])
+def test_the_length_of_the_gradient_is_that_of_all_gradients_together(encoder, shares, rank):
+    trainee = Trainee(encoder, Classification(32, 3), used(encoder), rank=rank, shares=shares)
+    for step in range(2):  # the second finds the gradients of the first
+        _, length = trainee.gradients(trainee.lay_out(columns(encoder), torch.tensor([0, 2]), step))
+        every = [weight.grad for weight in trainee.parameters() if weight.grad is not None]
+        assert length.item() == pytest.approx(torch.nn.utils.get_total_norm(every).item(), rel=1e-5)
+
+
+def test_dropout_is_a_function_of_the_seed_the_step_and_the_share(encoder):
+    ids = encoder.tokenize(SENTENCES[:1])[0]
+    trainee = Trainee(encoder, Regression(), used(encoder), seed=5, shares=2)
+    same = [[ids, ids], [ids, ids]]  # both shares hold the same sentences
+
+    def drawn(step: int) -> list[torch.Tensor]:
+        return [share.dropped[0].hidden for share in trainee.lay_out(same, GOLD, step).shares]
+
+    first, again, other = drawn(7), drawn(7), drawn(8)
+    assert all(map(torch.equal, first, again))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], other[0])
+
+
 def test_a_batch_forgets_the_one_before_it(encoder):
     trainee = Trainee(without_dropout(encoder), Regression(), used(encoder))
     ids = encoder.tokenize(SENTENCES)
-    trainee.gradients([ids[:1], ids[1:2]], GOLD[:1])
-    trainee.gradients([ids[2:3], ids[3:]], GOLD[1:])
+    learn(trainee, [ids[:1], ids[1:2]], GOLD[:1])
+    learn(trainee, [ids[2:3], ids[3:]], GOLD[1:])
     touched = trainee.words.rows.grad.abs().sum(dim=1) > 0
     expected = {token for row in ids[2:] for token in row}
     assert {token for token, moved in zip(used(encoder), touched, strict=True) if moved} == expected
@@ -206,7 +236,7 @@ def test_written_out_the_gradients_are_those_of_the_module(architecture, pooling
     found = []
     for one in both_twins(monkeypatch, tmp_path, architecture, pooling, **dropouts(architecture, 0.0, 0.0)):
         ids = one.encoder.tokenize(MANY)
-        loss = one.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+        loss = learn(one, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
         found.append((loss, {name: weight.grad for name, weight in one.named_parameters()}))
     (loss, ours), (expected, theirs) = found
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
@@ -231,7 +261,7 @@ def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_
         monkeypatch.setattr(f"training.{module}.kept", counting)
     found = []
     for one in both_twins(monkeypatch, tmp_path, architecture, **dropouts(architecture, 0.25, 0.125)):
-        one.twin.forward(one.encoder.tokenize(MANY), torch.Generator())
+        one.twin.forward(one.twin.lay_out(one.encoder.tokenize(MANY), np.random.default_rng(0)))
         found.append(list(drawn))
         drawn.clear()
     ours, theirs = found
@@ -243,15 +273,15 @@ def test_a_step_leaves_nothing_behind_that_only_the_collector_would_find(encoder
     trainee, begun = Trainee(encoder, Regression(), used(encoder), shares=2), []
     forward = trainee.twin.forward
 
-    def watched(ids, generator):
-        part = forward(ids, generator)
+    def watched(share):
+        part = forward(share)
         begun.append(weakref.ref(part.hidden))
         return part
 
     monkeypatch.setattr(trainee.twin, "forward", watched)
     gc.disable()
     try:
-        trainee.gradients(columns(encoder), GOLD)
+        learn(trainee, columns(encoder), GOLD)
         until = time.monotonic() + 10  # a worker lets go of its piece an instant after it is done
         while any(each() is not None for each in begun) and time.monotonic() < until:
             time.sleep(0.01)
@@ -264,10 +294,10 @@ def test_what_is_dropped_carries_no_gradient(tmp_path, monkeypatch):
     """With everything dropped but the residual's way the products learn nothing."""
     ours, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.999, attention_probs_dropout_prob=0.0)
     ids = ours.encoder.tokenize(MANY)
-    ours.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+    learn(ours, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
     dropped = dict(ours.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
     plain, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    plain.gradients([ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
+    learn(plain, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
     whole = dict(plain.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
     assert (dropped == 0).float().mean() > 0.5 > (whole == 0).float().mean()
 
@@ -301,9 +331,9 @@ def test_dropout_draws_anew_and_repeats_with_the_seed():
 def test_dropout_draws_from_the_generator_that_is_named():
     x, dropout = torch.ones(64, 64), Dropout(0.3)
     before = torch.get_rng_state()
-    with drawing_from(torch.Generator().manual_seed(1)):
+    with drawing_from(np.random.default_rng(1)):
         one = dropout(x)
-    with drawing_from(torch.Generator().manual_seed(1)):
+    with drawing_from(np.random.default_rng(1)):
         assert torch.equal(one, dropout(x))
     assert torch.equal(before, torch.get_rng_state())
 

@@ -1,7 +1,8 @@
 """Dropout as cheap as it can be on a CPU, from a generator of one's own.
 
 PyTorch draws 64 random bits for every single value, on one core: a tenth of a training step. Here four values share
-64 bits: a value is dropped with probability p to within 1/65,536, and what stays is scaled by 1/(1-p).
+64 bits, from NumPy's generator, which is twice as fast: a value is dropped with probability p to within 1/65,536,
+and what stays is scaled by 1/(1-p).
 
 Shares of a batch are computed side by side (trainee.py); were all to draw from PyTorch's one generator, their order
 would be chance and no run could be repeated. So each draws from the generator that `drawing_from` names.
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ _thread = threading.local()
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def drawing_from(generator: np.random.Generator) -> Iterator[None]:
     """Inside the block, in this thread, dropout draws from ``generator``."""
     before = getattr(_thread, "generator", None)
     _thread.generator = generator
@@ -42,9 +44,9 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def draw(count: int) -> Tensor:
-    """Random int16 (count,). Outside of `drawing_from` from PyTorch's own generator."""
-    bits = torch.empty(-(-count // 4), dtype=torch.int64)
-    return bits.random_(-(2**63), None, generator=getattr(_thread, "generator", None)).view(torch.int16)[:count]
+    """Random int16 (count,). Outside of `drawing_from` PyTorch's own generator says which."""
+    generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
+    return torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
 
 
 def kept(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:

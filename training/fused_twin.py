@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,19 +19,28 @@ from torch import Tensor, nn
 from training.dropout import draw, drawing_from, kept
 from training.fused_bert import FAMILIES
 from training.stream import Stream, stream
-from training.trained_layer import Rates, Trace, TrainedLayer, Way
+from training.trained_layer import Dropped, Rates, Trace, TrainedLayer, Way, drop
 from training.trained_parts import Normed, Tape, Trained, TrainedDense, TrainedNorm, TrainedTable
-from training.twin import Column, Part, Twin
+from training.twin import Column, Part, Share, Twin, lengths
 from training.words import Words
+
+
+@dataclass
+class FusedShare(Share):
+    """And where its tokens lie, and what is dropped of them."""
+
+    tokens: Stream
+    begun: Tensor | None  # dropout's factors after the first norm (M, D); None = nothing is dropped
+    dropped: list[Dropped]  # in each layer
 
 
 @dataclass
 class FusedPart(Part):
     """And what the way back needs."""
 
+    share: FusedShare
     way: Way
     begun: Normed  # the norm before the layers
-    factors: Tensor | None  # of dropout after it; None = nothing is dropped
     traces: list[Trace]  # of each layer
     hidden: Tensor  # (M, D), where autograd's way begins
     tape: Tape = field(default_factory=dict)
@@ -61,27 +71,31 @@ class FusedTwin(Twin):
         self.rates = Rates(getattr(config, names.attention_dropout), rate if names.drops_output else 0.0, rate)
         self.links = [link for part in self.parts for link in part.links]
 
+    def lay_out(self, ids: Column, generator: np.random.Generator) -> FusedShare:
+        tokens, width = stream(ids, self.dtype), self.positions.rows.shape[1]
+        with drawing_from(generator):
+            begun, rate = None, self.rates.hidden
+            if rate:
+                begun = kept(draw(len(tokens.ids) * width), rate, self.dtype).view(-1, width)
+            dropped = [drop(tokens, self.heads, width, self.rates, self.dtype) for _ in self.layers]
+        return FusedShare(self.words.find(tokens.ids), tokens, begun, dropped)
+
     @torch.no_grad()
-    def forward(self, ids: Column, generator: torch.Generator) -> FusedPart:
-        tokens = stream(ids, self.dtype)
-        positions, words = self.words.look_up(tokens.ids)
+    def forward(self, share: FusedShare) -> FusedPart:
+        tokens, words = share.tokens, self.words.vectors(share.positions)
         x = words.to(self.dtype) + self.positions.forward(tokens.positions + self.first)
         if self.kinds is not None:
             x += self.kinds.rows[0]
-        way = Way(tokens, self.heads, self._bias(tokens), self.rates)
-        begun, factors, traces = self.norm.forward(x), None, list[Trace]()
-        with drawing_from(generator):
-            hidden = begun.y
-            if self.rates.hidden:
-                factors = kept(draw(x.numel()), self.rates.hidden, x.dtype).view(x.shape)
-                hidden = hidden * factors
-            for layer in self.layers:
-                traces.append(layer.forward(hidden, way))
-                hidden = traces[-1].end.y
+        way = Way(tokens, self.heads, self._bias(tokens))
+        begun, traces = self.norm.forward(x), list[Trace]()
+        hidden = begun.y if share.begun is None else begun.y * share.begun
+        for layer, dropped in zip(self.layers, share.dropped, strict=True):
+            traces.append(layer.forward(hidden, way, dropped))
+            hidden = traces[-1].end.y
         with torch.enable_grad():
             hidden = hidden.detach().requires_grad_()
             vectors = self.pooling(F.embedding(tokens.places, hidden), tokens.mask).float()
-        return FusedPart(positions, vectors, None, way, begun, factors, traces, hidden)
+        return FusedPart(vectors, None, share, way, begun, traces, hidden)
 
     def backward(self, part: FusedPart, upstream: Tensor) -> None:
         (found,) = torch.autograd.grad(part.vectors, part.hidden, upstream)
@@ -91,12 +105,11 @@ class FusedTwin(Twin):
                 found, of_logits = layer.backward(found, part.traces.pop(), part.way, part.tape)
                 if self.distances is not None:
                     of_bias = of_logits if of_bias is None else of_bias.add_(of_logits)
-            part.of_words = self.norm.backward(
-                found if part.factors is None else found * part.factors, part.begun, part.tape
-            )
+            dropped = part.share.begun
+            part.of_words = self.norm.backward(found if dropped is None else found * dropped, part.begun, part.tape)
             self._of_tables(part, part.of_words, of_bias)
 
-    def summing(self, parts: Sequence[FusedPart], pieces: int) -> list[Callable[[], None]]:
+    def summing(self, parts: Sequence[FusedPart], pieces: int) -> list[Callable[[], list[Tensor]]]:
         tapes = [part.tape for part in parts]
         large = [part for part in self.parts if isinstance(part, TrainedDense)]
         small = [part for part in self.parts if not isinstance(part, TrainedDense)]
@@ -136,6 +149,5 @@ class FusedTwin(Twin):
         return norm
 
 
-def _receive(parts: Sequence[Trained], tapes: Sequence[Tape]) -> None:
-    for part in parts:
-        part.receive([tape[part] for tape in tapes])
+def _receive(parts: Sequence[Trained], tapes: Sequence[Tape]) -> list[Tensor]:
+    return lengths([each for part in parts for each in part.receive([tape[part] for tape in tapes])])

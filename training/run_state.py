@@ -2,10 +2,11 @@
 
     checkpoint/state.json             step, figures so far, the config
     checkpoint/weights.safetensors    the trained weights, float32, by name
-    checkpoint/optimiser.safetensors  Adam's moments and step counts, the state of the random generators
+    checkpoint/optimiser.safetensors  Adam's moments and step counts, the state of PyTorch's random generators
 
-The order of the data is a function of the seed and the step, so it needs no state. A checkpoint is written beside
-the old one and then takes its place: a process that dies at any moment leaves one of them whole (`folders.mend`).
+The order of the data, and what dropout drops on a CPU, are functions of the seed and the step, so they need no
+state. A checkpoint is written beside the old one and then takes its place: a process that dies at any moment leaves
+one of them whole (`folders.mend`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def save_checkpoint(folder: Path, module: Trainee, optimiser: torch.optim.Optimi
     with replacing(folder) as fresh:
         (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         save_file({name: weight.detach().contiguous() for name, weight in names.items()}, fresh / "weights.safetensors")
-        save_file({**moments, **_random_states(module)}, fresh / "optimiser.safetensors")
+        save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -70,8 +71,6 @@ def load_checkpoint(folder: Path, module: Trainee, optimiser: torch.optim.Optimi
             place = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
             optimiser.state[weight][kind] = value.to(place)
     torch.set_rng_state(moments[f"{RANDOM}:cpu"])
-    for number, generator in enumerate(module.generators):
-        generator.set_state(moments[f"{RANDOM}:share{number}"])
     if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
         torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
 
@@ -79,10 +78,8 @@ def load_checkpoint(folder: Path, module: Trainee, optimiser: torch.optim.Optimi
 RANDOM = "random"
 
 
-def _random_states(module: Trainee) -> dict[str, Tensor]:
+def _random_states() -> dict[str, Tensor]:
     states = {f"{RANDOM}:cpu": torch.get_rng_state()}
-    for number, generator in enumerate(module.generators):
-        states[f"{RANDOM}:share{number}"] = generator.get_state()
     if torch.cuda.is_available():
         states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
     return states

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,10 @@ from training.objectives import OBJECTIVES
 from training.order import learning_rate
 from training.run_events import EventLog
 from training.run_state import State, load_checkpoint, save_checkpoint, write_atomically
-from training.trainee import Trainee, default_shares
+from training.trainee import Batch, Trainee, default_shares
 from training.views import training_data
 from training.watch import Figures, Watch, selects
+from training.workers import side_by_side
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -74,6 +76,7 @@ class Session:
         self.events, self.folder, self.should_stop = events, folder, should_stop
         self.progress = Progress(**(state or {}))
         self.pending: list[Tensor] = []  # losses that are still on the device
+        self.ahead: Batch | None = None  # the next step's, laid out
         self.clock = Clock(self.progress.seconds)
         torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
@@ -184,30 +187,42 @@ class Session:
 
     def _optimise(self) -> None:
         """One step of Adam on one batch."""
-        progress, process = self.progress, self.accelerator.process_index
-        columns, target = self.feed.batch(progress.step, process)
-        loss = self.trainee.gradients(columns, None if target is None else target.to(self.accelerator.device))
-        self._agree()
-        _clip(self.trainee, self.config.max_grad_norm)
+        progress = self.progress
+        batch = self.ahead or self._lay_out(progress.step)
+        loss, length = self.trainee.gradients(batch)
+        _clip(self.trainee, self.config.max_grad_norm, self._agree(length))
         rate = learning_rate(progress.step, self.total, self.config.learning_rate, self.config.warmup)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        self.optimiser.step()
         progress.step += 1
+        self._update()
         self.pending.append(loss)
-        self.clock.step(sum(map(len, columns)) * self.accelerator.num_processes)
+        self.clock.step(sum(batch.sizes) * self.accelerator.num_processes)
         due = progress.step == 1 or progress.step % self.train_every == 0 or progress.step == self.total
         if due or loss.device.type == "cpu":
             self._settle()
         if due:
             self._tell_losses(rate)
 
-    def _agree(self) -> None:
-        """The mean of all processes' gradients, in each of them."""
-        if self.accelerator.num_processes > 1:
-            for weight in self.trainee.parameters():
-                if weight.grad is not None:
-                    weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
+    def _lay_out(self, step: int) -> Batch:
+        return self.trainee.lay_out(*self.feed.batch(step, self.accelerator.process_index), step)
+
+    def _update(self) -> None:
+        """Adam, and beside it the next batch: Adam waits for memory, which leaves a core, or a GPU's host, idle."""
+        work: list[Callable[[], Any]] = [self.optimiser.step]
+        if self.progress.step < self.total:
+            work.append(partial(self._lay_out, self.progress.step))
+        _, *ahead = side_by_side(work) if self.trainee.shares > 1 else [piece() for piece in work]
+        self.ahead = ahead[0] if ahead else None
+
+    def _agree(self, length: Tensor) -> Tensor:
+        """The mean of all processes' gradients, in each of them. The length of this one's -> that of the mean."""
+        if self.accelerator.num_processes == 1:
+            return length
+        weights = [weight for weight in self.trainee.parameters() if weight.grad is not None]
+        for weight in weights:
+            weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
+        return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
     def _settle(self) -> None:
         """Fetch the losses that are still on the device: a look at each of them at once would make a GPU wait."""
@@ -286,9 +301,7 @@ def _is_better(figures: Figures, best: Figures | None) -> bool:
 
 
 @torch.no_grad()
-def _clip(module: nn.Module, longest: float) -> None:
-    """Scale all gradients down to a common norm of ``longest``, where it is larger."""
-    gradients = [weight.grad for weight in module.parameters() if weight.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    if norm.is_cuda or norm > longest:  # a look at the norm would make a GPU wait
-        torch.nn.utils.clip_grads_with_norm_(module.parameters(), longest, norm)
+def _clip(module: nn.Module, longest: float, length: Tensor) -> None:
+    """Scale the gradient, which is so long, down to ``longest`` where it is longer."""
+    if length.is_cuda or length > longest:  # a look at it would make a GPU wait
+        torch.nn.utils.clip_grads_with_norm_(module.parameters(), longest, length)

@@ -27,13 +27,20 @@ class Rates(NamedTuple):
     hidden: float  # of what the feed-forward network gives
 
 
+class Dropped(NamedTuple):
+    """Dropout's factors in a layer, see `dropout.kept`; None = nothing is dropped."""
+
+    attention: Tensor | None  # (R, H, W, W)
+    output: Tensor | None  # (M, D)
+    hidden: Tensor | None  # (M, D)
+
+
 class Way(NamedTuple):
     """What all layers share: the share of the batch, and how it is looked at."""
 
     tokens: Stream
     heads: int
     bias: Tensor | None  # added to the attention's logits (R, H, W, W)
-    rates: Rates
 
 
 class Attended(NamedTuple):
@@ -42,45 +49,42 @@ class Attended(NamedTuple):
     qkv: Tensor  # (3, R*H, W, d)
     weights: Tensor  # (R, H, W, W), before dropout
     dropped: Tensor  # after it
-    factors: Tensor | None  # of dropout; None = nothing is dropped
 
 
 class Trace(NamedTuple):
     """A layer, for the way back."""
 
     x: Tensor  # (M, D)
+    dropped: Dropped
     attended: Attended
     context: Tensor  # (M, D)
-    output_factors: Tensor | None  # of dropout (M, D); None = nothing is dropped
     middle: Normed
     up: Tensor  # (M, U), before GELU
     active: Tensor  # (M, U), after it
-    hidden_factors: Tensor | None  # as ``output_factors``
     end: Normed
 
 
 class TrainedLayer(FusedLayer):
     """Its products are `TrainedDense`, its norms `TrainedNorm`."""
 
-    def forward(self, x: Tensor, way: Way) -> Trace:
+    def forward(self, x: Tensor, way: Way, dropped: Dropped) -> Trace:
         """Hidden states (M, D) -> what becomes of them; the next are ``end.y`` of it."""
-        weighed, of_output, of_hidden = _factors(x, way)
-        attended, context = attend(self.projection(x), way, weighed)
-        middle = self.output_norm.forward(_plus(x, self.output(context), of_output))
+        attended, context = attend(self.projection(x), way, dropped.attention)
+        middle = self.output_norm.forward(_plus(x, self.output(context), dropped.output))
         up = self.up(middle.y)
         active = F.gelu(up)
-        end = self.down_norm.forward(_plus(middle.y, self.down(active), of_hidden))
-        return Trace(x, attended, context, of_output, middle, up, active, of_hidden, end)
+        end = self.down_norm.forward(_plus(middle.y, self.down(active), dropped.hidden))
+        return Trace(x, dropped, attended, context, middle, up, active, end)
 
     def backward(self, upstream: Tensor, trace: Trace, way: Way, tape: Tape) -> tuple[Tensor, Tensor]:
         """The gradient of the next hidden states (M, D) -> of these (M, D), and of the logits (R, H, W, W)."""
         of_sum = self.down_norm.backward(upstream, trace.end, tape)
-        of_active = self.down.backward(_times(of_sum, trace.hidden_factors), trace.active, tape)
+        of_active = self.down.backward(_times(of_sum, trace.dropped.hidden), trace.active, tape)
         of_up = torch.ops.aten.gelu_backward(of_active, trace.up)
         of_middle = self.up.backward(of_up, trace.middle.y, tape, residual=of_sum)
         of_sum = self.output_norm.backward(of_middle, trace.middle, tape)
-        of_context = self.output.backward(_times(of_sum, trace.output_factors), trace.context, tape)
-        of_projected, of_logits = attend_back(of_context, trace.attended, way)
+        of_context = self.output.backward(_times(of_sum, trace.dropped.output), trace.context, tape)
+        of_projected, of_logits = attend_back(of_context, trace.attended, way, trace.dropped.attention)
         return self.projection.backward(of_projected, trace.x, tape, residual=of_sum), of_logits
 
 
@@ -96,12 +100,12 @@ def attend(projected: Tensor, way: Way, factors: Tensor | None) -> tuple[Attende
     dropped = _times(weights, factors)
     context = torch.bmm(dropped.view(-1, width, width), qkv[2]).view(rows, heads, width, size)
     context = context.transpose(1, 2).reshape(rows * width, heads * size)
-    return Attended(qkv, weights, dropped, factors), way.tokens.gather(context)
+    return Attended(qkv, weights, dropped), way.tokens.gather(context)
 
 
-def attend_back(upstream: Tensor, attended: Attended, way: Way) -> tuple[Tensor, Tensor]:
+def attend_back(upstream: Tensor, attended: Attended, way: Way, factors: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient of the context (M, D) -> of query, key and value (M, 3D), and of the logits (R, H, W, W)."""
-    qkv, weights, dropped, factors = attended
+    qkv, weights, dropped = attended
     rows, heads, width, _ = weights.shape
     lying = way.tokens.spread_gradient(upstream).view(rows, width, heads, -1).transpose(1, 2)
     of_context = lying.reshape(rows * heads, width, -1)
@@ -118,16 +122,19 @@ def attend_back(upstream: Tensor, attended: Attended, way: Way) -> tuple[Tensor,
     return way.tokens.gather(of_lying), of_logits
 
 
-def _factors(x: Tensor, way: Way) -> list[Tensor | None]:
-    """Dropout's factors of the attention's weights, of what attention gives and of what the network gives."""
-    rows, width = way.tokens.row_positions.shape
-    shapes = [torch.Size((rows, way.heads, width, width)), x.shape, x.shape]
-    sizes = [shape.numel() if rate else 0 for shape, rate in zip(shapes, way.rates, strict=True)]
+def drop(tokens: Stream, heads: int, dimension: int, rates: Rates, dtype: torch.dtype) -> Dropped:
+    """Draw the factors of a layer."""
+    rows, width = tokens.row_positions.shape
+    states = torch.Size((len(tokens.ids), dimension))
+    shapes = [torch.Size((rows, heads, width, width)), states, states]
+    sizes = [shape.numel() if rate else 0 for shape, rate in zip(shapes, rates, strict=True)]
     bits = draw(sum(sizes)).split(sizes)  # drawn at once
-    return [
-        kept(own, rate, x.dtype).view(shape) if rate else None
-        for own, rate, shape in zip(bits, way.rates, shapes, strict=True)
-    ]
+    return Dropped(
+        *(
+            kept(own, rate, dtype).view(shape) if rate else None
+            for own, rate, shape in zip(bits, rates, shapes, strict=True)
+        )
+    )
 
 
 def _times(x: Tensor, factors: Tensor | None) -> Tensor:

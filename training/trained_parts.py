@@ -24,8 +24,8 @@ class Trained(Protocol):
 
     links: list[Link]  # its weights
 
-    def receive(self, found: Sequence[Any]) -> None:
-        """Set the gradients of the trained weights from what lies on the tapes, one by share."""
+    def receive(self, found: Sequence[Any]) -> list[Tensor]:
+        """Set the gradients of the trained weights from what lies on the tapes, one by share, and give them back."""
 
 
 Tape = dict[Trained, Any]
@@ -48,15 +48,18 @@ class TrainedDense(Dense):
         tape[self] = upstream, x
         return upstream @ self.weight if residual is None else torch.addmm(residual, upstream, self.weight)
 
-    def receive(self, found: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def receive(self, found: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         (upstream, x), *others = found
         of_weight, of_bias = upstream.t() @ x, upstream.sum(dim=0)
         for upstream, x in others:
             of_weight.addmm_(upstream.t(), x)
             of_bias.add_(upstream.sum(dim=0))
-        for links, gradient in ((self.of_weight, of_weight), (self.of_bias, of_bias)):
-            for link, piece in zip(links, gradient.split([len(link.weight) for link in links]), strict=True):
-                link.receive([piece])
+        return [
+            each
+            for links, gradient in ((self.of_weight, of_weight), (self.of_bias, of_bias))
+            for link, piece in zip(links, gradient.split([len(link.weight) for link in links]), strict=True)
+            for each in link.receive([piece])
+        ]
 
 
 class Normed(NamedTuple):
@@ -88,9 +91,9 @@ class TrainedNorm(Norm):
         )
         return of_x
 
-    def receive(self, found: Sequence[Sequence[Tensor]]) -> None:
-        for link, pieces in zip(self.links, zip(*found, strict=True), strict=True):
-            link.receive(pieces)
+    def receive(self, found: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        pairs = zip(self.links, zip(*found, strict=True), strict=True)
+        return [each for link, pieces in pairs for each in link.receive(pieces)]
 
 
 class TrainedTable:
@@ -108,5 +111,5 @@ class TrainedTable:
         """The gradient (…, D) of the rows ``which`` (…)."""
         tape[self] = torch.ops.aten.embedding_dense_backward(upstream, which, len(self.rows), -1, False)
 
-    def receive(self, found: Sequence[Tensor]) -> None:
-        self.links[0].receive(found)
+    def receive(self, found: Sequence[Tensor]) -> list[Tensor]:
+        return self.links[0].receive(found)

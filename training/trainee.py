@@ -13,8 +13,9 @@ additions to the linear layers are trained; they are merged when the model is sa
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,11 +26,22 @@ from training import workers
 from training.encoder import Encoder
 from training.fused_bert import fits
 from training.fused_twin import FusedTwin
-from training.twin import Column, ModuleTwin, Twin
+from training.twin import Column, ModuleTwin, Share, Twin, lengths
 from training.words import Words
 from training.workers import side_by_side
 
 SMALLEST_SHARE = 8  # sentences: with fewer the weights are fetched from memory for too little work
+
+
+@dataclass
+class Batch:
+    """What a step learns from, laid out: all of the step that does not depend on the weights."""
+
+    shares: list[Share]
+    order: Tensor  # (rows,) int64, where each row's vector is among those of the shares, one after the other
+    sizes: list[int]  # of the shares, in rows
+    columns: int  # the rows are those of all columns, one after the other
+    target: Tensor | None  # (B,)
 
 
 class Trainee(nn.Module):
@@ -55,7 +67,7 @@ class Trainee(nn.Module):
         shares: int = 1,
     ) -> None:
         super().__init__()
-        self.encoder, self.rank, self.shares = encoder, rank, shares
+        self.encoder, self.seed, self.rank, self.shares = encoder, seed, rank, shares
         self.objective = objective.to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         self.words = Words(table, used).requires_grad_(not rank)
@@ -63,30 +75,43 @@ class Trainee(nn.Module):
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
         kind = FusedTwin if encoder.device.type == "cpu" and fits(self.backbone) else ModuleTwin
         self.twin: Twin = kind(self.backbone, self.words, encoder.pooling, encoder.dtype)
-        self.generators = [torch.Generator().manual_seed(seed + share) for share in range(shares)]
 
-    def gradients(self, columns: Sequence[Column], target: Tensor | None) -> Tensor:
-        """Token ids by column, targets (B,) -> the mean loss, a float32 scalar; every weight's ``grad`` is set anew."""
+    def lay_out(self, columns: Sequence[Column], target: Tensor | None, step: int) -> Batch:
+        """Token ids by column, targets (B,), the number of the step, of which dropout is a function."""
+        place = self.encoder.device
+        ids = [row for column in columns for row in column]
+        rows = cut([len(row) for row in ids], self.shares)
+        return Batch(
+            [
+                self.twin.lay_out([ids[row] for row in own], np.random.default_rng([self.seed, step, share]))
+                for share, own in enumerate(rows)
+            ],
+            torch.from_numpy(np.argsort(np.concatenate(rows))).to(place),
+            [len(own) for own in rows],
+            len(columns),
+            None if target is None else target.to(place),
+        )
+
+    def gradients(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The mean loss and the length of the gradient, float32 scalars; every weight's ``grad`` is set anew."""
         self.objective.zero_grad(set_to_none=True)
         side_by_side(self.twin.refreshing(self.shares))
-        ids = [row for column in columns for row in column]
-        shares = cut([len(row) for row in ids], self.shares)
-        parts = side_by_side(
-            [
-                partial(self.twin.forward, [ids[row] for row in rows], generator)
-                for rows, generator in zip(shares, self.generators, strict=False)  # a small batch has fewer shares
-            ]
-        )
+        parts = side_by_side([partial(self.twin.forward, share) for share in batch.shares])
         vectors = torch.cat([part.vectors.detach() for part in parts]).requires_grad_()
-        in_order = vectors[torch.from_numpy(np.argsort(np.concatenate(shares))).to(vectors.device)]
-        loss = self.objective(in_order.chunk(len(columns)), target)
+        loss = self.objective(vectors[batch.order].chunk(batch.columns), batch.target)
         loss.backward()
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
-        upstream = vectors.grad.split([len(rows) for rows in shares])
+        upstream = vectors.grad.split(batch.sizes)
         side_by_side([partial(self.twin.backward, *share) for share in zip(parts, upstream, strict=True)])
-        side_by_side(self.twin.summing(parts, self.shares))
-        self.words.receive([(part.positions, part.of_words) for part in parts if part.of_words is not None])
-        return loss.detach()
+        of_words = [
+            (share.positions, part.of_words)
+            for share, part in zip(batch.shares, parts, strict=True)
+            if part.of_words is not None
+        ]
+        summing: list[Callable[[], list[Tensor]]] = [partial(self.words.receive, of_words)]
+        found = side_by_side(summing + self.twin.summing(parts, self.shares))
+        found.append(lengths([each.grad for each in self.objective.parameters() if each.grad is not None]))
+        return loss.detach(), torch.linalg.vector_norm(torch.stack([length for each in found for length in each]))
 
     @contextmanager
     def whole(self) -> Iterator[Encoder]:

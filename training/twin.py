@@ -2,6 +2,7 @@
 
 The weights that are trained are float32. Before every step the twin is made equal to them (bfloat16 where the
 processor multiplies it), shares of a batch go through it side by side, and their gradients are summed in float32.
+What a share needs beside the weights is laid out before, while Adam still changes them.
 ``ModuleTwin`` takes any transformer; `fused_twin.FusedTwin` is faster for those of BERT's family on a CPU.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,8 +36,11 @@ class Link:
     scale: float = 1.0
 
     @torch.no_grad()
-    def receive(self, gradients: Sequence[Tensor | None]) -> None:
-        """Set the weight's gradient to the sum of the twin's, in the order given; None = it had no part."""
+    def receive(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """Set the weight's gradient to the sum of the twin's, in the order given; None = it had no part.
+
+        The gradient is given back, or nothing if nobody had a part in it.
+        """
         there = [part for part in gradients if part is not None]
         if there and self.weight.grad is None:  # kept from then on: fresh memory costs more than the sum
             self.weight.grad = torch.empty_like(self.weight)
@@ -43,19 +48,26 @@ class Link:
             self.weight.grad.add_(part) if number else self.weight.grad.copy_(part)  # type: ignore[union-attr]
         if there and self.scale != 1:
             self.weight.grad.mul_(self.scale)  # type: ignore[union-attr]
+        return [self.weight.grad] if there and self.weight.grad is not None else []
+
+
+@dataclass
+class Share:
+    """A share of a batch, laid out: all of its way through the twin that does not depend on the weights."""
+
+    positions: Tensor  # (…), int64, rows of `Words`
 
 
 @dataclass
 class Part:
-    """A share of a batch on its way through the twin."""
+    """A share on its way."""
 
-    positions: Tensor  # (…), int64, rows of `Words`
     vectors: Tensor  # (B, D) float32
     of_words: Tensor | None  # (…, D), once it has gone backward, if words are trained: their gradients
 
 
 class Twin(ABC):
-    """Forward and backward may be called for several shares side by side, each with its own `Part`."""
+    """Forward and backward may be called for several shares side by side, each with its own `Share` and `Part`."""
 
     def __init__(self, words: Words, pooling: str, dtype: torch.dtype) -> None:
         self.words, self.pooling, self.dtype = words, POOLINGS[pooling], dtype
@@ -67,16 +79,31 @@ class Twin(ABC):
         return [partial(_refresh, links[first::pieces]) for first in range(pieces)]
 
     @abstractmethod
-    def forward(self, ids: Column, generator: torch.Generator) -> Part:
-        """Token ids of B sentences -> their vectors; dropout draws from ``generator``."""
+    def lay_out(self, ids: Column, generator: np.random.Generator) -> Share:
+        """Token ids of B sentences, none of them empty; dropout draws from ``generator``."""
+
+    @abstractmethod
+    def forward(self, share: Any) -> Part:
+        """A share that ``lay_out`` has made -> the vectors of its sentences."""
 
     @abstractmethod
     def backward(self, part: Any, upstream: Tensor) -> None:
         """The gradient of the loss by the vectors (B, D) of a part that ``forward`` has made -> its gradients."""
 
     @abstractmethod
-    def summing(self, parts: Sequence[Any], pieces: int) -> list[Callable[[], None]]:
-        """What sets the gradients of the trained weights from those of the parts, in pieces of work."""
+    def summing(self, parts: Sequence[Any], pieces: int) -> list[Callable[[], list[Tensor]]]:
+        """What sets the gradients of the trained weights from those of the parts, in pieces of work.
+
+        Each piece gives back how long its gradients are, which costs least just after they are written.
+        """
+
+
+@dataclass
+class ModuleShare(Share):
+    """And what the module is told."""
+
+    mask: Tensor | None  # (B, T) bool, which tokens are real; None = all
+    generator: np.random.Generator
 
 
 @dataclass
@@ -102,15 +129,17 @@ class ModuleTwin(Twin):
             if weight.requires_grad
         ]
 
-    def forward(self, ids: Column, generator: torch.Generator) -> ModulePart:
+    def lay_out(self, ids: Column, generator: np.random.Generator) -> ModuleShare:
         batch = pad(ids, 0)  # which token pads does not matter: it is masked
         mask = None if batch.mask is None else batch.mask.to(self.device)
-        positions, words = self.words.look_up(batch.ids.to(self.device))
-        words = words.to(self.dtype).requires_grad_(self.words.rows.requires_grad)
-        with drawing_from(generator):
-            seen = None if mask is None else mask.long()
+        return ModuleShare(self.words.find(batch.ids.to(self.device)), mask, generator)
+
+    def forward(self, share: ModuleShare) -> ModulePart:
+        words = self.words.vectors(share.positions).to(self.dtype).requires_grad_(self.words.rows.requires_grad)
+        with drawing_from(share.generator):
+            seen = None if share.mask is None else share.mask.long()
             hidden = self.module(inputs_embeds=words, attention_mask=seen).last_hidden_state
-        return ModulePart(positions, self.pooling(hidden, mask).float(), None, words)
+        return ModulePart(self.pooling(hidden, share.mask).float(), None, words)
 
     def backward(self, part: ModulePart, upstream: Tensor) -> None:
         twins = [link.twin for link in self.links]
@@ -121,7 +150,7 @@ class ModuleTwin(Twin):
         part.gradients = found[1:] if trained else found
         part.of_words = found[0] if trained else None
 
-    def summing(self, parts: Sequence[ModulePart], pieces: int) -> list[Callable[[], None]]:
+    def summing(self, parts: Sequence[ModulePart], pieces: int) -> list[Callable[[], list[Tensor]]]:
         by_link = list(zip(self.links, zip(*(part.gradients for part in parts), strict=True), strict=True))
         return [partial(_receive, by_link[first::pieces]) for first in range(pieces)]
 
@@ -134,6 +163,11 @@ def _refresh(links: Sequence[Link]) -> None:
             link.twin.mul_(link.scale)
 
 
-def _receive(found: Sequence[tuple[Link, tuple[Tensor | None, ...]]]) -> None:
-    for link, gradients in found:
-        link.receive(gradients)
+def _receive(found: Sequence[tuple[Link, tuple[Tensor | None, ...]]]) -> list[Tensor]:
+    return lengths([each for link, gradients in found for each in link.receive(gradients)])
+
+
+@torch.no_grad()
+def lengths(gradients: list[Tensor]) -> list[Tensor]:
+    """Euclidean, of each one."""
+    return list(torch._foreach_norm(gradients)) if gradients else []

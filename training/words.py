@@ -28,23 +28,27 @@ class Words(nn.Module):
         self._gradient = torch.zeros_like(self.rows)
         self._touched = torch.empty(0, dtype=torch.int64, device=place)
 
-    def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Token ids (B, T) -> their rows (B, T) and vectors (B, T, D), cut off from the gradient of ``rows``.
+    def find(self, ids: Tensor) -> Tensor:
+        """Token ids (…) -> their rows (…). Padding gets any row: it is masked everywhere."""
+        return self._position[ids]
 
-        Padding gets any row: it is masked everywhere.
+    def vectors(self, positions: Tensor) -> Tensor:
+        """Rows (…) -> the vectors (…, D), cut off from the gradient of ``rows``."""
+        return F.embedding(positions, self.rows.detach())
+
+    def receive(self, found: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Make the gradient of ``rows`` from those of the vectors looked up: rows (…) and gradients (…, D).
+
+        Its length is given back, or nothing if they are not trained.
         """
-        positions = self._position[ids]
-        return positions, F.embedding(positions, self.rows.detach())
-
-    def receive(self, found: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Make the gradient of ``rows`` from those of the vectors looked up: rows (…) and gradients (…, D)."""
-        if not found:  # they are not trained
-            return
+        if not found:
+            return []
         positions, gradients = zip(*found, strict=True)
         self._gradient[self._touched] = 0
         self._touched = torch.cat([rows.flatten() for rows in positions])
         self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, -2).float() for part in gradients]))
         self.rows.grad = self._gradient
+        return [torch.linalg.vector_norm(self._gradient)]
 
     @torch.no_grad()
     def write_back(self) -> None:
