@@ -22,6 +22,8 @@ from training.dropout import Dropout, attention, drawing_from, kept
 from training.encoder import Encoder
 from training.fused_twin import FusedTwin
 from training.objectives import Classification, Regression
+from training.packing import round_up
+from training.stream import STEP
 from training.trainee import Trainee, cut, default_shares
 from training.twin import ModuleTwin
 
@@ -169,8 +171,21 @@ def test_shares_hold_every_row_once_and_about_equal_work(lengths, shares):
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
     assert 1 <= len(parts) <= shares
     most = max(sum(lengths[row] for row in part) for part in parts)
-    assert most <= sum(lengths) / shares + max(lengths)
+    assert most <= sum(lengths) / shares + max(lengths) + STEP  # a share's tokens become a round number anyway
     assert all(lengths[a] >= lengths[b] for part in parts for a, b in pairwise(part))
+
+
+def test_shares_are_full_so_that_round_numbers_cost_little():
+    """Each of two shares by itself would be rounded up by half a STEP, and be as far from the other."""
+    random = np.random.default_rng(0)
+    added, apart = [], []
+    for _ in range(300):
+        lengths = np.clip(random.gamma(4, 3.5, size=32).astype(int) + 2, 4, 60).tolist()
+        tokens = [round_up(sum(lengths[row] for row in part), STEP) for part in cut(lengths, 2)]
+        added.append(sum(tokens) - sum(lengths))
+        apart.append(max(tokens) - min(tokens))
+    assert np.mean(added) < 0.7 * STEP
+    assert np.mean(apart) < 0.7 * STEP
 
 
 def test_a_core_each_but_no_crumbs(monkeypatch):

@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training.workers import side_by_side
+
 LONG = 256  # tokens a row from which PyTorch's fused attention is faster on a CPU
 PRODUCT = 1_024  # rows that a matrix is laid out for: a batch's tokens
 
@@ -109,7 +111,9 @@ class FusedBert:
         self.positions = positions.to(dtype, copy=True)
         self.norm = Norm(parts.LayerNorm, dtype)
         make = partial(dense, dtype=dtype), partial(Norm, dtype=dtype)
-        self.layers = [FusedLayer(layer, names, self.heads, *make) for layer in backbone.get_submodule(names.layers)]
+        self.layers = side_by_side(
+            [partial(FusedLayer, layer, names, self.heads, *make) for layer in backbone.get_submodule(names.layers)]
+        )
         self.distances: Tensor | None = None
         if config.model_type == "mpnet":  # a bias for each distance between two tokens, from -longest to longest
             encoder, steps = backbone.encoder, torch.arange(1 - self.longest, self.longest, device=self.words.device)

@@ -57,14 +57,14 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     the longest that still fits is added until none does. If a gap is left, once more in a row a step wider.
     A microsecond a sentence; less than 1% of the tokens are padding.
     """
-    shelves = _by_length(lengths)
+    shelves = by_length(lengths)
     groups: dict[int, list[Row]] = {}
     for longest in range(len(shelves) - 1, 0, -1):
         while shelves[longest]:
             width = round_up(longest, STEP)
-            row, room = _fill(shelves, width)
+            row, room = fill(shelves, width)
             if room > GAP:
-                more, _ = _fill(shelves, room + STEP)
+                more, _ = fill(shelves, room + STEP)
                 row, width = row + more, width + STEP * bool(more)
             groups.setdefault(width, []).append(row)
     for width, rows in groups.items():
@@ -74,9 +74,9 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
 
 def pack(lengths: Sequence[int]) -> list[Row]:
     """All sentences in rows of one width, the longest's rounded up: best fit, the longest first."""
-    shelves, width, rows = _by_length(lengths), round_up(max(lengths), STEP), list[Row]()
+    shelves, width, rows = by_length(lengths), round_up(max(lengths), STEP), list[Row]()
     while sum(map(len, rows)) < len(lengths):
-        rows.append(_fill(shelves, width)[0])
+        rows.append(fill(shelves, width)[0])
     return rows
 
 
@@ -102,7 +102,7 @@ def lay_out(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> Packed:
     )
 
 
-def _by_length(lengths: Sequence[int]) -> list[list[int]]:
+def by_length(lengths: Sequence[int]) -> list[list[int]]:
     """Sentences on shelves: those of n tokens on shelf n, the first on top."""
     shelves: list[list[int]] = [[] for _ in range(max(lengths, default=0) + 1)]
     for sentence in reversed(range(len(lengths))):
@@ -110,7 +110,7 @@ def _by_length(lengths: Sequence[int]) -> list[list[int]]:
     return shelves
 
 
-def _fill(shelves: list[list[int]], room: int) -> tuple[Row, int]:
+def fill(shelves: list[list[int]], room: int) -> tuple[Row, int]:
     """Take the longest sentence that fits off the shelves, and again, until none does. The room left, too."""
     row: Row = []
     length = min(room, len(shelves) - 1)

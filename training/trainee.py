@@ -26,6 +26,8 @@ from training import workers
 from training.encoder import Encoder
 from training.fused_bert import fits
 from training.fused_twin import FusedTwin
+from training.packing import by_length, fill, round_up
+from training.stream import STEP
 from training.twin import Column, ModuleTwin, Share, Twin, lengths
 from training.words import Words
 from training.workers import side_by_side
@@ -139,12 +141,21 @@ def default_shares(device: torch.device, sentences: int) -> int:
     return max(1, min(workers.count(), sentences // SMALLEST_SHARE)) if device.type == "cpu" else 1
 
 
-def cut(lengths: Sequence[int], shares: int) -> list[np.ndarray]:
-    """Rows of similar length together, in at most so many shares with about equally many tokens each."""
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    tokens = np.cumsum(np.asarray(lengths)[order])
-    ends = np.searchsorted(tokens, tokens[-1] * np.arange(1, shares) / shares, side="left") + 1
-    return [rows for rows in np.split(order, ends) if len(rows)]
+def cut(lengths: Sequence[int], shares: int) -> list[list[int]]:
+    """Rows in at most so many shares of about equally many tokens, long ones with long ones.
+
+    A share's tokens are made a round number (stream.py). So each is filled up to one, with a short row last where no
+    long one fits.
+    """
+    shelves, left, parts = by_length(lengths), sum(lengths), list[list[int]]()
+    for others in range(shares - 1, 0, -1):
+        longest = max((length for length, shelf in enumerate(shelves) if shelf), default=0)
+        room = max(longest, round_up(-(-left // (others + 1)), STEP))
+        rows, unfilled = fill(shelves, room)
+        parts.append(rows)
+        left -= room - unfilled
+    parts.append([row for shelf in reversed(shelves) for row in reversed(shelf)])
+    return [rows for rows in parts if rows]
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
