@@ -80,7 +80,7 @@ class FusedTwin(Twin):
             dropped = [drop(tokens, self.heads, width, self.rates, self.dtype) for _ in self.layers]
         return FusedShare(self.words.find(tokens.ids), tokens, begun, dropped)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def forward(self, share: FusedShare) -> FusedPart:
         tokens, words = share.tokens, self.words.vectors(share.positions)
         x = words.to(self.dtype) + self.positions.forward(tokens.positions + self.first)
@@ -92,14 +92,14 @@ class FusedTwin(Twin):
         for layer, dropped in zip(self.layers, share.dropped, strict=True):
             traces.append(layer.forward(hidden, way, dropped))
             hidden = traces[-1].end.y
-        with torch.enable_grad():
-            hidden = hidden.detach().requires_grad_()
+        with torch.inference_mode(False):
+            hidden = hidden.clone().requires_grad_()
             vectors = self.pooling(F.embedding(tokens.places, hidden), tokens.mask).float()
         return FusedPart(vectors, None, share, way, begun, traces, hidden)
 
     def backward(self, part: FusedPart, upstream: Tensor) -> None:
         (found,) = torch.autograd.grad(part.vectors, part.hidden, upstream)
-        with torch.no_grad():
+        with torch.inference_mode():
             of_bias: Tensor | None = None
             for layer in reversed(self.layers):
                 found, of_logits = layer.backward(found, part.traces.pop(), part.way, part.tape)
