@@ -44,7 +44,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def draw(count: int) -> Tensor:
-    """Random int16 (count,). Outside of `drawing_from` PyTorch's own generator says which."""
+    """Random int16 (count,). Outside of `drawing_from` from a generator that PyTorch's own one seeds."""
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     return torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
 

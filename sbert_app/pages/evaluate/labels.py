@@ -69,7 +69,7 @@ def build(services: Services) -> None:
 
     tab, asked, shown = gr.context.Context.block, [model, data, file], [status, spread, halt]
     opened = tab.select(score_once, [status, *asked], shown, concurrency_limit=2, **PRIVATE)
-    pressed = go.click(score, asked, shown, concurrency_limit=2, **PRIVATE)
+    pressed = go.click(score, asked, shown, trigger_mode="always_last", concurrency_limit=2, **PRIVATE)
     place.wire(services, opened, pressed)
 
 
