@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import machine
 
 if TYPE_CHECKING:
-    from sbert_app.scoring.file import Progress
+    from sbert_app.services.files.score import Progress
 
 WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
@@ -105,8 +105,8 @@ class Watch:
 
 
 def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
-    from sbert_app.scoring.file import score_file
-    from training.tables import open_table
+    from sbert_app.services.files.score import score_file
+    from training.data.tables.table import open_table
 
     watch = Watch()
     table = open_table(folder / "stand-in.csv")
@@ -126,9 +126,9 @@ def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
 
 
 def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
-    from sbert_app.scoring.file import score_file
-    from training.encoder import Encoder
-    from training.tables import open_table
+    from sbert_app.services.files.score import score_file
+    from training.data.tables.table import open_table
+    from training.models.encoder import Encoder
 
     encoder = Encoder.load("all-MiniLM-L6-v2")
     columns = [batch.rows for batch in open_table(folder / "sample.csv").batches()]

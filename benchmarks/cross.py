@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from training.cross_encoder import CrossEncoder
-from training.data import load_data
+from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation import spearman
+from training.evaluation.metrics import spearman
+from training.models.cross_encoder import CrossEncoder
 
 Pairs = list[tuple[str, str]]
 Predict = Callable[[Pairs], np.ndarray]
@@ -87,7 +87,7 @@ def peer(folder: Path) -> dict[str, Predict]:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    from training.sources import model_folder
+    from training.sources.resolve import model_folder
 
     source = model_folder("all-MiniLM-L6-v2").path
     AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)

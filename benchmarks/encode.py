@@ -21,10 +21,10 @@ import torch
 from torch import nn
 
 from benchmarks import machine, where
-from training.data import load_data
-from training.encoder import Encoder, EncodeReport
+from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation import spearman
+from training.evaluation.metrics import spearman
+from training.models.encoder import Encoder, EncodeReport
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
-    from training.sources import model_folder
+    from training.sources.resolve import model_folder
 
     folder = str(model_folder(model).path)
     sides = []

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from training.device import has_native_bfloat16
-from training.fused_bert import dense
+from training.inference.fused_bert import fused_linear
 
 PACKAGES = ("torch", "transformers", "tokenizers", "sentence-transformers", "numpy")
 PRODUCT = 2_048  # rows and columns of the matrices whose product is the peak
@@ -43,7 +43,7 @@ def product_peak(dtype: torch.dtype) -> float:
     By PyTorch's own product and by oneDNN on a weight in its own layout; the faster of the two, best of 6.
     """
     linear = torch.nn.Linear(PRODUCT, PRODUCT)
-    packed = dense([linear], 1.0, dtype)
+    packed = fused_linear([linear], 1.0, dtype)
     a, b = torch.randn(PRODUCT, PRODUCT).to(dtype), linear.weight.detach().to(dtype)
     ways: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():

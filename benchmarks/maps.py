@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from sbert_app.corpus.cache import ArrayCache
-from sbert_app.corpus.corpus import Corpus, encode
-from sbert_app.projection import engine
-from sbert_app.projection.maps import MapSettings, draw, draw_aligned, project
-from training.data import load_data
-from training.encoder import Encoder
-from training.sources import home_folder
+from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.corpus.corpus import Corpus, encode
+from sbert_app.services.maps import umap_engine
+from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, project
+from training.data.load import load_data
+from training.models.encoder import Encoder
+from training.sources.resolve import home_folder
 
 SIZES = (1_000, 10_000)
 SEED = 0
@@ -36,7 +36,7 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
     """
     home, about = home_folder(), machine.describe()
     started = time.perf_counter()
-    engine.warm_up(home)
+    umap_engine.warm_up(home)
     warm = time.perf_counter() - started
     encoder = Encoder.load(model)
     return {

@@ -2,7 +2,8 @@
 
 Both sides get the same sentences (a sample of the STS benchmark's different ones) and the same model in one process, in
 turn: encode them, compare each with each, give the best pairs. Ours is ``Encoder.encode`` and the exact search of
-``sbert_app.corpus.pairs``; theirs is ``SentenceTransformer.encode`` and ``util.paraphrase_mining_embeddings``, as it
+``sbert_app.services.corpus.pairs``; theirs is ``SentenceTransformer.encode`` and
+``util.paraphrase_mining_embeddings``, as it
 is and in bfloat16. The two halves are measured apart, and both must find the same best pairs.
 """
 
@@ -18,8 +19,8 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.encode import PEERS, ours
-from sbert_app.corpus.pairs import most_similar_pairs
-from training.data import load_data
+from sbert_app.services.corpus.pairs import most_similar_pairs
+from training.data.load import load_data
 from training.errors import InputError
 
 PAIRS = 10

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from training.data import load_data
-from training.encoder import Encoder
+from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation import spearman
-from training.sources import model_folder
+from training.evaluation.metrics import spearman
+from training.models.encoder import Encoder
+from training.sources.resolve import model_folder
 
 BACKENDS = ("torch", "onnx", "openvino")
 CHILD = Path(__file__).parent / "peer.py"

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from training.data import load_data
-from training.encoder import Encoder
-from training.inference import Inference, PaddedInference
-from training.packing import Row
-from training.pooling import mean
+from training.data.load import load_data
+from training.inference.packing import Row
+from training.inference.runner import InferenceRunner, PaddedRunner
+from training.models.encoder import Encoder
+from training.models.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 ONCE = 100_000  # sentences from which one measurement says enough
@@ -33,7 +33,7 @@ BATCH = 32  # sentences, where batches are cut by their number
 PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences a second
 
 
-class InOrder(PaddedInference):
+class InOrder(PaddedRunner):
     """Without smart batching: 32 sentences at a time, as they come."""
 
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
@@ -97,9 +97,9 @@ def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
 
 def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list[dict[str, Any]]:
     ids, pad_id = encoder.tokenize(sentences), int(encoder.tokenizer.pad_token_id or 0)
-    ways: dict[str, Inference] = {
+    ways: dict[str, InferenceRunner] = {
         "batches as they come": InOrder(encoder.backbone, encoder.dtype, pad_id),
-        "smart batches": PaddedInference(encoder.backbone, encoder.dtype, pad_id),
+        "smart batches": PaddedRunner(encoder.backbone, encoder.dtype, pad_id),
         "packed rows": encoder.inference,
     }
     times = machine.alternate({name: partial(_pass, way, ids) for name, way in ways.items()}, rounds)
@@ -117,6 +117,6 @@ def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list
     ]
 
 
-def _pass(way: Inference, ids: list[list[int]]) -> None:
+def _pass(way: InferenceRunner, ids: list[list[int]]) -> None:
     for _ in way.map(ids, mean):
         pass

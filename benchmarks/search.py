@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from sbert_app.corpus.corpus import Corpus, Space
-from sbert_app.corpus.search import search
-from training.data import load_data
-from training.encoder import Encoder
+from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+from sbert_app.services.corpus.search import search
+from training.data.load import load_data
+from training.models.encoder import Encoder
 
 SIZES = (1_000, 10_000, 100_000)
 K = 10
@@ -46,7 +46,7 @@ def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
     vectors = np.random.default_rng(SEED).standard_normal((size, encoder.dimension), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     corpus = Corpus("random", [str(row) for row in range(size)])
-    space = Space(corpus, vectors, encoder.name, encoder.pooling, "", 0)
+    space = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
     started = time.perf_counter()
     index = space.index
     build = time.perf_counter() - started

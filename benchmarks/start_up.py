@@ -70,11 +70,11 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
 
 def _in_process(pairs: int) -> list[float]:
     """The server's own share: both models, the three poolings and the word map of one pair."""
-    from sbert_app.comparison import compare_by_name
+    from sbert_app.services.compare.comparison import compare_by_name
+    from sbert_app.services.models.cache import ModelCache
     from sbert_app.settings import Settings
-    from sbert_app.shelf import ModelShelf
 
-    shelf = ModelShelf(Settings.gather().home)
+    shelf = ModelCache(Settings.gather().home)
     return _alternate({"pair": lambda: compare_by_name(shelf, *ASKED)}, pairs)["pair"]
 
 

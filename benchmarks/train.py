@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from benchmarks import machine
-from training.config import RunConfig
-from training.data import load_data
+from training.data.load import load_data
 from training.errors import InputError
-from training.loop import train
+from training.trainer.config import RunConfig
+from training.trainer.train import train
 
 WARM_UP = 5  # steps that are not counted
 NEVER = 10**7  # steps between two evaluations
@@ -105,7 +105,7 @@ def _theirs(base: str, bf16: bool) -> Side:
         from transformers import PrinterCallback, TrainerCallback
     except ImportError as error:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
-    from training.sources import model_folder
+    from training.sources.resolve import model_folder
 
     class Listener(TrainerCallback):
         def __init__(self, curve: Curve) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import InputError
-from training.sources import home_folder
+from training.sources.resolve import home_folder
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_CROSS_ENCODER = "minilm-stsb"

@@ -5,11 +5,11 @@ python -m scripts.calibrate
 
 from __future__ import annotations
 
-from sbert_app.calibration import SHIPPED, keep, measure
+from sbert_app.services.compare.calibration import SHIPPED, keep, measure
 from sbert_app.settings import DEFAULT_MODEL
-from training.encoder import Encoder
-from training.pooling import POOLINGS
-from training.sources import home_folder
+from training.models.encoder import Encoder
+from training.models.pooling import POOLINGS
+from training.sources.resolve import home_folder
 
 
 def main() -> None:

@@ -5,11 +5,11 @@ python -m scripts.draw_example      (after a change of the example, of the maps,
 
 from __future__ import annotations
 
-from sbert_app.corpus.corpus import encode
-from sbert_app.corpus.spaces import SHIPPED, SpaceShelf
-from sbert_app.projection.maps import MapSettings, draw, map_key
+from sbert_app.services.corpus.corpus import encode
+from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
+from sbert_app.services.maps.projection import MapSettings, draw, map_key
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.settings import DEFAULT_MODEL, Settings
-from sbert_app.shelf import ModelShelf
 
 
 def main() -> None:
@@ -17,8 +17,8 @@ def main() -> None:
     import numpy as np
 
     home = Settings.gather().home
-    shelf = ModelShelf(home)
-    spaces = SpaceShelf(shelf, home)
+    shelf = ModelCache(home)
+    spaces = EmbeddingCache(shelf, home)
     space = encode(spaces.corpus(spaces.example()), shelf.encoder(DEFAULT_MODEL))
     SHIPPED.mkdir(parents=True, exist_ok=True)
     for old in SHIPPED.glob("*.npy"):

@@ -10,7 +10,7 @@ import logging
 import sys
 
 from training.errors import InputError
-from training.sources import embed
+from training.sources.resolve import embed
 
 
 def main() -> int:

@@ -20,11 +20,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sbert_app.sweeps.measured import SHIPPED, MeasuredRun, MeasuredTable
-from sbert_app.sweeps.presets import ABLATIONS, AT_THE_END, Ablation
-from training.config import RunConfig
+from sbert_app.services.experiments.ablations import ABLATIONS, AT_THE_END, Ablation
+from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable
 from training.errors import InputError
-from training.run_events import Event
+from training.trainer.config import RunConfig
+from training.trainer.events import Event
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(config: RunConfig, variant: str, deadline: float) -> tuple[MeasuredRun | None, list[Event]]:
+def measure(config: RunConfig, variant: str, deadline: float) -> tuple[PrecomputedRun | None, list[Event]]:
     """One run in this process, without a folder. No run if the deadline (`time.monotonic`) came first."""
-    from training.loop import train
+    from training.trainer.train import train
 
     events: list[Event] = []
     result = train(config, on_event=events.append, should_stop=lambda: time.monotonic() > deadline)
@@ -70,7 +70,7 @@ def measure(config: RunConfig, variant: str, deadline: float) -> tuple[MeasuredR
         raise InputError(f"{config.name} failed: {result.reason}")
     if result.status == "stopped" or result.baseline is None or result.final is None:
         return None, events
-    run = MeasuredRun(
+    run = PrecomputedRun(
         variant=variant,
         seed=config.seed,
         before=round(result.baseline["spearman"], 6),
@@ -98,7 +98,7 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _open_table(asked: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> MeasuredTable:
+def _open_table(asked: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
     """The table so far, or an empty one. InputError if it was made with other settings."""
     settings = _settings(ablation.config(ablation.default, 0, **changes), ablation)
     if asked.nli:
@@ -107,8 +107,8 @@ def _open_table(asked: argparse.Namespace, ablation: Ablation, changes: dict[str
     command += f" --max-steps {asked.max_steps}" if asked.max_steps else ""
     command += f" --nli {' '.join(path.name for path in asked.nli)}" if asked.nli else ""
     if not asked.out.exists():
-        return MeasuredTable(asked.ablation, settings, 0, {}, command, "", [])
-    table = MeasuredTable.read(asked.out)
+        return PrecomputedTable(asked.ablation, settings, 0, {}, command, "", [])
+    table = PrecomputedTable.read(asked.out)
     if (table.ablation, table.settings) != (asked.ablation, settings):
         raise InputError(
             f"{asked.out} was measured with other settings, {table.settings}; name another file with --out"

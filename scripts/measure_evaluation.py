@@ -18,15 +18,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sbert_app.evaluation.board import Board, read, score
-from sbert_app.evaluation.cell import Measure
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.measured import SHIPPED, Measured, as_text, to_dict
-from sbert_app.runs.record import write_whole
-from sbert_app.shelf import ModelShelf
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.eval_result import Metric
+from sbert_app.services.results.grid import ResultGrid, read, score
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, as_text, to_dict
+from sbert_app.services.runs.record import write_whole
 from scripts.measure_ablation import machine
 from training.errors import InputError
-from training.sources import home_folder
+from training.sources.resolve import home_folder
 
 MODELS = (
     *("tfidf", "glove"),
@@ -40,9 +40,9 @@ DATA = (TIMED_ON, "stsb:dev")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. 0: written; 2: the input is wrong."""
     asked = _parse(arguments)
-    shelf = ModelShelf(home_folder())
+    shelf = ModelCache(home_folder())
     try:
-        values = Measured.read(asked.out).values if asked.speed else measure(shelf, asked.models, asked.sts)
+        values = PrecomputedResults.read(asked.out).values if asked.speed else measure(shelf, asked.models, asked.sts)
         values |= speeds(shelf, list(values["figures"]), asked.rounds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -51,30 +51,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(shelf: ModelShelf, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
-    """Every cell, as `sbert_app.evaluation.measured` keeps it; no speeds yet."""
+def measure(shelf: ModelCache, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
+    """Every cell, as `sbert_app.services.results.precomputed` keeps it; no speeds yet."""
     named = {path.stem: str(path) for path in files}
-    board = Board(list(models), [*named, *DATA])
+    board = ResultGrid(list(models), [*named, *DATA])
     sets = {name: replace(read(named.get(name, name), shelf.home), name=name) for name in board.data}
     board.sizes |= {name: len(data) for name, data in sets.items()}
     for model in board.models:
-        choice = ModelChoice.parse(model)
+        choice = ModelSpec.parse(model)
         scorer = shelf.scorer(choice.name, choice.pooling)
         for name, data in sets.items():
             board.cells[model, name] = score(scorer, data)
             print(
-                f"{model} on {name}: {100 * board.cells[model, name].value(Measure()):.2f}", file=sys.stderr, flush=True
+                f"{model} on {name}: {100 * board.cells[model, name].value(Metric()):.2f}", file=sys.stderr, flush=True
             )
     command = "python -m scripts.measure_evaluation"
     command += f" --sts {' '.join(path.name for path in files)}" if files else ""
     return {"command": command, "measured": date.today().isoformat(), **to_dict(board)}
 
 
-def speeds(shelf: ModelShelf, models: Sequence[str], rounds: int) -> dict[str, Any]:
+def speeds(shelf: ModelCache, models: Sequence[str], rounds: int) -> dict[str, Any]:
     """Sentences a second of each model, and on what machine."""
     data, found = read(TIMED_ON, shelf.home), {}
     for model in models:
-        choice = ModelChoice.parse(model)
+        choice = ModelSpec.parse(model)
         scorer = shelf.scorer(choice.name, choice.pooling)
         fastest = min((score(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
         found[model] = round(fastest.sentences / fastest.seconds, 1)

@@ -27,14 +27,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.checkpoint import write_json
-from training.cross_encoder import CrossEncoder
-from training.data import load_data
-from training.encoder import Encoder
-from training.evaluation import spearman
-from training.folders import replacing
-from training.pair_batches import PairRow, PairTokenizer, pad_pairs
-from training.twin_scorer import TwinScorer
+from training.atomic import replace_atomic
+from training.data.load import load_data
+from training.evaluation.metrics import spearman
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+from training.models.joint_pair_model import JointPairModel
+from training.models.model_format import write_json
+from training.models.pair_tokenization import PairRow, PairTokenizer, pad_pairs
 
 CPU = torch.device("cpu")
 
@@ -81,7 +81,7 @@ class Trainee:
         targets = [f"encoder.{name}" for name in linear]
         lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=targets)
         self.peft = get_peft_model(transformer, lora)
-        self.scorer = TwinScorer(transformer)
+        self.scorer = JointPairModel(transformer)
         self.trained = {name: p for name, p in self.scorer.named_parameters() if p.requires_grad}
 
     def logits(self, rows: Sequence[PairRow]) -> Tensor:
@@ -112,10 +112,10 @@ class Trainee:
         save_file({k: v.clone() for k, v in self.scorer.own_tensors().items()}, folder / "head.safetensors")
 
 
-def stsb_examples(trainee: Trainee, split: str) -> list[Example]:
+def stsb_examples(training_model: Trainee, split: str) -> list[Example]:
     """A split of the STS benchmark, scores over 5."""
     data = load_data(f"stsb:{split}")
-    rows = trainee.tokenizer(list(zip(*data.columns, strict=True)))
+    rows = training_model.tokenizer(list(zip(*data.columns, strict=True)))
     return [Example(row, score / 5) for row, score in zip(rows, data.scores or [], strict=True)]
 
 
@@ -177,20 +177,26 @@ def loss_of(logits: Tensor, scores: Tensor, correlation: float) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, scores) + correlation * (1 - r)
 
 
-def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings: Settings, folder: Path) -> list[float]:
+def fit(
+    training_model: Trainee, examples: list[Example], dev: list[Example], settings: Settings, folder: Path
+) -> list[float]:
     """Train; leave the best epoch's average in ``folder``; return Spearman ×100 on dev, before and per epoch."""
-    optimizer = optimiser(trainee.trained, settings)
+    optimizer = optimiser(training_model.trained, settings)
     total = settings.epochs * math.ceil(len(examples) / settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / (settings.warmup * total)) * max(0.0, 1 - step / total)
     )
-    average, history, started = Average(trainee.trained, settings.average), [trainee.spearman(dev)], time.time()
+    average, history, started = (
+        Average(training_model.trained, settings.average),
+        [training_model.spearman(dev)],
+        time.time(),
+    )
     for epoch in range(1, settings.epochs + 1):
         for step, batch in enumerate(batches(examples, settings.batch_size)):
             rows = [swapped(x.row) if random.random() < 0.5 else x.row for x in batch]
-            loss = loss_of(trainee.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
+            loss = loss_of(training_model.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
             loss.backward()
-            nn.utils.clip_grad_norm_(list(trainee.trained.values()), 1.0)
+            nn.utils.clip_grad_norm_(list(training_model.trained.values()), 1.0)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
@@ -198,9 +204,9 @@ def fit(trainee: Trainee, examples: list[Example], dev: list[Example], settings:
             if step % 100 == 0:
                 print(f"epoch {epoch} step {step}: loss {loss:.3f}, {time.time() - started:.0f} s", flush=True)
         average.swap()
-        history.append(trainee.spearman(dev))
+        history.append(training_model.spearman(dev))
         if history[-1] == max(history[1:]):
-            trainee.save(folder, settings)
+            training_model.save(folder, settings)
         average.swap()
         print(f"epoch {epoch}: dev {history[-1]:.2f}, {time.time() - started:.0f} s", flush=True)
     return history
@@ -227,7 +233,7 @@ def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple
     return random.Random(0).sample(allowed, min(count, len(allowed)))
 
 
-def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path], kept: Path) -> list[Example]:
+def taught_examples(training_model: Trainee, settings: Settings, files: Sequence[Path], kept: Path) -> list[Example]:
     """The unlabelled pairs with the teacher's scores, kept as they come: a run broken off goes on where it was."""
     pairs = unlabelled_pairs(settings.base, files, settings.taught)
     scores = [float(line) for line in kept.read_text().split()] if kept.exists() else []
@@ -236,7 +242,7 @@ def taught_examples(trainee: Trainee, settings: Settings, files: Sequence[Path],
         scores += teacher.predict(pairs[start : start + 1_000]).tolist()
         kept.write_text("\n".join(map(str, scores)))
         print(f"{settings.teacher}: {len(scores):,} of {len(pairs):,} pairs", flush=True)
-    rows = trainee.tokenizer(pairs)
+    rows = training_model.tokenizer(pairs)
     return [Example(row, score) for row, score in zip(rows, scores, strict=True)]
 
 
@@ -260,12 +266,12 @@ def train(folder: Path, settings: Settings, files: Sequence[Path]) -> None:
     """Write a new adapter into ``folder``, with its figure on dev."""
     torch.manual_seed(settings.seed)
     random.seed(settings.seed)
-    trainee = Trainee(settings)
-    gold, dev = stsb_examples(trainee, "train"), stsb_examples(trainee, "dev")
+    training_model = Trainee(settings)
+    gold, dev = stsb_examples(training_model, "train"), stsb_examples(training_model, "dev")
     kept = folder.with_suffix(".scores")
-    taught = taught_examples(trainee, settings, files, kept) if settings.teacher else []
-    with replacing(folder) as fresh:
-        history = fit(trainee, gold + taught, dev, settings, fresh)
+    taught = taught_examples(training_model, settings, files, kept) if settings.teacher else []
+    with replace_atomic(folder) as fresh:
+        history = fit(training_model, gold + taught, dev, settings, fresh)
         write_json(fresh / "card.json", card(folder.name, settings, files, len(taught), history))
     kept.unlink(missing_ok=True)
     measure(folder, "dev")

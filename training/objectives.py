@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.config import CHOICES
+from training.trainer.config import CHOICES
 
 if TYPE_CHECKING:
-    from training.config import RunConfig
+    from training.trainer.config import RunConfig
 
 Vectors = Sequence[Tensor]  # one (B, D) per column
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.sweeps.presets import ABLATIONS
+from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.terminal import Bar, answer, clean_stdout
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.sweeps.record import Sweep
-    from sbert_app.sweeps.sweep import Sweeps
-    from sbert_app.sweeps.table import Row
+    from sbert_app.services.experiments.record import Sweep
+    from sbert_app.services.experiments.statistics import VariantRow
+    from sbert_app.services.experiments.sweeps import Sweeps
 
 
 def ablate(
@@ -39,9 +39,9 @@ def ablate(
 ) -> None:
     """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
     place = options.prepare(home, offline)
-    from sbert_app.jobs.queue import Jobs
-    from sbert_app.runs.store import RunStore
-    from sbert_app.sweeps.sweep import Sweeps
+    from sbert_app.services.experiments.sweeps import Sweeps
+    from sbert_app.services.jobs.queue import Jobs
+    from sbert_app.services.runs.store import RunStore
 
     sweeps = Sweeps(Jobs(RunStore(place)))
     with clean_stdout():
@@ -70,7 +70,7 @@ def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, 
 
 def _runner(sweeps: Sweeps) -> Callable[[str], object]:
     """A function that works on one run and shows how far it is."""
-    from sbert_app.jobs.execution import execute
+    from sbert_app.services.jobs.execution import execute
 
     def work(run_id: str) -> None:
         run = sweeps.store.get(run_id)
@@ -93,7 +93,7 @@ def _table(sweep: Sweep) -> str:
     return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)])
 
 
-def _line(row: Row) -> str:
+def _line(row: VariantRow) -> str:
     summary = row.summary
     before = "" if row.before is None else f"{row.before:.2f}"
     spread = "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"

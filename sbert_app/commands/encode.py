@@ -32,7 +32,7 @@ def encode(
 ) -> None:
     """Encode a file of sentences to vectors."""
     place = options.prepare(home, offline)
-    from sbert_app.encoding import check_output, encode_file, open_sentences
+    from sbert_app.services.files.encode import check_output, encode_file, open_sentences
 
     with clean_stdout(), Bar("encoding", "sentences") as bar:
         table, chosen = open_sentences(source, column)  # what is wrong is said before the model is loaded

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from training.errors import InputError
-from training.sources import home_folder, set_offline
+from training.sources.resolve import home_folder, set_offline
 
 if TYPE_CHECKING:
-    from training.encoder import Encoder
-    from training.scorer import Scorer
+    from training.models.encoder import Encoder
+    from training.models.scorer import Scorer
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
@@ -44,13 +44,13 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:
     """The bi-encoder, after the seconds that torch takes to import."""
-    from training.encoder import Encoder
+    from training.models.encoder import Encoder
 
     return Encoder.load(model, pooling, dtype, device, home)
 
 
 def load_scorer(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Scorer:
     """What evaluate takes: a bi-encoder, a baseline such as tfidf, a cross-encoder."""
-    from training.scorer import load_scorer
+    from training.models.scorer import load_scorer
 
     return load_scorer(model, pooling, dtype, device, home)

@@ -13,8 +13,8 @@ from sbert_app.terminal import answer
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.runs.record import Run
-    from sbert_app.runs.store import RunStore
+    from sbert_app.services.runs.record import Run
+    from sbert_app.services.runs.store import RunStore
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export or delete runs.", rich_markup_mode=None)
 
@@ -56,7 +56,7 @@ def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 @runs.command()
 def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Queue a run again. A worker goes on with it; train --resume does so here and now."""
-    from sbert_app.jobs.queue import Jobs
+    from sbert_app.services.jobs.queue import Jobs
 
     _told(Jobs(_store(home)).resume(run_id), as_json)
 
@@ -82,15 +82,15 @@ def export(
     """Copy a run's model to a folder. sentence-transformers opens it."""
     import shutil
 
-    from training.checkpoint import check_replaceable
-    from training.folders import replacing
+    from training.atomic import replace_atomic
+    from training.models.model_format import check_replaceable
 
     run = _store(home).get(run_id)
     if not run.has_model:
         raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
     check_replaceable(target)
-    with replacing(target) as fresh:
+    with replace_atomic(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
     answer({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
 
@@ -113,7 +113,7 @@ def delete(
 
 def _store(home: Path | None) -> RunStore:
     place = options.prepare(home, offline=False)
-    from sbert_app.runs.store import RunStore
+    from sbert_app.services.runs.store import RunStore
 
     return RunStore(place)
 

@@ -13,7 +13,7 @@ from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
 from training.errors import Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.scoring.summary import ScoreSummary
+    from sbert_app.services.files.summary import ScoreSummary
 
 
 def score(
@@ -38,8 +38,8 @@ def score(
 ) -> None:
     """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored."""
     place = options.prepare(home, offline)
-    from sbert_app.scoring.file import score_file
-    from training.tables import open_table, pick_columns
+    from sbert_app.services.files.score import score_file
+    from training.data.tables.table import open_table, pick_columns
 
     with clean_stdout(), Bar("scoring", "rows") as bar, stoppable() as should_stop:
         table = open_table(source)  # what is wrong with the file is said before the model is loaded
@@ -47,7 +47,7 @@ def score(
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         crosser = None
         if cross_encoder:
-            from training.cross_encoder import CrossEncoder
+            from training.models.cross_encoder import CrossEncoder
 
             crosser = CrossEncoder.load(cross_encoder, dtype, device, place)
         if should_stop():

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.runs.record import RESUMABLE
+from sbert_app.services.runs.record import RESUMABLE
 from sbert_app.terminal import Bar, answer, clean_stdout, duration, stoppable
-from training.config import CHOICES, RunConfig
-from training.data import split_names
+from training.data.load import split_names
 from training.errors import InputError, Stopped
+from training.trainer.config import CHOICES, RunConfig
 
 if TYPE_CHECKING:
-    from sbert_app.runs.store import RunStore
-    from training.loop import RunResult
+    from sbert_app.services.runs.store import RunStore
+    from training.trainer.train import RunResult
 
 
 def _choices(field: str) -> str:
@@ -69,8 +69,8 @@ def train(
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume goes on from it."""
     settings = {key: value for key, value in locals().items() if key not in _NOT_SETTINGS and value is not None}
     place = options.prepare(home, offline)
-    from sbert_app.jobs.execution import execute
-    from sbert_app.runs.store import RunStore
+    from sbert_app.services.jobs.execution import execute
+    from sbert_app.services.runs.store import RunStore
 
     store = RunStore(place)
     with clean_stdout(), Bar("starting", "steps") as bar, stoppable() as should_end:
@@ -88,7 +88,7 @@ _NOT_SETTINGS = ("resume", "home", "offline", "as_json")
 
 
 def _created(store: RunStore, settings: dict[str, Any]) -> str:
-    from sbert_app.runs.plan import plan
+    from sbert_app.services.runs.plan import plan
 
     for key in ("base", "train_data", "eval_data"):
         if key in settings:

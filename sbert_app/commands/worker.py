@@ -18,6 +18,6 @@ def worker(
 ) -> None:
     """Execute queued runs, one after another, on one device. Ctrl-C leaves a checkpoint."""
     place = options.prepare(home, offline)
-    from sbert_app.jobs.worker import run_worker
+    from sbert_app.services.jobs.worker import run_worker
 
     run_worker(place, device, idle_seconds or math.inf)

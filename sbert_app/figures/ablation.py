@@ -9,14 +9,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, layout
-from sbert_app.sweeps.table import Row
+from sbert_app.services.experiments.statistics import VariantRow
 
 PAPER = "#AEB5BF"  # our grey, lighter: the paper's bars stand back
 ROW_PIXELS = 58
 MARGIN_PIXELS = 92  # legend and axis
 
 
-def bars(rows: Sequence[Row], measured: str) -> go.Figure:
+def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     """Spearman ρ ×100 on STSb dev, bars from zero. The whisker is the 95% interval of the mean.
 
     ``measured`` names our bars in the legend. Variants without a run keep their place.
@@ -71,7 +71,7 @@ def bars(rows: Sequence[Row], measured: str) -> go.Figure:
 
 
 def _bars(
-    figure: go.Figure, rows: Sequence[Row], values: list[float | None], name: str, colour: str, **more: Any
+    figure: go.Figure, rows: Sequence[VariantRow], values: list[float | None], name: str, colour: str, **more: Any
 ) -> None:
     figure.add_bar(
         x=values,
@@ -87,10 +87,10 @@ def _bars(
     )
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def _labels(rows: Sequence[VariantRow]) -> list[str]:
     return [escape(row.label).replace(": ", ":<br>") for row in rows]
 
 
-def _reach(row: Row) -> float | None:
+def _reach(row: VariantRow) -> float | None:
     """Half the interval; a bar with one seed has none."""
     return row.summary.high - row.summary.mean if row.summary and row.summary.high is not None else None

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, layout
-from sbert_app.scoring.report import Report
+from sbert_app.services.files.report import Report
 
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))  # fewer pairs, wider bars: below 300, four bins make one
 

@@ -15,8 +15,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, layout
-from sbert_app.runs.tail import MEASURES, Event
-from training.diagnostics import COLLAPSED_FROM
+from sbert_app.services.runs.events import MEASURES, Event
+from training.evaluation.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
 MOST_CURVES = len(COLOURS)  # told apart by colour

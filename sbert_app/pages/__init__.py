@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import threading
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
 
-from sbert_app.pages import endpoints, theme
-from sbert_app.pages.plain_requests import OneSession
-from sbert_app.services import Services
+from sbert_app.pages.api import core
+from sbert_app.pages.api.sessions import OneSession
+from sbert_app.pages.components import theme
+from sbert_app.services.container import Services
 from sbert_app.settings import Settings
+from training.assets import ASSETS
 from training.errors import InputError
 
 # (module, title in the navigation bar, path); the first is the front page
@@ -32,8 +33,6 @@ PAGES = (
     ("learn", "Learn", "learn"),
 )
 
-ASSETS = Path(__file__).parents[2] / "assets"
-
 
 def build_app(services: Services) -> gr.Blocks:
     """All pages in one Gradio app."""
@@ -43,7 +42,7 @@ def build_app(services: Services) -> gr.Blocks:
             gr.Navbar(main_page_name=PAGES[0][1])
             import_module(f"sbert_app.pages.{module}.page").build(services)
     with app:
-        endpoints.build(services)
+        core.build(services)
     return app
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from sbert_app.lessons.text import lessons
+from sbert_app.services.lessons.text import lessons
 
 pytestmark = pytest.mark.browser
 

@@ -23,7 +23,7 @@ def no_worker_stays(home: Path) -> Iterator[None]:
     yield
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "sbert_app.jobs.worker" in line and str(home) in line:
+        if "sbert_app.services.jobs.worker" in line and str(home) in line:
             process.kill()
 
 

@@ -17,16 +17,16 @@ from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import sweep as ablation_sweep
 from sbert_app.pages.ablation import views
 from sbert_app.pages.ablation.sweep import QUIET, Panel
-from sbert_app.pages.choices import MODELS
-from sbert_app.pages.shared import problem
-from sbert_app.runs.plan import can_measure, measure_rate
-from sbert_app.services import Services
-from sbert_app.sweeps import table as sweep_table
-from sbert_app.sweeps.measured import shipped
-from sbert_app.sweeps.presets import ABLATIONS
-from sbert_app.sweeps.sweep import Sweeps
-from training.config import DEFAULT_BASE
+from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.pickers import MODELS
+from sbert_app.services.container import Services
+from sbert_app.services.experiments import statistics as sweep_table
+from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.precomputed import precomputed
+from sbert_app.services.experiments.sweeps import Sweeps
+from sbert_app.services.runs.plan import can_measure, measure_rate
 from training.errors import InputError
+from training.trainer.config import DEFAULT_BASE
 
 FIRST = next(iter(ABLATIONS))
 LABELLED_DATA = [
@@ -70,7 +70,7 @@ def build(services: Services) -> None:
     form = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
-    panel = ablation_sweep.lay_out()
+    panel = ablation_sweep.build_layout()
     _wire(Sweeps(services.jobs), form, panel, [question, figure, legend, table], planned, start)
 
 
@@ -133,7 +133,7 @@ def _about(name: str) -> list[Any]:
     ablation = ABLATIONS[name]
     varies_base = "base" in ablation.variants[ablation.default].changes
     fields = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
-    found = shipped(name)
+    found = precomputed(name)
     if found is None:
         return [views.question(ablation), gr.update(visible=False), "", views.not_measured(ablation), *fields]
     after = {(run.variant, run.seed): 100 * run.after for run in found.runs}
@@ -171,7 +171,7 @@ def _plan(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
     try:
         found = sweeps.plan(*_asked(*values))
     except InputError as error:
-        return problem(str(error))
+        return error_message(str(error))
     rate = sweeps.rate(found)
     first = next(iter(found.plans.values()))
     return views.planned(found, rate, measuring=rate is None and can_measure(first.config, sweeps.store))
@@ -186,7 +186,7 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
             return gr.skip()
         rate = measure_rate(first, sweeps.store)
     except InputError as error:
-        return problem(str(error))
+        return error_message(str(error))
     return views.planned(found, rate) if latest["form"] == values else gr.skip()
 
 
@@ -195,7 +195,7 @@ def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
     try:
         sweep = sweeps.start(*_asked(*values))
     except InputError as error:
-        return problem(str(error)), gr.skip()
+        return error_message(str(error)), gr.skip()
     return gr.skip(), sweep.id
 
 

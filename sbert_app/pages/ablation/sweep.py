@@ -15,9 +15,9 @@ import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
-from sbert_app.pages.shared import problem
-from sbert_app.sweeps.record import Sweep
-from sbert_app.sweeps.sweep import Sweeps
+from sbert_app.pages.components.common import error_message
+from sbert_app.services.experiments.record import Sweep
+from sbert_app.services.experiments.sweeps import Sweeps
 from training.errors import InputError
 
 POLL_SECONDS = 2.0
@@ -49,7 +49,7 @@ class Panel:
         ]
 
 
-def lay_out() -> Panel:
+def build_layout() -> Panel:
     """The components, inside the open Blocks."""
     with gr.Column(elem_id="sweep"):
         picker = gr.Dropdown([], label="Sweeps of this ablation", visible=False, elem_id="sweeps")
@@ -125,5 +125,5 @@ def _act(act: Callable[[str], object], seen: str | None) -> Any:
         if seen:
             act(seen)
     except InputError as error:
-        return problem(str(error))
+        return error_message(str(error))
     return gr.skip()

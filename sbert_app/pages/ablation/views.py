@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
-from sbert_app.runs.plan import Rate
-from sbert_app.runs.record import AT_WORK
-from sbert_app.sweeps.measured import MeasuredTable
-from sbert_app.sweeps.presets import Ablation
-from sbert_app.sweeps.record import Cell, Sweep
-from sbert_app.sweeps.sweep import SweepPlan
-from sbert_app.sweeps.table import Row, by_chance
+from sbert_app.services.experiments.ablations import Ablation
+from sbert_app.services.experiments.precomputed import PrecomputedTable
+from sbert_app.services.experiments.record import Sweep, SweepCell
+from sbert_app.services.experiments.statistics import VariantRow, by_chance
+from sbert_app.services.experiments.sweeps import SweepPlan
+from sbert_app.services.runs.plan import Rate
+from sbert_app.services.runs.record import AT_WORK
 from sbert_app.terminal import duration
-from training.config import DEFAULT_BASE
+from training.trainer.config import DEFAULT_BASE
 
 WORDS = {
     "queued": "waits",
@@ -35,7 +35,7 @@ def question(ablation: Ablation) -> str:
     return f'<p class="lead"><b>{escape(ablation.question)}</b></p><p class="note">{escape(ablation.lesson)}</p>'
 
 
-def measured_where(table: MeasuredTable) -> str:
+def measured_where(table: PrecomputedTable) -> str:
     """Where the shipped numbers come from: runs, seeds, steps, machine, day, command."""
     settings, machine = table.settings, table.machine
     steps = sorted({run.steps for run in table.runs})
@@ -75,7 +75,7 @@ def not_measured(ablation: Ablation) -> str:
     )
 
 
-def legend(ablation: Ablation, rows: Sequence[Row]) -> str:
+def legend(ablation: Ablation, rows: Sequence[VariantRow]) -> str:
     """What came out in a sentence, what the bars are, and what to know about our base."""
     paper = (
         f"Grey: the paper’s Table 6, {escape(ablation.setting)} from a raw bert-base-uncased, the mean of ten seeds."
@@ -89,7 +89,7 @@ def legend(ablation: Ablation, rows: Sequence[Row]) -> str:
     )
 
 
-def _outcome(rows: Sequence[Row]) -> str:
+def _outcome(rows: Sequence[VariantRow]) -> str:
     """The best and the worst of what was measured, and how far apart, here and in the paper."""
     measured = sorted((row for row in rows if row.summary), key=lambda row: row.summary.mean if row.summary else 0.0)
     if len(measured) < 2:
@@ -103,7 +103,7 @@ def _outcome(rows: Sequence[Row]) -> str:
     )
 
 
-def statistics(rows: Sequence[Row]) -> str:
+def statistics(rows: Sequence[VariantRow]) -> str:
     """The table: mean ± standard deviation, interval, test against the default, the paper's figure."""
     has_paper = any(row.paper is not None for row in rows)
     default = next(row.label for row in rows if row.is_default)
@@ -200,7 +200,7 @@ def sweep_name(sweep: Sweep) -> str:
     return f"{when} · {_count(len(sweep.record.seeds), 'seed')} · {state}"
 
 
-def _statistics_row(row: Row, has_paper: bool) -> str:
+def _statistics_row(row: VariantRow, has_paper: bool) -> str:
     summary = row.summary
     if summary is None:
         mean, interval, n = "–", "–", "0"
@@ -217,7 +217,7 @@ def _statistics_row(row: Row, has_paper: bool) -> str:
     )
 
 
-def _against(row: Row) -> str:
+def _against(row: VariantRow) -> str:
     if row.is_default:
         return "the default"
     if row.against is None:
@@ -227,7 +227,7 @@ def _against(row: Row) -> str:
     return f"{row.against.words}{told}"
 
 
-def _cell(cell: Cell, label: str) -> str:
+def _cell(cell: SweepCell, label: str) -> str:
     if cell.run is None:
         return f'<td><span class="cell">{WORDS["deleted"]}</span></td>'
     if cell.value is not None:
@@ -247,5 +247,5 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s'[: number != 1]}"
 
 
-def _variants(table: MeasuredTable) -> int:
+def _variants(table: PrecomputedTable) -> int:
     return len({run.variant for run in table.runs})

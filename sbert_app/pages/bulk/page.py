@@ -9,18 +9,19 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages.bulk import api as bulk_api
+from sbert_app.pages.api import score_file as bulk_api
 from sbert_app.pages.bulk import views
-from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
-from sbert_app.pages.shared import PRIVATE, problem
-from sbert_app.scoring.jobs import ScoreJobs, ScoreRequest
-from sbert_app.scoring.summary import ScoreSummary
-from sbert_app.services import Services
+from sbert_app.pages.components.common import PRIVATE, error_message
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.services.container import Services
+from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
+from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.settings import DEFAULT_MODEL
+from training.assets import asset
+from training.data.tables.table import PairColumns, Table, open_table, pick_columns
 from training.errors import InputError, Stopped
-from training.tables import PairColumns, Table, open_table, pick_columns
 
-EXAMPLE = Path(__file__).parents[3] / "assets" / "examples" / "bulk-example.csv"
+EXAMPLE = asset("examples/bulk-example.csv")
 NO_GOLD = ""
 
 Update = dict[Any, Any]  # component -> its new value
@@ -105,7 +106,7 @@ class _Page:
                 **self._cleared(),
                 self.table: None,
                 self.file_line: "",
-                self.status: problem(str(error)),
+                self.status: error_message(str(error)),
                 self.rows: "",
                 self.go: gr.Button(interactive=False),
             }
@@ -133,7 +134,7 @@ class _Page:
         try:
             table, picked = _picked(table, first, second, gold)
         except InputError as error:
-            yield {self.status: problem(str(error))}
+            yield {self.status: error_message(str(error))}
         else:
             yield from self._run(table, picked, model, pooling, cross, request)
 
@@ -145,7 +146,7 @@ class _Page:
     def failed(self) -> Update:
         """An error that is no fault of the user's."""
         return {
-            self.status: problem("this failed for a reason of our own, which the app's log tells."),
+            self.status: error_message("this failed for a reason of our own, which the app's log tells."),
             **self._buttons(running=False),
         }
 
@@ -170,9 +171,9 @@ class _Page:
                 else:
                     yield {self.status: views.progress(event)}
         except InputError as error:
-            yield {self.status: problem(str(error)), **self._buttons(running=False)}
+            yield {self.status: error_message(str(error)), **self._buttons(running=False)}
         except Stopped:
-            yield {self.status: problem("stopped before the first row"), **self._buttons(running=False)}
+            yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
 
     def _opened(self, table: Table, picked: PairColumns | None) -> Update:
         columns = list(table.columns)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sbert_app.scoring.report import Agreement, Disagreement
-from sbert_app.scoring.sinks import cell_text
-from sbert_app.scoring.summary import Progress, ScoreSummary
-from training.table_columns import key
-from training.tables import PairColumns, Table
+from sbert_app.services.files.report import Agreement, Disagreement
+from sbert_app.services.files.summary import Progress, ScoreSummary
+from sbert_app.services.files.writers import cell_text
+from training.data.tables.columns import normalize_name
+from training.data.tables.table import PairColumns, Table
 
 LONGEST_TITLE = 500  # characters of a cell that its tooltip shows
 SHOWN_COLUMNS = 12
@@ -165,7 +165,11 @@ def _rows_table(
     roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
     head = "".join(
         f"<th{' class=added' if name in added else ''}>{escape(name)}"
-        + (f' <span class="role">{roles[name]}</span>' if name in roles and key(name) != key(roles[name]) else "")
+        + (
+            f' <span class="role">{roles[name]}</span>'
+            if name in roles and normalize_name(name) != normalize_name(roles[name])
+            else ""
+        )
         + "</th>"
         for name in names
     )

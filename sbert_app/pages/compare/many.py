@@ -7,13 +7,13 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app import examples, pace
-from sbert_app.comparison import AllPairs, compare_all
 from sbert_app.figures import compare as figures
-from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.pages.compare import views
-from sbert_app.pages.shared import problem
-from sbert_app.services import Services
+from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.services.compare import examples, throughput
+from sbert_app.services.compare.comparison import AllPairs, compare_all
+from sbert_app.services.container import Services
 from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError, Stopped
 
@@ -85,11 +85,11 @@ def _all_pairs(
         encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
         crosser = services.shelf.cross_encoder_or_none(cross)
         found = compare_all(encoder, crosser, lines, sign.is_set)
-        rates = pace.measure(encoder, crosser, services.settings.home)
+        rates = throughput.measure(encoder, crosser, services.settings.home)
     except InputError as error:
-        return problem(str(error)), gr.skip(), gr.skip(), gr.skip()
+        return error_message(str(error)), gr.skip(), gr.skip(), gr.skip()
     except Stopped:
-        return problem("stopped: what is shown below is from before"), gr.skip(), gr.skip(), gr.skip()
+        return error_message("stopped: what is shown below is from before"), gr.skip(), gr.skip(), gr.skip()
     return (
         views.all_pairs_times(found, rates),
         figures.cosine_matrix(found.lines, found.cosine, "cosine of the bi-encoder"),

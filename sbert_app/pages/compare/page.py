@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app import calibration, examples
-from sbert_app.comparison import Comparison, compare_by_name, leave_one_out
 from sbert_app.figures import compare as figures
-from sbert_app.pages.choices import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.pages.compare import many as compare_many
 from sbert_app.pages.compare import views
-from sbert_app.pages.shared import map_note, problem
-from sbert_app.services import Services
+from sbert_app.pages.components.common import error_message, map_note
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.services.compare import calibration, examples
+from sbert_app.services.compare.comparison import Comparison, compare_by_name, leave_one_out
+from sbert_app.services.container import Services
 from training.errors import InputError
 
 FIRST = examples.pairs()[1]  # the opposite pair: the page opens with something to think about
@@ -123,11 +123,11 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
     try:
         services.shelf.cross_encoder_or_none(cross)
     except InputError as error:  # the cosine is worth showing without it
-        trouble, cross = problem(str(error)), None
+        trouble, cross = error_message(str(error)), None
     try:
         found = compare_by_name(services.shelf, view.a, view.b, view.model, view.pooling, cross)
     except InputError as error:
-        return (None, "", problem(str(error)), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
+        return (None, "", error_message(str(error)), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
     home = services.settings.home
     curves = {name: calibration.known(found.model, name, home) for name in found.by_pooling}
     if curves[found.pooling] is None:

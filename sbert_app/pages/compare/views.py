@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import urlencode
 
-from sbert_app.calibration import Calibration, meaning
-from sbert_app.comparison import AllPairs, Comparison, LeftOut, Side
-from sbert_app.pace import PAPER_CASE, Pace
+from sbert_app.services.compare.calibration import Calibration, meaning
+from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
+from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 
 POOLING_NAMES = {"mean": "mean", "max": "max", "cls": "CLS"}
 
@@ -86,7 +86,7 @@ def tokens(a: Side, b: Side) -> str:
     )
 
 
-def all_pairs_times(pairs: AllPairs, pace: Pace) -> str:
+def all_pairs_times(pairs: AllPairs, pace: Throughput) -> str:
     """O(N) against O(N²): the measured times, then the paper's case at this machine's rates."""
     n = len(pairs.lines)
     crossed = (
@@ -101,14 +101,14 @@ def all_pairs_times(pairs: AllPairs, pace: Pace) -> str:
         f'<p class="lead">{n} encodings took <b>{_time(pairs.encode_seconds)}</b> and the product '
         f"<b>{_time(pairs.product_seconds)}</b>; {crossed}.</p>{notes}"
         '<table class="plain"><caption>The most similar pair among '
-        f"{PAPER_CASE:,} sentences, at the rates measured on this machine now ({pace.sentences_per_second:,.0f} "
+        f"{PAPER_SENTENCES:,} sentences, at the rates measured on this machine now ({pace.sentences_per_second:,.0f} "
         "sentences/s" + (f", {pace.pairs_per_second:,.0f} pairs/s" if pace.pairs_per_second else "") + ")</caption>"
         "<thead><tr><th></th><th>work</th><th>this machine</th><th>the paper, V100</th></tr></thead><tbody>"
-        f"<tr><td>bi-encoder</td><td>{PAPER_CASE:,} encodings</td><td><b>{_time(pace.encode_seconds())}</b></td>"
+        f"<tr><td>bi-encoder</td><td>{PAPER_SENTENCES:,} encodings</td><td><b>{_time(pace.encode_seconds())}</b></td>"
         "<td>about 5 s</td></tr>"
         f"<tr><td></td><td>one product</td><td><b>{_time(pace.product_seconds)}</b></td><td>about 0.01 s</td></tr>"
-        f"<tr><td>cross-encoder</td><td>{PAPER_CASE * (PAPER_CASE - 1) // 2:,} passes</td><td><b>{cross_cell}</b></td>"
-        "<td>about 65 hours</td></tr></tbody></table>"
+        f"<tr><td>cross-encoder</td><td>{PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2:,} passes</td>"
+        f"<td><b>{cross_cell}</b></td><td>about 65 hours</td></tr></tbody></table>"
     )
 
 

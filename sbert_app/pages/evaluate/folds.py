@@ -9,12 +9,12 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.evaluation import folds
-from sbert_app.evaluation.folds import FoldResult, FoldsRecord
-from sbert_app.evaluation.genres import pairs_by_genre
-from sbert_app.pages.choices import model_picker
-from sbert_app.pages.shared import PRIVATE, problem
-from sbert_app.services import Services
+from sbert_app.pages.components.common import PRIVATE, error_message
+from sbert_app.pages.components.pickers import model_picker
+from sbert_app.services.container import Services
+from sbert_app.services.experiments import folds
+from sbert_app.services.experiments.folds import FoldResult, FoldsRecord
+from sbert_app.services.results.genres import pairs_by_genre
 from training.errors import InputError
 
 TOPICS, EVERY = "leave one topic out", 2.0  # seconds between two looks at the runs
@@ -51,7 +51,7 @@ def build(services: Services) -> None:
             settings = {"base": base, "max_steps": int(steps or 60), "eval_every": int(steps or 60)}
             record = folds.start(path, None if how == TOPICS else int(k), jobs, **settings)
         except InputError as error:
-            return {told: problem(str(error))}
+            return {told: error_message(str(error))}
         return {told: "", chosen: _offered(home, record.id), timer: gr.Timer(active=True), table: _seen(record.id)}
 
     def _seen(which: str | None) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.labels import LabelScore, TripletScore, score_labels
 from sbert_app.figures.evaluation import label_spread
+from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.task import TaskWidget
 from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
-from sbert_app.pages.shared import PRIVATE
-from sbert_app.pages.work import Place
-from sbert_app.services import Services
-from training.dataset import SCORED, Dataset
+from sbert_app.services.container import Services
+from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels
+from sbert_app.services.results.model_spec import ModelSpec
+from training.data.dataset import SCORED, Dataset
 
 DATA = [
     ("STSb dev as triplets", "stsb:dev"),
@@ -44,12 +44,12 @@ def build(services: Services) -> None:
         halt = gr.Button("Stop", interactive=False, elem_id="stop-labels")
     status = gr.HTML(UNTOUCHED, elem_id="labels-status")
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
-    place = Place("labels", status, halt)
+    place = TaskWidget("labels", status, halt)
 
     def score(model: str, name: str, file: str | None, request: gr.Request) -> Any:
         def work(tell: Any, should_stop: Any) -> tuple[Dataset, TripletScore | LabelScore]:
             rows = _load(file or name, services)
-            choice = ModelChoice.parse(model or "")
+            choice = ModelSpec.parse(model or "")
             return rows, score_labels(services.shelf.scorer(*choice), rows, tell, should_stop)
 
         def show(found: tuple[Dataset, TripletScore | LabelScore]) -> dict[Any, Any]:
@@ -75,12 +75,12 @@ def build(services: Services) -> None:
 
 def _load(name: str, services: Services) -> Dataset:
     """The rows to score; scored pairs become triplets, as in training."""
-    from training.data import load_data
-    from training.views import view
+    from training.data.load import load_data
+    from training.data.transforms import transform_for
 
     data = load_data(name, services.settings.home, split="test")
     if data.kind == SCORED:
-        data = view(data, "triplet")
+        data = transform_for(data, "triplet")
     if len(data) > MOST_ROWS:
         data = data.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
     return data
@@ -90,7 +90,7 @@ def _told(model: str, data: Dataset, found: TripletScore | LabelScore) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
     below = f'<ul class="findings note">{notes}</ul>' if notes else ""
     low, high = 100 * found.interval.low, 100 * found.interval.high
-    name = f"<b>{escape(ModelChoice.parse(model).label)}</b> on {escape(data.name)}"
+    name = f"<b>{escape(ModelSpec.parse(model).label)}</b> on {escape(data.name)}"
     if isinstance(found, TripletScore):
         first, *others = found.accuracy.items()
         rest = ", ".join(f"{escape(how)} {100 * share:.2f}" for how, share in others)

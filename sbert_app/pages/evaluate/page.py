@@ -6,7 +6,7 @@ from importlib import import_module
 
 import gradio as gr
 
-from sbert_app.services import Services
+from sbert_app.services.container import Services
 
 # (module with build(services), title, id)
 TABS = (

@@ -7,16 +7,16 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.results import AVERAGE, DATA_LABELS
-from sbert_app.pages.shared import PRIVATE
-from sbert_app.services import Services
+from sbert_app.pages.components.common import PRIVATE
+from sbert_app.services.container import Services
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.results import AVERAGE, DATA_LABELS
 
 MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
     *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
 )
-KNOWN_MODELS = [(ModelChoice.parse(name).label, name) for name in MODELS]
+KNOWN_MODELS = [(ModelSpec.parse(name).label, name) for name in MODELS]
 DATA = [(label, name) for name, label in DATA_LABELS.items() if name != AVERAGE]
 
 

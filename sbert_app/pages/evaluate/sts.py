@@ -11,21 +11,21 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.evaluation import export, paper
-from sbert_app.evaluation.board import Board, fill, plan
-from sbert_app.evaluation.cell import SIMILARITIES, Measure
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.measured import Measured
-from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, averaged_of
-from sbert_app.evaluation.table import Column, Table, tabulate
 from sbert_app.figures.evaluation import Point, quality_and_speed
+from sbert_app.pages.components.common import PRIVATE, error_message
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
-from sbert_app.pages.shared import PRIVATE, problem
-from sbert_app.services import Services
-from sbert_app.watched import Done, Watched
+from sbert_app.services.container import Services
+from sbert_app.services.results import export, paper
+from sbert_app.services.results.eval_result import SIMILARITIES, Metric
+from sbert_app.services.results.grid import ResultGrid, fill, grid_keys
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.precomputed import PrecomputedResults
+from sbert_app.services.results.results import AVERAGE, FOR_CHOOSING, Results, averaged_of
+from sbert_app.services.results.table import ResultTable, TableColumn, tabulate
+from sbert_app.services.tasks import TaskResult, TaskRunner
 from training.errors import InputError, Stopped
-from training.scorer import ENCODER, kind_of
+from training.models.scorer import ENCODER, kind_of
 
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 
@@ -34,16 +34,16 @@ Update = dict[Any, Any]  # component -> its new value
 
 def build(services: Services) -> None:
     """Lay the tab out inside the open Blocks."""
-    _Tab(services, Measured.read()).wire()
+    _Tab(services, PrecomputedResults.read()).wire()
 
 
 class _Tab:
     """The components, and what happens to them. Without results of one's own, those that ship are shown."""
 
-    def __init__(self, services: Services, shipped: Measured) -> None:
+    def __init__(self, services: Services, shipped: PrecomputedResults) -> None:
         self.services = services
         self.shipped = shipped
-        self.watched = Watched()
+        self.watched = TaskRunner()
         self.board = gr.State(None)
         with gr.Row(elem_classes="evaluate"):
             with gr.Column(scale=3, min_width=300):
@@ -71,7 +71,7 @@ class _Tab:
                 elem_id="evaluate-files",
             )
         with gr.Row(elem_classes="actions"):
-            self.go = gr.Button("Measure", variant="primary", elem_id="measure")
+            self.go = gr.Button("Metric", variant="primary", elem_id="measure")
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop-measure")
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         self.status = gr.HTML(views.wanted(), elem_id="evaluate-status")
@@ -93,7 +93,7 @@ class _Tab:
                 elem_id="paper",
             )
         self.pearson = gr.Checkbox(False, label="Pearson r instead of Spearman ρ", container=False, elem_id="pearson")
-        first = tabulate(shipped, Measure())
+        first = tabulate(shipped, Metric())
         a, b = _two_best(first)
         self.table = gr.HTML(views.shipped_line(shipped) + views.table(first), elem_id="scores")
         gr.HTML('<h2 class="section">Is the difference real?</h2>')
@@ -101,7 +101,7 @@ class _Tab:
             names = _named(shipped)
             self.a = gr.Dropdown(names, value=a, label="First model", min_width=220, elem_id="first-model")
             self.b = gr.Dropdown(names, value=b, label="Second model", min_width=220, elem_id="second-model")
-        self.findings = gr.HTML(views.differences(shipped, a, b, Measure()), elem_id="findings")
+        self.findings = gr.HTML(views.differences(shipped, a, b, Metric()), elem_id="findings")
         gr.HTML('<h2 class="section">Quality and speed</h2>')
         self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
         gr.HTML(
@@ -121,7 +121,7 @@ class _Tab:
         how = [self.board, self.similarity, self.pearson, self.paper, self.form]
         shown = [self.table, self.a, self.b, self.findings, self.scatter, self.text]
         running = [self.board, self.status, self.go, self.halt, self.back, *shown]
-        root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Measure())), None, self.scatter, **PRIVATE)
+        root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), None, self.scatter, **PRIVATE)
         measured = self.go.click(
             self.measure, [self.models, self.data, self.files, *how[1:]], running, concurrency_limit=2, **PRIVATE
         )
@@ -150,9 +150,9 @@ class _Tab:
     ) -> Iterator[Update]:
         """Fill a table, and show each cell as it comes."""
         try:
-            board = plan(models, [*data, *(files or [])])
+            board = grid_keys(models, [*data, *(files or [])])
         except InputError as error:
-            yield {self.status: problem(str(error))}
+            yield {self.status: error_message(str(error))}
             return
         home, owner = self.services.settings.home, _owner(request)
         how = (similarity, pearson, papers, form)
@@ -166,7 +166,7 @@ class _Tab:
             for event in self.watched.run(
                 owner, "Starting", lambda tell, stop: fill(board, self.services.shelf, home, tell, stop)
             ):
-                if isinstance(event, Done):
+                if isinstance(event, TaskResult):
                     continue
                 update: Update = {self.status: views.progress(event)}
                 if board.done > shown:
@@ -174,7 +174,7 @@ class _Tab:
                     update[self.table] = self._table(board, tabulate(board, _measure(similarity, pearson), papers))
                 yield update
         except Stopped:
-            told = problem("stopped: what was measured until then is shown")
+            told = error_message("stopped: what was measured until then is shown")
         yield {
             self.status: told,
             self.board: board,
@@ -184,7 +184,7 @@ class _Tab:
             **self.show(board, *how),
         }
 
-    def show(self, board: Board | None, similarity: str, pearson: bool, papers: str, form: str) -> Update:
+    def show(self, board: ResultGrid | None, similarity: str, pearson: bool, papers: str, form: str) -> Update:
         """Everything that follows from the results and from how they are to be read."""
         results, measure = board or self.shipped, _measure(similarity, pearson)
         shown = tabulate(results, measure, papers)
@@ -204,11 +204,11 @@ class _Tab:
         hidden = {self.board: None, self.status: views.wanted(), self.back: gr.Button(visible=False)}
         return {**hidden, **self.show(None, similarity, pearson, papers, form)}
 
-    def tell_apart(self, board: Board | None, similarity: str, pearson: bool, a: str, b: str) -> str:
+    def tell_apart(self, board: ResultGrid | None, similarity: str, pearson: bool, a: str, b: str) -> str:
         """The sentences about two models."""
         return views.differences(board or self.shipped, a, b, _measure(similarity, pearson))
 
-    def copy(self, board: Board | None, similarity: str, pearson: bool, papers: str, form: str) -> str:
+    def copy(self, board: ResultGrid | None, similarity: str, pearson: bool, papers: str, form: str) -> str:
         """The table as text."""
         return export.FORMATS[form](tabulate(board or self.shipped, _measure(similarity, pearson), papers))
 
@@ -220,7 +220,7 @@ class _Tab:
     def failed(self) -> Update:
         """An error that is no fault of the user's."""
         return {
-            self.status: problem("this failed for a reason of our own, which the app's log tells"),
+            self.status: error_message("this failed for a reason of our own, which the app's log tells"),
             self.go: gr.Button(interactive=True),
             self.halt: gr.Button("Stop", interactive=False),
         }
@@ -229,8 +229,8 @@ class _Tab:
         """The person has left: so does their work."""
         self.watched.forget(_owner(request))
 
-    def _table(self, results: Results, shown: Table) -> str:
-        if isinstance(results, Board):
+    def _table(self, results: Results, shown: ResultTable) -> str:
+        if isinstance(results, ResultGrid):
             known = sum(cell.remembered for cell in list(results.cells.values()))
             line = views.measured_line(known, len(results.cells), len(results.models) * len(results.data))
         else:
@@ -242,15 +242,15 @@ def _owner(request: gr.Request) -> str:
     return f"{request.session_hash} evaluate"
 
 
-def _measure(similarity: str, pearson: bool) -> Measure:
-    return Measure(similarity, "pearson" if pearson else "spearman")
+def _measure(similarity: str, pearson: bool) -> Metric:
+    return Metric(similarity, "pearson" if pearson else "spearman")
 
 
 def _named(results: Results) -> list[tuple[str, str]]:
-    return [(ModelChoice.parse(model).label, model) for model in results.models]
+    return [(ModelSpec.parse(model).label, model) for model in results.models]
 
 
-def _two_best(shown: Table) -> tuple[str | None, str | None]:
+def _two_best(shown: ResultTable) -> tuple[str | None, str | None]:
     """The best and the second by the last column that most have; first those that had not seen it."""
     last = _fullest(shown, shown.columns).name
     there = [(last in row.seen, -figure.value, row.model) for row in shown.rows if (figure := row.figures[last])]
@@ -258,12 +258,12 @@ def _two_best(shown: Table) -> tuple[str | None, str | None]:
     return (names[0], names[1]) if len(names) == 2 else (None, None)
 
 
-def _fullest(shown: Table, columns: list[Column]) -> Column:
+def _fullest(shown: ResultTable, columns: list[TableColumn]) -> TableColumn:
     """The column with figures of the most models; the last of several."""
     return max(reversed(columns), key=lambda column: sum(row.figures[column.name] is not None for row in shown.rows))
 
 
-def _scatter(results: Results, shown: Table) -> Any:
+def _scatter(results: Results, shown: ResultTable) -> Any:
     """Each row against its speed: by the average, or where somebody has seen pairs of it, by a set that nobody has."""
     seen = {name for row in shown.rows for name in row.seen}
     fair = [column for column in shown.columns if column.name not in seen]
@@ -274,7 +274,7 @@ def _scatter(results: Results, shown: Table) -> Any:
         figure = row.figures.get(column.name)
         if figure and row.speed and not isnan(figure.value):
             is_paper = row in shown.paper_rows
-            kind = ENCODER if is_paper else kind_of(ModelChoice.parse(row.model).name)
+            kind = ENCODER if is_paper else kind_of(ModelSpec.parse(row.model).name)
             points.append(Point(row.label, kind, row.speed, figure.value, is_paper))
     over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
     return quality_and_speed(points, f"{shown.measure.statistic.capitalize()} ×100, {over}")

@@ -7,16 +7,16 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.genres import sentences_by_genre
-from sbert_app.evaluation.tasks import TASKS, load_task
-from sbert_app.evaluation.transfer import Labelled, Transfer, read_labelled, transfer
+from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.task import TaskWidget
 from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
-from sbert_app.pages.shared import PRIVATE
-from sbert_app.pages.work import Place
-from sbert_app.services import Services
+from sbert_app.services.container import Services
+from sbert_app.services.results.genres import sentences_by_genre
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.transfer import Labelled, Transfer, read_labelled, transfer
+from sbert_app.services.results.transfer_tasks import TASKS, load_task
 from training.errors import InputError
-from training.scorer import CROSS, kind_of
+from training.models.scorer import CROSS, kind_of
 
 GENRES = "STSb dev: news, captions or forums"
 DATA = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TASKS.items())]
@@ -38,7 +38,7 @@ def build(services: Services) -> None:
         go = gr.Button("Score", variant="primary", elem_id="score-transfer")
         halt = gr.Button("Stop", interactive=False, elem_id="stop-transfer")
     status = gr.HTML('<p class="note">Press Score.</p>', elem_id="transfer-status")
-    place = Place("transfer", status, halt)
+    place = TaskWidget("transfer", status, halt)
 
     def score(models: list[str], name: str, file: str | None, request: gr.Request) -> Any:
         def work(tell: Any, should_stop: Any) -> tuple[Labelled, list[Transfer | str]]:
@@ -65,7 +65,7 @@ def _load(name: str, file: str | None, services: Services) -> Labelled:
 
 def _score(model: str, data: Labelled, services: Services, tell: Any, should_stop: Any) -> Transfer | str:
     """The score, or the reason why there is none: the other models go on."""
-    choice = ModelChoice.parse(model)
+    choice = ModelSpec.parse(model)
     if kind_of(choice.name) == CROSS:
         return "a cross-encoder has no sentence vectors"
     try:
@@ -77,7 +77,7 @@ def _score(model: str, data: Labelled, services: Services, tell: Any, should_sto
 def _table(models: list[str], data: Labelled, found: list[Transfer | str]) -> str:
     sizes = ", ".join(f"{escape(label)} {size:,}" for label, size in data.classes[:8])
     best = max((one.mean for one in found if isinstance(one, Transfer)), default=None)
-    rows = "".join(_row(ModelChoice.parse(model).label, one, best) for model, one in zip(models, found, strict=True))
+    rows = "".join(_row(ModelSpec.parse(model).label, one, best) for model, one in zip(models, found, strict=True))
     majority = data.classes[0][1] / len(data)
     notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
     return (

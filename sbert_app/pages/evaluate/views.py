@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from html import escape
 from math import isnan
 
-from sbert_app.evaluation.cell import SIMILARITIES, STATISTICS, Figure, Measure
-from sbert_app.evaluation.choice import ModelChoice
-from sbert_app.evaluation.measured import Measured
-from sbert_app.evaluation.mistakes import Slice
-from sbert_app.evaluation.paper import SOURCE
-from sbert_app.evaluation.results import AVERAGE, FOR_CHOOSING, Results, data_label
-from sbert_app.evaluation.table import MARK, Column, Row, Table
-from sbert_app.watched import Step
+from sbert_app.services.results.error_analysis import Slice
+from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate, Metric
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.paper import SOURCE
+from sbert_app.services.results.precomputed import PrecomputedResults
+from sbert_app.services.results.results import AVERAGE, FOR_CHOOSING, Results, data_label
+from sbert_app.services.results.table import MARK, ResultTable, TableColumn, TableRow
+from sbert_app.services.tasks import TaskProgress
 
 CAUTION = (
     "Pearson r measures how straight the line is, not how right the order: it moves when a similarity is merely bent. "
@@ -26,7 +26,7 @@ SEEN = (
 SPEED = "Different sentences a second, over all data sets of the row, measured in the same run"
 
 
-def shipped_line(measured: Measured) -> str:
+def shipped_line(measured: PrecomputedResults) -> str:
     """Where the table that ships comes from."""
     machine = measured.values["machine"]
     return (
@@ -52,7 +52,7 @@ def wanted() -> str:
     )
 
 
-def progress(step: Step) -> str:
+def progress(step: TaskProgress) -> str:
     """Which cell is being measured, and how far it is."""
     left = f" · about {step.seconds_left:,.0f} s left for this one" if step.seconds_left is not None else ""
     return (
@@ -62,7 +62,7 @@ def progress(step: Step) -> str:
     )
 
 
-def table(shown: Table) -> str:
+def table(shown: ResultTable) -> str:
     """Models down, data sets across; the paper's rows below."""
     heads = "".join(_head(column) for column in shown.columns)
     body = "".join(_row(row, shown, is_paper=False) for row in shown.rows)
@@ -81,14 +81,14 @@ def table(shown: Table) -> str:
     )
 
 
-def differences(results: Results, a: str | None, b: str | None, measure: Measure) -> str:
+def differences(results: Results, a: str | None, b: str | None, measure: Metric) -> str:
     """One sentence for each data set that both models have."""
     if not a or not b:
         return ""
     if a == b:
         return '<p class="note">Choose two different models.</p>'
     names = [*results.data, AVERAGE]
-    first, second = (escape(ModelChoice.parse(model).label) for model in (a, b))
+    first, second = (escape(ModelSpec.parse(model).label) for model in (a, b))
     lines = [
         found.words(first, second, f"on {escape(data_label(name))}" if name != AVERAGE else "on average")
         for name in names
@@ -106,7 +106,7 @@ def differences(results: Results, a: str | None, b: str | None, measure: Measure
     )
 
 
-def mistakes_lead(label: str, data: str, figure: Figure, n: int) -> str:
+def mistakes_lead(label: str, data: str, figure: Estimate, n: int) -> str:
     """What the lists below are of."""
     return (
         f'<p class="lead"><b>{escape(label)}</b> on <b>{escape(data_label(data))}</b>: {n:,} pairs, ρ ×100 '
@@ -148,19 +148,19 @@ def pair(first: str, second: str, gold: float, score: float) -> str:
     )
 
 
-def _head(column: Column) -> str:
+def _head(column: TableColumn) -> str:
     pairs = f"<small>{column.pairs:,} pairs</small>" if column.pairs is not None else ""
     return f'<th class="number">{escape(column.label)}{pairs}</th>'
 
 
-def _row(row: Row, shown: Table, is_paper: bool) -> str:
+def _row(row: TableRow, shown: ResultTable, is_paper: bool) -> str:
     cells = "".join(_cell(row, column.name, shown, is_paper) for column in shown.columns)
     speed = "–" if row.speed is None else f"{row.speed:,.0f}"
     kind = ' class="paper-row"' if is_paper else ""
     return f'<tr{kind}><th scope="row">{escape(row.label)}</th>{cells}<td class="number">{speed}</td></tr>'
 
 
-def _cell(row: Row, name: str, shown: Table, is_paper: bool) -> str:
+def _cell(row: TableRow, name: str, shown: ResultTable, is_paper: bool) -> str:
     figure = row.figures.get(name)
     if figure is None:
         why = row.reasons.get(name, "")
@@ -176,7 +176,7 @@ def _cell(row: Row, name: str, shown: Table, is_paper: bool) -> str:
     return f'<td class="number">{value}<small>{figure.low:.1f}–{figure.high:.1f}</small></td>'
 
 
-def _notes(shown: Table) -> str:
+def _notes(shown: ResultTable) -> str:
     notes = []
     if shown.measure.statistic == "pearson":
         notes.append(CAUTION)
@@ -189,7 +189,7 @@ def _notes(shown: Table) -> str:
     return "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
-def _reasons(shown: Table) -> str:
+def _reasons(shown: ResultTable) -> str:
     """Each reason once, with the cells that it keeps empty."""
     by_reason: dict[str, list[str]] = {}
     for row in shown.rows:

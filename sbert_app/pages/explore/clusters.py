@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app.corpus.clusters import HDBSCAN, HIERARCHICAL, MOST_IN_A_TREE, ClusterSettings, cluster
-from sbert_app.corpus.corpus import Space
-from sbert_app.corpus.groups import Group, groups, save_labels
-from sbert_app.pages.explore import found as views
+from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of
-from sbert_app.pages.shared import PRIVATE
-from sbert_app.pages.work import Place, Update
-from sbert_app.services import Services
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.clusters import HDBSCAN, HIERARCHICAL, MOST_IN_A_TREE, ClusterSettings, cluster
+from sbert_app.services.corpus.corpus import EmbeddedCorpus
+from sbert_app.services.corpus.groups import Cluster, describe_clusters, save_labels
 from training.errors import InputError
 
 BY_COSINE, BY_NUMBER = "cosine", "number"
@@ -29,8 +29,8 @@ def build(services: Services, view: gr.State) -> None:
 
 
 class _Result(NamedTuple):
-    space: Space
-    found: list[Group]
+    space: EmbeddedCorpus
+    found: list[Cluster]
     path: Path
     seconds: float
 
@@ -89,7 +89,7 @@ class _Tab:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="clusters-csv")
         self.status = gr.HTML('<div class="waiting">Waiting for the corpus …</div>', elem_id="clusters-status")
         self.table = gr.HTML(elem_id="clusters-table")
-        self.place = Place("clusters", self.status, self.halt)
+        self.place = TaskWidget("clusters", self.status, self.halt)
 
     def wire(self) -> None:
         """Connect the components with what they do."""
@@ -128,7 +128,7 @@ class _Tab:
             started = time.perf_counter()
             spaces = self.services.spaces
             labels = cluster(space, settings, spaces.cache, spaces.home, tell, should_stop)
-            found = groups(space, labels)
+            found = describe_clusters(space, labels)
             seconds = time.perf_counter() - started
             return _Result(space, found, save_labels(space.corpus, found, self.folder), seconds)
 

@@ -8,27 +8,34 @@ and the slider are heard by assets/explore.js, as Gradio's Plot has no event of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app.corpus.clusters import ClusterSettings, cluster
-from sbert_app.corpus.corpus import Corpus
-from sbert_app.corpus.keywords import keywords
 from sbert_app.figures import map as figures
 from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, colouring_of, labels_of
-from sbert_app.pages.choices import MODELS, POOLINGS
+from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar
+from sbert_app.pages.components.pickers import MODELS, POOLINGS
 from sbert_app.pages.explore import map_views as views
 from sbert_app.pages.explore.view import View, space_of
-from sbert_app.pages.shared import PRIVATE, bar, problem
-from sbert_app.projection.atlas import SIMILAR, Drawn, Under, Wanted, draw_atlas, pair_distances
-from sbert_app.projection.maps import MapSettings
-from sbert_app.services import Services
-from sbert_app.watched import Done
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.clusters import ClusterSettings, cluster
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.keywords import keywords
+from sbert_app.services.maps.corpus_map import (
+    SIMILAR,
+    EmbeddingSpec,
+    MapRequest,
+    MapResult,
+    compute_map,
+    pair_distances,
+)
+from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.tasks import TaskResult
+from training.assets import asset
 from training.errors import InputError, Stopped
 
-SCRIPT = Path(__file__).parents[3] / "assets" / "explore.js"
+SCRIPT = asset("explore.js")
 NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"
 BESIDE, MOVING = "Side by side", "Moving"
 ALONE = ""
@@ -56,12 +63,12 @@ class _Asked(NamedTuple):
     how: str
     pairs: bool
 
-    def wanted(self, view: View) -> Wanted:
-        after = Under(self.second.strip(), self.pooling or None) if (self.second or "").strip() else None
+    def wanted(self, view: View) -> MapRequest:
+        after = EmbeddingSpec(self.second.strip(), self.pooling or None) if (self.second or "").strip() else None
         settings = MapSettings(
             2 if self.dimensions == "2-D" else 3, int(self.neighbours), float(self.min_dist), int(self.seed or 0)
         )
-        return Wanted(view.corpus, Under(view.model, view.pooling), after, settings)
+        return MapRequest(view.corpus, EmbeddingSpec(view.model, view.pooling), after, settings)
 
 
 class _Tab:
@@ -167,12 +174,12 @@ class _Tab:
             wanted = asked.wanted(view)
 
             def work(tell: Any, should_stop: Any) -> Any:
-                drawn = draw_atlas(self.services.spaces, wanted, tell, should_stop)
+                drawn = compute_map(self.services.spaces, wanted, tell, should_stop)
                 colouring = self._colouring(drawn, asked, tell, should_stop)
                 return drawn, _figure(drawn, asked, colouring)
 
             for event in self.services.watched.run(_owner(request), "Preparing", work):
-                if isinstance(event, Done):
+                if isinstance(event, TaskResult):
                     drawn, figure = event.value
                     moving = len(drawn.maps) == 2 and asked.how == MOVING
                     yield {
@@ -183,11 +190,11 @@ class _Tab:
                         **idle,
                     }
                 else:
-                    yield {self.status: bar(event), self.halt: gr.Button("Stop", interactive=True)}
+                    yield {self.status: progress_bar(event), self.halt: gr.Button("Stop", interactive=True)}
         except InputError as error:
-            yield {self.status: problem(str(error)), self.shown: None, **hidden, **idle}
+            yield {self.status: error_message(str(error)), self.shown: None, **hidden, **idle}
         except Stopped:
-            yield {self.status: problem("stopped: change anything to draw again."), self.shown: None, **idle}
+            yield {self.status: error_message("stopped: change anything to draw again."), self.shown: None, **idle}
 
     def stop(self, request: gr.Request) -> Any:
         """Stop drawing."""
@@ -197,7 +204,7 @@ class _Tab:
     def failed(self) -> tuple[Any, ...]:
         """An error that is no fault of the user's."""
         words = "this failed for a reason of our own, which the app's log tells."
-        return problem(words), gr.Button("Stop", interactive=False)
+        return error_message(words), gr.Button("Stop", interactive=False)
 
     def show_nearest(self, view: View | None, second: str, pooling: str, event: gr.EventData) -> str:
         """What is nearest to the point that was clicked."""
@@ -209,9 +216,9 @@ class _Tab:
                 spaces.append(self.services.spaces.space(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
         except InputError as error:
-            return problem(str(error))
+            return error_message(str(error))
 
-    def _colouring(self, drawn: Drawn, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
+    def _colouring(self, drawn: MapResult, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
         space, spaces = drawn.spaces[0], self.services.spaces
         if asked.colour == CLUSTER:
             tell(0, "Clustering")
@@ -227,7 +234,7 @@ class _Tab:
         name = (asked.colour or "").removeprefix(COLUMN)
         return colouring_of(name, space.corpus.columns[name]) if name in space.corpus.columns else None
 
-    def _line(self, drawn: Drawn, asked: _Asked) -> str:
+    def _line(self, drawn: MapResult, asked: _Asked) -> str:
         gold = drawn.spaces[0].corpus.gold
         line = views.map_line(drawn)
         if gold is not None and asked.pairs:
@@ -238,7 +245,7 @@ class _Tab:
         return line
 
 
-def _figure(drawn: Drawn, asked: _Asked, colouring: Colouring) -> Any:
+def _figure(drawn: MapResult, asked: _Asked, colouring: Colouring) -> Any:
     corpus = drawn.spaces[0].corpus
     gold = corpus.gold if asked.pairs else None
     lines = [] if gold is None else [

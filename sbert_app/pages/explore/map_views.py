@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from sbert_app.corpus.corpus import Space
-from sbert_app.pages.shared import spoken_seconds
-from sbert_app.projection.atlas import Drawn, PairDistances
+from sbert_app.pages.components.common import spoken_seconds
+from sbert_app.services.corpus.corpus import EmbeddedCorpus
+from sbert_app.services.maps.corpus_map import MapResult, PairDistances
 
 NEAREST = 10
 WHENS = ("before", "after")
@@ -22,7 +22,7 @@ MOVER = """<div class="mover" data-map="${value}"><span>before</span>
 <span>after</span><button type="button">Play</button></div>"""
 
 
-def map_line(drawn: Drawn) -> str:
+def map_line(drawn: MapResult) -> str:
     """What the map shows and how long it took."""
     count, dimensions = drawn.maps[0].shape
     took = "from the cache" if drawn.known else f"drawn in {spoken_seconds(drawn.seconds)}"
@@ -59,7 +59,7 @@ def training_note(name: str, base: str, model: str) -> str:
     )
 
 
-def nearest(spaces: Sequence[Space], row: int) -> str:
+def nearest(spaces: Sequence[EmbeddedCorpus], row: int) -> str:
     """A clicked sentence and its nearest, under each model."""
     sentence = spaces[0].corpus.sentences[row]
     lists = "".join(_nearest_under(space, row, len(spaces) > 1) for space in spaces)
@@ -69,12 +69,12 @@ def nearest(spaces: Sequence[Space], row: int) -> str:
     )
 
 
-def title(space: Space, when: str) -> str:
+def title(space: EmbeddedCorpus, when: str) -> str:
     """Above one of two maps."""
     return f"{when}: {space.model}, {space.pooling}"
 
 
-def _nearest_under(space: Space, row: int, named: bool) -> str:
+def _nearest_under(space: EmbeddedCorpus, row: int, named: bool) -> str:
     wanted = min(NEAREST + 1, len(space))
     cosines, rows = space.index.nearest(space.vectors[row : row + 1], wanted)
     found = [(r, c) for r, c in zip(rows[0], cosines[0], strict=True) if r != row and r >= 0][:NEAREST]

@@ -18,18 +18,18 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.corpus.corpus import MOST_SENTENCES, Corpus, Space
-from sbert_app.corpus.spaces import SpaceShelf
-from sbert_app.pages.choices import model_picker, pooling_picker
-from sbert_app.pages.explore import endpoints as explore_endpoints
-from sbert_app.pages.explore import search_endpoint as search_endpoints
+from sbert_app.pages.api import project as explore_endpoints
+from sbert_app.pages.api import search as search_endpoints
+from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar, spoken_seconds
+from sbert_app.pages.components.pickers import model_picker, pooling_picker
 from sbert_app.pages.explore.view import View
-from sbert_app.pages.shared import PRIVATE, bar, problem, spoken_seconds
-from sbert_app.services import Services
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus, EmbeddedCorpus
+from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.tasks import TaskResult
 from sbert_app.settings import DEFAULT_MODEL
-from sbert_app.watched import Done
+from training.data.tables.table import open_table, pick_sentence
 from training.errors import InputError, Stopped
-from training.tables import open_table, pick_sentence
 
 # (module in sbert_app.pages, title of the tab): one line a tab
 TABS = (
@@ -130,7 +130,7 @@ class _Page:
         try:
             table = open_table(path)
         except InputError as error:
-            return {self.column: gr.Dropdown(choices, value=FOUND_BY_NAME), self.status: problem(str(error))}
+            return {self.column: gr.Dropdown(choices, value=FOUND_BY_NAME), self.status: error_message(str(error))}
         return {
             self.column: gr.Dropdown([*choices, *((name, name) for name in table.columns)], value=FOUND_BY_NAME),
             self.status: f'<p class="lead">{escape(table.path.name)}: {escape(table.description)}. Press Open.</p>',
@@ -151,7 +151,7 @@ class _Page:
         spaces, model = self.services.spaces, (model or DEFAULT_MODEL).strip()
         read = OPENERS[source]
 
-        def work(tell: Callable[..., None], should_stop: Callable[[], bool]) -> tuple[str, Space]:
+        def work(tell: Callable[..., None], should_stop: Callable[[], bool]) -> tuple[str, EmbeddedCorpus]:
             key = read(spaces, text or "", path, column, (data or "").strip())
             count = len(spaces.corpus(key))
             loading = not self.services.shelf.has("encoder", model)
@@ -164,16 +164,16 @@ class _Page:
         ready = {self.go: gr.Button(interactive=True), self.halt: gr.Button("Stop", interactive=False)}
         try:
             for event in self.services.watched.run(_owner(request), "Opening the corpus", work):
-                if isinstance(event, Done):
+                if isinstance(event, TaskResult):
                     key, space = event.value
                     shown = {self.status: corpus_line(space, source == EXAMPLE)}
                     yield {**ready, **shown, self.view: View(key, model, pooling)}
                 else:
-                    yield {self.status: bar(event)}
+                    yield {self.status: progress_bar(event)}
         except InputError as error:
-            yield {**ready, self.status: problem(str(error))}
+            yield {**ready, self.status: error_message(str(error))}
         except Stopped:
-            yield {**ready, self.status: problem("stopped: what the tabs show is what was open before.")}
+            yield {**ready, self.status: error_message("stopped: what the tabs show is what was open before.")}
 
     def stop(self, request: gr.Request) -> Any:
         """Stop encoding; the tabs keep what they show."""
@@ -183,14 +183,14 @@ class _Page:
     def failed(self) -> tuple[Any, ...]:
         """An error that is no fault of the user's."""
         words = "this failed for a reason of our own, which the app's log tells."
-        return problem(words), gr.Button(interactive=True), gr.Button("Stop", interactive=False)
+        return error_message(words), gr.Button(interactive=True), gr.Button("Stop", interactive=False)
 
     def leave(self, request: gr.Request) -> None:
         """The person has left: so does their work."""
         self.services.watched.forget(request.session_hash or "nobody")
 
 
-def corpus_line(space: Space, is_example: bool) -> str:
+def corpus_line(space: EmbeddedCorpus, is_example: bool) -> str:
     """What is open: how many sentences, what is known of them, how long encoding took."""
     corpus = space.corpus
     count = "1 sentence" if len(corpus) == 1 else f"{len(corpus):,} sentences"
@@ -205,13 +205,13 @@ def corpus_line(space: Space, is_example: bool) -> str:
     )
 
 
-def _from_text(spaces: SpaceShelf, text: str, path: str | None, column: str, data: str) -> str:
+def _from_text(spaces: EmbeddingCache, text: str, path: str | None, column: str, data: str) -> str:
     if not text.strip():
         raise InputError("there is no sentence yet: paste some, one a line, then press Open.")
     return spaces.add(Corpus.from_text(text))
 
 
-def _from_file(spaces: SpaceShelf, text: str, path: str | None, column: str, data: str) -> str:
+def _from_file(spaces: EmbeddingCache, text: str, path: str | None, column: str, data: str) -> str:
     if path is None:
         raise InputError("choose a file first.")
     if column:
@@ -219,11 +219,11 @@ def _from_file(spaces: SpaceShelf, text: str, path: str | None, column: str, dat
     return spaces.add(Corpus.from_file(path, column or None))
 
 
-def _from_data(spaces: SpaceShelf, text: str, path: str | None, column: str, data: str) -> str:
+def _from_data(spaces: EmbeddingCache, text: str, path: str | None, column: str, data: str) -> str:
     return spaces.add(Corpus.from_data(data, spaces.home))
 
 
-OPENERS: dict[str, Callable[[SpaceShelf, str, str | None, str, str], str]] = {
+OPENERS: dict[str, Callable[[EmbeddingCache, str, str | None, str, str], str]] = {
     EXAMPLE: lambda spaces, *_: spaces.example(),
     TEXT: _from_text,
     FILE: _from_file,

@@ -8,21 +8,21 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.corpus.corpus import Space
-from sbert_app.corpus.similar import (
+from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.explore import views
+from sbert_app.pages.explore.view import View, space_of
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import EmbeddedCorpus
+from sbert_app.services.corpus.similar import (
     MOST_PAIRS,
-    Repeats,
+    NearDuplicates,
     SimilarPairs,
-    find_repeats,
+    find_near_duplicates,
     save_pairs,
-    save_without_repeats,
+    save_without_near_duplicates,
     similar_pairs,
 )
-from sbert_app.pages.explore import found as views
-from sbert_app.pages.explore.view import View, space_of
-from sbert_app.pages.shared import PRIVATE
-from sbert_app.pages.work import Place, Update
-from sbert_app.services import Services
 from training.errors import InputError
 
 UNASKED = 20_000  # sentences up to which the pairs are found without a press of the button
@@ -74,8 +74,8 @@ class _Tab:
             self.hold = gr.Button("Stop", interactive=False, elem_id="repeats-stop")
             self.without = gr.DownloadButton("Download what is kept", visible=False, elem_id="repeats-csv")
         self.repeated = gr.HTML(elem_id="repeats-status")
-        self.pairs = Place("pairs", self.status, self.halt)
-        self.repeats = Place("repeats", self.repeated, self.hold)
+        self.pairs = TaskWidget("pairs", self.status, self.halt)
+        self.repeats = TaskWidget("repeats", self.repeated, self.hold)
 
     def wire(self) -> None:
         """Connect the components with what they do."""
@@ -104,13 +104,13 @@ class _Tab:
     def run(self, view: View | None, k: int, threshold: float, hide: bool, request: gr.Request) -> Iterator[Update]:
         """Find the pairs that the controls ask for."""
 
-        def work(tell: Any, should_stop: Any) -> tuple[Space, SimilarPairs, Path]:
+        def work(tell: Any, should_stop: Any) -> tuple[EmbeddedCorpus, SimilarPairs, Path]:
             space = space_of(self.services, _opened(view))
             told = _told(tell, f"Comparing {len(space):,} sentences, each with each")
             found = similar_pairs(space, int(k), float(threshold), hide, told, should_stop)
             return space, found, save_pairs(found, space.corpus, self.folder)
 
-        def show(result: tuple[Space, SimilarPairs, Path]) -> Update:
+        def show(result: tuple[EmbeddedCorpus, SimilarPairs, Path]) -> Update:
             space, found, path = result
             return {
                 self.status: views.pairs_cards(found, space),
@@ -123,13 +123,13 @@ class _Tab:
     def run_repeats(self, view: View | None, threshold: float, request: gr.Request) -> Iterator[Update]:
         """Find the sentences that repeat an earlier one."""
 
-        def work(tell: Any, should_stop: Any) -> tuple[Space, Repeats, Path]:
+        def work(tell: Any, should_stop: Any) -> tuple[EmbeddedCorpus, NearDuplicates, Path]:
             space = space_of(self.services, _opened(view))
             told = _told(tell, f"Reading {len(space):,} sentences in order")
-            found = find_repeats(space, float(threshold), told, should_stop)
-            return space, found, save_without_repeats(found, space.corpus, self.folder)
+            found = find_near_duplicates(space, float(threshold), told, should_stop)
+            return space, found, save_without_near_duplicates(found, space.corpus, self.folder)
 
-        def show(result: tuple[Space, Repeats, Path]) -> Update:
+        def show(result: tuple[EmbeddedCorpus, NearDuplicates, Path]) -> Update:
             space, found, path = result
             return {
                 self.repeated: views.repeats_line(found, space.corpus),

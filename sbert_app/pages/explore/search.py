@@ -7,13 +7,13 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.corpus.search import Found, check_query, search
-from sbert_app.pages.choices import cross_encoder_picker
-from sbert_app.pages.explore import found as views
+from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar
+from sbert_app.pages.components.pickers import cross_encoder_picker
+from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of
-from sbert_app.pages.shared import PRIVATE, bar, problem
-from sbert_app.services import Services
-from sbert_app.watched import Done, Step
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.search import SearchResult, check_query, search
+from sbert_app.services.tasks import TaskProgress, TaskResult
 from training.errors import InputError, Stopped
 
 FIRST_QUERY = "The bank did not change the interest rate."
@@ -39,12 +39,12 @@ def build(services: Services, view: gr.State) -> None:
             check_query(query or "", int(k))
             yield from _searched(services, view, query, int(k), cross, request)
         except InputError as error:
-            yield problem(str(error)), ""
+            yield error_message(str(error)), ""
         except Stopped:  # by the next query
             yield gr.skip(), gr.skip()
 
     def failed() -> Shown:
-        return problem("this failed for a reason of our own, which the app's log tells."), ""
+        return error_message("this failed for a reason of our own, which the app's log tells."), ""
 
     slow: dict[str, Any] = {"concurrency_limit": 4, "trigger_mode": "always_last", **PRIVATE}
     edits = [view.change, go.click, query.submit, k.release, cross.input]
@@ -57,7 +57,7 @@ def _searched(
     """The answer; while a model loads, words."""
     space = space_of(services, view)
 
-    def work(tell: Any, should_stop: Any) -> Found:
+    def work(tell: Any, should_stop: Any) -> SearchResult:
         if cross and cross != "none" and not services.shelf.has("cross-encoder", cross):
             tell(0, f"Loading {cross}")
         crosser = services.shelf.cross_encoder_or_none(cross)
@@ -65,7 +65,7 @@ def _searched(
         return search(space, query, services.shelf.encoder(view.model, view.pooling), k, crosser)
 
     for event in services.watched.run(f"{request.session_hash} search", "Searching", work):
-        if isinstance(event, Done):
+        if isinstance(event, TaskResult):
             yield views.search_line(event.value, space), views.hits(event.value)
-        elif isinstance(event, Step):
-            yield bar(event), gr.skip()
+        elif isinstance(event, TaskProgress):
+            yield progress_bar(event), gr.skip()

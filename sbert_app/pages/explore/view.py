@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sbert_app.corpus.corpus import Space
-    from sbert_app.services import Services
+    from sbert_app.services.container import Services
+    from sbert_app.services.corpus.corpus import EmbeddedCorpus
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class View:
         return iter((self.corpus, self.model, self.pooling))
 
 
-def space_of(services: Services, view: View) -> Space:
+def space_of(services: Services, view: View) -> EmbeddedCorpus:
     """The vectors of a view: at once, as the shell has encoded them.
 
     Raises:

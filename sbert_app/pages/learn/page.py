@@ -13,12 +13,12 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.lessons import sample
-from sbert_app.lessons.text import Lesson, lesson_number, lessons
+from sbert_app.pages.components.common import error_message
 from sbert_app.pages.learn import views
-from sbert_app.pages.learn.benches import BENCHES, Bench
-from sbert_app.pages.shared import problem
-from sbert_app.services import Services
+from sbert_app.pages.learn.demos import DEMOS, Demo
+from sbert_app.services.container import Services
+from sbert_app.services.lessons import sample
+from sbert_app.services.lessons.text import Lesson, lesson_number, lessons
 from training.errors import InputError
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -73,7 +73,7 @@ def build(services: Services) -> None:
 class _Laid:
     """The components of one lesson."""
 
-    def __init__(self, lesson: Lesson, bench: Bench, shown: list[Any], page: gr.Column) -> None:
+    def __init__(self, lesson: Lesson, bench: Demo, shown: list[Any], page: gr.Column) -> None:
         self.lesson, self.bench, self.shown, self.page = lesson, bench, shown, page
 
 
@@ -83,7 +83,7 @@ def _lay_out(services: Services, lesson: Lesson) -> _Laid:
             with gr.Column(scale=5, min_width=320):
                 gr.HTML(views.opening(lesson, len(lessons())))
             with gr.Column(scale=7, min_width=320, elem_classes="bench"):
-                bench = BENCHES[lesson.key](services)
+                bench = DEMOS[lesson.key](services)
                 figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{lesson.number}")
                 told = gr.HTML(views.WAITING, elem_id=f"told-{lesson.number}")
         gr.HTML(views.question(lesson))
@@ -160,7 +160,7 @@ def _measure(one: _Laid, *values: Any) -> list[Any]:
     try:
         answer = one.bench.measure(*values)
     except InputError as error:
-        return [gr.update(visible=False), problem(str(error)), gr.skip()]
+        return [gr.update(visible=False), error_message(str(error)), gr.skip()]
     return [gr.update(value=answer.figure, visible=True), answer.told, views.door(one.lesson, answer.href)]
 
 

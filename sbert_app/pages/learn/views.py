@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from sbert_app.figures.learn import LINE_COLOURS, SIMILARITY_NAMES
-from sbert_app.lessons.collapse import Space
-from sbert_app.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of, spoken
-from sbert_app.lessons.heads import TEST_PAIRS, Heads
-from sbert_app.lessons.orders import Orders
-from sbert_app.lessons.pooled_pair import PooledPair
-from sbert_app.lessons.rerank import Candidate, Reranked
-from sbert_app.lessons.text import Lesson
-from sbert_app.lessons.without_tuning import Readings
-from sbert_app.pace import PAPER_CASE
+from sbert_app.services.compare.throughput import PAPER_SENTENCES
+from sbert_app.services.lessons.collapse import LessonVectors
+from sbert_app.services.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of, spoken
+from sbert_app.services.lessons.heads import TEST_PAIRS, Heads
+from sbert_app.services.lessons.orders import Orders
+from sbert_app.services.lessons.pooled_pair import PooledPair
+from sbert_app.services.lessons.rerank import Candidate, Reranked
+from sbert_app.services.lessons.text import Lesson
+from sbert_app.services.lessons.without_tuning import Readings
 
 WAITING = '<div class="waiting measuring">Measuring on this machine…</div>'
 MOST_LINES = 10  # of a ranking, in words; the figure has them all
@@ -123,7 +123,7 @@ def heads(found: Heads, labels: Mapping[str, str], paper: Mapping[str, float], s
     )
 
 
-def collapse(space: Space, pull: float, runs: Sequence[tuple[str, str]]) -> str:
+def collapse(space: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> str:
     """The figures that see it beside the one that does not, and the runs on this machine that were flagged."""
     tiles = (
         (f"{space.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
@@ -151,13 +151,17 @@ def collapse(space: Space, pull: float, runs: Sequence[tuple[str, str]]) -> str:
 
 def cost(found: Rates, sentences: int) -> str:
     """The rates, measured; the times for N, extrapolated, and the paper's case."""
-    bi, cross = both_seconds(found.pace, sentences)
+    bi, cross = both_seconds(found.throughput, sentences)
     cases = [(f"{sentences:,}", f"{pairs_of(sentences):,}", spoken(bi), spoken(cross))]
-    if sentences != PAPER_CASE:
-        bi, cross = both_seconds(found.pace, PAPER_CASE)
-        cases.append((f"{PAPER_CASE:,}: the paper’s case", f"{pairs_of(PAPER_CASE):,}", spoken(bi), spoken(cross)))
-    cases.append((f"{PAPER_CASE:,}: in the paper, V100", f"{pairs_of(PAPER_CASE):,}", "~5 seconds", "~65 hours"))
-    rate = found.pace
+    if sentences != PAPER_SENTENCES:
+        bi, cross = both_seconds(found.throughput, PAPER_SENTENCES)
+        cases.append(
+            (f"{PAPER_SENTENCES:,}: the paper’s case", f"{pairs_of(PAPER_SENTENCES):,}", spoken(bi), spoken(cross))
+        )
+    cases.append(
+        (f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 seconds", "~65 hours")
+    )
+    rate = found.throughput
     tiles = (
         (f"{rate.sentences_per_second:,.0f}", "sentences/s", "bi-encoder, measured"),
         (f"{rate.pairs_per_second or 0:,.0f}", "pairs/s", "cross-encoder, measured"),

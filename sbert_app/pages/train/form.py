@@ -14,13 +14,13 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.choices import MODELS
+from sbert_app.pages.components.pickers import MODELS
 from sbert_app.pages.train.views import rate
-from sbert_app.runs.presets import PRESETS, Preset
-from sbert_app.runs.record import Run
-from training.config import CHOICES, OPTIONAL, RANGES, RunConfig
-from training.data import DATA_NAMES, split_names
+from sbert_app.services.runs.presets import PRESETS, Preset
+from sbert_app.services.runs.record import Run
+from training.data.load import DATA_NAMES, split_names
 from training.errors import InputError
+from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
 
 TRAIN_DATA = [
     ("STSb train: 5,749 scored pairs", "stsb:train"),

@@ -15,9 +15,9 @@ import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.pages.train import views
-from sbert_app.runs.record import AT_WORK, Run
-from sbert_app.services import Services
-from sbert_app.sweeps.measured import shipped
+from sbert_app.services.container import Services
+from sbert_app.services.experiments.precomputed import precomputed
+from sbert_app.services.runs.record import AT_WORK, Run
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 
@@ -79,7 +79,7 @@ class Part(NamedTuple):
     update: Callable[[], Any]
 
 
-def lay_out() -> Panel:
+def build_layout() -> Panel:
     """The components, inside the open column: the opened run, then the list of all."""
     parts: dict[str, Any] = {"status": gr.HTML(elem_id="run-status")}
     with gr.Row(elem_classes="actions"):
@@ -169,7 +169,7 @@ def _curve(services: Services, run: Run, colour: str) -> Curve:
 
 def _status(services: Services, run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
-        return views.nothing_yet(shipped("pooling"))
+        return views.nothing_yet(precomputed("pooling"))
     before = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
     return views.status(run, len(before))
 

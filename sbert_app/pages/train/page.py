@@ -11,19 +11,19 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.shared import problem
+from sbert_app.pages.api import runs as train_endpoints
+from sbert_app.pages.components.common import error_message
 from sbert_app.pages.train import actions as train_actions
-from sbert_app.pages.train import endpoints as train_endpoints
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
 from sbert_app.pages.train.form import to_config
 from sbert_app.pages.train.live import QUIET
-from sbert_app.runs.plan import can_measure, known_rate, measure_rate, plan
-from sbert_app.runs.presets import PRESETS, two_stage_base
-from sbert_app.services import Services
-from training.data import load_data
-from training.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
+from sbert_app.services.container import Services
+from sbert_app.services.runs.plan import can_measure, known_rate, measure_rate, plan
+from sbert_app.services.runs.presets import PRESETS, two_stage_base
+from training.data.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
+from training.data.load import load_data
 from training.errors import InputError
 
 FITTING = {SCORED: "regression", LABELLED: "classification", TRIPLETS: "triplet", PAIRS: "mnrl"}  # by the data's form
@@ -47,7 +47,7 @@ def build(services: Services) -> None:
             with gr.Column(elem_id="settings"):
                 fields = train_form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
-            panel = train_live.lay_out()
+            panel = train_live.build_layout()
     train_actions.wire(services, panel)
     _wire_form(services, chips, lesson, fields, planned)
     names = list(train_form.config_fields(fields))
@@ -137,7 +137,7 @@ def _plan(services: Services, names: list[str], latest: dict[str, Any], *values:
         store = services.jobs.store
         found = plan(config, store)
     except InputError as error:
-        return problem(str(error))
+        return error_message(str(error))
     rate = known_rate(found, store.list(), store)
     return train_views.planned(found, rate, measuring=rate is None and can_measure(config, store))
 
@@ -152,7 +152,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
             return gr.skip()
         rate = measure_rate(found, store)
     except InputError as error:
-        return problem(str(error))
+        return error_message(str(error))
     return train_views.planned(found, rate) if latest["form"] == values else gr.skip()
 
 
@@ -163,7 +163,7 @@ def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any
         plan(config, services.jobs.store)
         run = services.jobs.start(config)
     except InputError as error:
-        return problem(str(error)), gr.skip()
+        return error_message(str(error)), gr.skip()
     return gr.skip(), run.id
 
 
@@ -173,7 +173,7 @@ def _upload(services: Services, file: str) -> tuple[Any, Any, Any]:
     try:
         kind = load_data(choice["value"]).kind
     except InputError as error:
-        return choice, gr.skip(), problem(str(error))
+        return choice, gr.skip(), error_message(str(error))
     return choice, FITTING.get(kind, gr.skip()), gr.skip()
 
 

@@ -9,11 +9,11 @@ from statistics import fmean
 from urllib.parse import quote
 
 from sbert_app.figures.training import COLOURS
-from sbert_app.runs.plan import Plan, Rate
-from sbert_app.runs.record import AT_WORK, Run
-from sbert_app.runs.tail import MEASURES
-from sbert_app.sweeps.measured import MeasuredRun, MeasuredTable
-from training.diagnostics import COLLAPSED_FROM
+from sbert_app.services.experiments.precomputed import PrecomputedRun, PrecomputedTable
+from sbert_app.services.runs.events import MEASURES
+from sbert_app.services.runs.plan import Plan, Rate
+from sbert_app.services.runs.record import AT_WORK, Run
+from training.evaluation.diagnostics import COLLAPSED_FROM
 
 STATE_WORDS = {
     "queued": "waiting for its turn",
@@ -39,7 +39,7 @@ EXPLAINED = """
 </div>"""
 
 
-def nothing_yet(pooling: MeasuredTable | None) -> str:
+def nothing_yet(pooling: PrecomputedTable | None) -> str:
     """The place of the curves before the first run; with what others measured, if that ships."""
     return (
         '<section class="card first"><h3>No run yet</h3><p class="lead">Press <b>Start</b>: the 60-second demo is '
@@ -47,11 +47,11 @@ def nothing_yet(pooling: MeasuredTable | None) -> str:
     )
 
 
-def _measured(table: MeasuredTable | None) -> str:
+def _measured(table: PrecomputedTable | None) -> str:
     """Dev ρ before and after, by pooling, from the table that ships."""
     if table is None or not table.runs:
         return ""
-    by_variant: dict[str, list[MeasuredRun]] = {}
+    by_variant: dict[str, list[PrecomputedRun]] = {}
     for run in table.runs:
         by_variant.setdefault(run.variant, []).append(run)
     rows = "".join(
@@ -70,7 +70,7 @@ def _measured(table: MeasuredTable | None) -> str:
     )
 
 
-def _means(runs: Sequence[MeasuredRun]) -> tuple[str, str, str]:
+def _means(runs: Sequence[PrecomputedRun]) -> tuple[str, str, str]:
     before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
     return f"{before:.1f}", f"{after:.1f}", f"{fmean(run.random_cosine for run in runs):.2f}"
 

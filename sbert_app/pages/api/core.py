@@ -1,0 +1,95 @@
+"""The HTTP endpoints that belong to no page: ``compare``, ``encode``, ``evaluate``. Plain JSON in and out.
+
+Used with curl, with gradio_client and, under ``--mcp``, by agents; the README shows each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.services.compare.comparison import compare_by_name
+from sbert_app.services.container import Services
+from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.errors import InputError
+
+MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
+
+
+def build(services: Services) -> None:
+    """Register the endpoints in the open Blocks."""
+
+    def compare(
+        sentence_a: str,
+        sentence_b: str,
+        model: str = DEFAULT_MODEL,
+        pooling: str = "",
+        cross_encoder: str = DEFAULT_CROSS_ENCODER,
+    ) -> dict[str, Any]:
+        """Compare two sentences: cosine, cross-encoder score (0 to 1; none with cross_encoder="none"), word map.
+
+        Args:
+            sentence_a: the first sentence.
+            sentence_b: the second sentence.
+            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            pooling: mean, max or cls; empty = the model's own.
+            cross_encoder: a cross-encoder's name, or "none".
+        """
+        with said_plainly():
+            return compare_by_name(services.shelf, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
+
+    def encode(
+        sentences: list[str], model: str = DEFAULT_MODEL, pooling: str = "", normalize: bool = True
+    ) -> dict[str, Any]:
+        """Encode up to 10,000 sentences to vectors.
+
+        Args:
+            sentences: the sentences.
+            model: a bi-encoder.
+            pooling: mean, max or cls; empty = the model's own.
+            normalize: scale each vector to length 1, so that the dot product is the cosine.
+        """
+        with said_plainly():
+            if not isinstance(sentences, list) or len(sentences) > MOST_SENTENCES:
+                raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
+            encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
+            vectors = encoder.encode(sentences, normalize=normalize)
+        return {
+            "model": encoder.name,
+            "pooling": encoder.pooling,
+            "dimension": encoder.dimension,
+            "embeddings": vectors.round(7).tolist(),
+        }
+
+    def evaluate(data: str = "stsb:test", model: str = DEFAULT_MODEL, pooling: str = "") -> dict[str, Any]:
+        """Spearman and Pearson of a model on a named data set (stsb:dev, sts16, …), correlations in -1 to 1.
+
+        Args:
+            data: the name of a data set; files are for the command line.
+            model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
+            pooling: mean, max or cls; empty = the model's own.
+        """
+        from training.data.load import DATA_NAMES
+        from training.evaluation.metrics import evaluate as measure
+
+        with said_plainly():
+            if data.partition(":")[0] not in DATA_NAMES:
+                raise InputError(f"data {data!r} is unknown; choose one of {', '.join(DATA_NAMES)}")
+            scorer = services.shelf.scorer(model or DEFAULT_MODEL, pooling or None)
+            return measure(scorer, data, services.settings.home)
+
+    gr.api(compare, api_name="compare", queue=False)
+    gr.api(encode, api_name="encode", concurrency_limit=2)
+    gr.api(evaluate, api_name="evaluate", concurrency_limit=1)
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """An InputError becomes the error message of the HTTP answer, without a traceback."""
+    try:
+        yield
+    except InputError as error:
+        raise gr.Error(str(error), print_exception=False) from error

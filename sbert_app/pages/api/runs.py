@@ -1,0 +1,102 @@
+"""The HTTP endpoints of runs: ``start_run``, ``run_status``, ``stop_run``, ``list_runs``. Plain JSON in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.api.core import said_plainly
+from sbert_app.pages.train.form import check_data
+from sbert_app.services.container import Services
+from sbert_app.services.runs.plan import plan
+from training.trainer.config import DEFAULT_BASE, RunConfig
+
+
+def build(services: Services) -> None:
+    """Register the endpoints in the open Blocks."""
+    store = services.jobs.store
+
+    def start_run(
+        objective: str = "regression",
+        train_data: str = "stsb:train",
+        eval_data: str = "stsb:dev",
+        base: str = DEFAULT_BASE,
+        pooling: str = "",
+        concatenation: str = "uv+diff",
+        epochs: float = 1,
+        max_steps: int = 0,
+        batch_size: int = 16,
+        learning_rate: float = 2e-5,
+        seed: int = 0,
+        name: str = "",
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Queue a training run and return it; follow it with run_status.
+
+        Args:
+            objective: classification, regression, triplet or mnrl.
+            train_data: a named set, as stsb:train or snli+mnli.
+            eval_data: a named set to measure on; empty = random pairs only.
+            base: what to start from: a model, run:<id>, a Hub id, scratch:6x384.
+            pooling: mean, max or cls; empty = the base's own.
+            concatenation: of classification: uv, diff, mul, joined by +.
+            epochs: passes over the training data.
+            max_steps: optimiser steps; 0 = as many as the epochs take.
+            batch_size: rows a step.
+            learning_rate: the highest rate of Adam.
+            seed: of everything random.
+            name: what to call the run.
+            options: any other field of a run, as {"lora_rank": 8, "warmup": 0.1}.
+        """
+        with said_plainly():
+            config = RunConfig.from_dict(
+                {
+                    "objective": objective,
+                    "train_data": train_data,
+                    "eval_data": eval_data or None,
+                    "base": base,
+                    "pooling": pooling or None,
+                    "concatenation": concatenation,
+                    "epochs": epochs,
+                    "max_steps": max_steps or None,
+                    "batch_size": batch_size,
+                    "learning_rate": learning_rate,
+                    "seed": seed,
+                    "name": name,
+                    **(options or {}),
+                }
+            )
+            for data in filter(None, (config.train_data, config.eval_data)):
+                check_data(data, services.settings.home)
+            plan(config, store)
+            return services.jobs.start(config).to_json()
+
+    def run_status(run_id: str, since: int = 0) -> dict[str, Any]:
+        """A run: state, progress, best figures, and its events from number ``since`` on.
+
+        Args:
+            run_id: the id that start_run returned.
+            since: how many events the caller has already ("events_seen" of the last answer).
+        """
+        with said_plainly():
+            run = store.get(run_id)
+            events = store.events(run_id)
+            new = list(events[since:]) if 0 <= since <= len(events) else list(events)
+            return {**run.to_json(), "events": new, "events_seen": len(events)}
+
+    def stop_run(run_id: str) -> dict[str, Any]:
+        """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed.
+
+        Args:
+            run_id: the id that start_run returned.
+        """
+        with said_plainly():
+            return services.jobs.stop(run_id).to_json()
+
+    def list_runs() -> list[dict[str, Any]]:
+        """All runs, the newest first."""
+        return [run.to_json() for run in store.list()]
+
+    for endpoint in (start_run, run_status, stop_run, list_runs):
+        gr.api(endpoint, api_name=endpoint.__name__, queue=False)

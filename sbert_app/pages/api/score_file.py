@@ -1,0 +1,61 @@
+"""The HTTP endpoint ``score_file``: a file in, its statistics and the scored file out.
+
+(No postponed annotations here: Gradio reads the types of the endpoint from them.)
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import gradio as gr
+from gradio.data_classes import FileData
+
+from sbert_app.services.container import Services
+from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
+from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.settings import DEFAULT_MODEL
+from training.errors import InputError
+
+
+def build(services: Services, jobs: ScoreJobs) -> None:
+    """Register the endpoint in the open Blocks."""
+    uploads = services.settings.scratch.resolve()
+
+    def score_file(
+        file: FileData,
+        columns: str = "",
+        model: str = DEFAULT_MODEL,
+        pooling: str = "",
+        cross_encoder: str = "none",
+        format: Literal["csv", "parquet"] = "csv",
+        request: gr.Request | None = None,
+    ) -> tuple[dict[str, Any], FileData]:
+        """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
+
+        Args:
+            file: an uploaded CSV, TSV, JSON Lines, Parquet or XLSX file.
+            columns: "first,second" or "first,second,gold"; empty = found by name (sentence1, sentence2, score).
+            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            pooling: mean, max or cls; empty = the model's own.
+            cross_encoder: a cross-encoder's name, or "none".
+            format: of the scored file: csv or parquet.
+        """
+        path = Path(file["path"] if isinstance(file, dict) else file.path).resolve()
+        if not path.is_relative_to(uploads):  # a path on this machine that nobody uploaded
+            raise gr.Error("upload the file first: POST it to /gradio_api/upload", print_exception=False)
+        task = ScoreRequest(
+            source=path,
+            columns=[name.strip() for name in columns.split(",")] if columns.strip() else None,
+            model=model or DEFAULT_MODEL,
+            pooling=pooling or None,
+            cross_encoder=cross_encoder if cross_encoder not in ("", "none") else None,
+            formats=(f".{format}",),
+        )
+        owner = f"api {request.session_hash if request else ''} {path.parent.name}"
+        try:
+            summary = next(event for event in jobs.run(owner, task) if isinstance(event, ScoreSummary))
+        except InputError as error:
+            raise gr.Error(str(error), print_exception=False) from error
+        scored = Path(summary.outputs[0])
+        return summary.to_dict(), FileData(path=str(scored), orig_name=scored.name)
+
+    gr.api(score_file, api_name="score_file", concurrency_limit=2)

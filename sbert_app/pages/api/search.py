@@ -1,0 +1,68 @@
+"""The HTTP endpoint ``search``: the sentences of a data set, or of a list, that are nearest to a query."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.api.core import MOST_SENTENCES, said_plainly
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus, encode
+from sbert_app.services.corpus.search import check_query
+from sbert_app.services.corpus.search import search as find
+from sbert_app.settings import DEFAULT_MODEL
+from training.errors import InputError
+
+
+def build(services: Services) -> None:
+    """Register the endpoint in the open Blocks."""
+    keys: dict[str, str] = {}  # of the data sets that were searched; what they hold stays the same
+
+    def search(
+        query: str,
+        data: str = "stsb:dev",
+        sentences: list[str] | None = None,
+        model: str = DEFAULT_MODEL,
+        pooling: str = "",
+        k: int = 10,
+        cross_encoder: str = "none",
+    ) -> dict[str, Any]:
+        """Search: the k sentences nearest to a query, best first, with cosines, scores and milliseconds.
+
+        Args:
+            query: a sentence, a question, a few words.
+            data: a data set whose sentences are searched: stsb:dev, sts16, snli:test, …
+            sentences: up to 10,000 sentences to search instead of a data set.
+            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            pooling: mean, max or cls; empty = the model's own.
+            k: how many, 1 to 100.
+            cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".
+        """
+        with said_plainly():
+            check_query(query, int(k))
+            model = model or DEFAULT_MODEL
+            space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
+            crosser = services.shelf.cross_encoder_or_none(cross_encoder)
+            found = find(space, query, services.shelf.encoder(model, pooling or None), int(k), crosser)
+        return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json()}
+
+    def _listed(sentences: list[str], model: str, pooling: str) -> EmbeddedCorpus:
+        is_list = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
+        if not is_list or len(sentences) > MOST_SENTENCES:
+            raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
+        # Past the shelf of corpora, where it would push out those that people have open.
+        return encode(
+            Corpus("sentences", sentences), services.shelf.encoder(model, pooling or None), services.spaces.cache
+        )
+
+    def _named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
+        spaces = services.spaces
+        if data in keys:
+            with suppress(InputError):  # pushed out by others meanwhile
+                return spaces.space(keys[data], model, pooling or None)
+        keys[data] = spaces.add(Corpus.from_data(data, spaces.home))
+        return spaces.space(keys[data], model, pooling or None)
+
+    gr.api(search, api_name="search", concurrency_limit=4)

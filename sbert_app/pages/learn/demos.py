@@ -1,0 +1,199 @@
+"""The bench of each lesson: its live controls, and the function that measures with them.
+
+A bench lays its controls out in the open Blocks and says what changes them. It knows neither navigation nor the other
+lessons; `learn` lays the figure and the words under it and wires both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import gradio as gr
+import numpy as np
+
+from sbert_app.figures import compare as figures_compare
+from sbert_app.figures import learn as figures
+from sbert_app.pages.components.pickers import POOLINGS
+from sbert_app.pages.learn import views
+from sbert_app.services.compare import examples
+from sbert_app.services.container import Services
+from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.precomputed import precomputed
+from sbert_app.services.lessons import collapse, cost, heads, orders, pooled_pair, rerank, without_tuning
+from sbert_app.settings import DEFAULT_MODEL
+
+QUERY = "The stock market fell sharply."
+
+
+class Answer(NamedTuple):
+    """What a measurement shows: a Plotly figure, the words under it, and where "open in" leads, if not as written."""
+
+    figure: Any
+    told: str
+    href: str | None = None
+
+
+@dataclass(frozen=True)
+class Demo:
+    """``measure`` takes the values of ``controls``, in their order. InputError is shown where the words would be."""
+
+    controls: list[Any]
+    triggers: list[Any]  # the events after which it is measured again
+    measure: Callable[..., Answer]
+
+
+def _without_tuning(services: Services) -> Demo:
+    with gr.Row():
+        pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
+        model = gr.Textbox(
+            DEFAULT_MODEL,
+            label="Model to read",
+            info="Or a Hub id, where the Hub can be reached",
+            max_lines=1,
+            submit_btn=True,
+            min_width=220,
+            elem_id="learn-model",
+        )
+
+    def measure(pairs: float, model: str) -> Answer:
+        name = model.strip() or DEFAULT_MODEL
+        found = without_tuning.measure(services.shelf, services.settings.home, name, int(pairs))
+        figure = figures.quality_bars([row.label for row in found.rows], [row.rho for row in found.rows])
+        return Answer(figure, views.without_tuning(found, int(pairs)))
+
+    return Demo([pairs, model], [pairs.change, model.submit], measure)  # not at each letter of a Hub id
+
+
+def _pooled_pair(services: Services) -> Demo:
+    first = examples.pairs()[0]
+    a = gr.Textbox(first.a, label="First sentence", max_lines=3, elem_id="learn-a")
+    b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
+    pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
+
+    def measure(a: str, b: str, pooling: str) -> Answer:
+        found = pooled_pair.measure(services.shelf, services.settings.home, a, b, pooling)
+        exact = found.comparison.attribution
+        if exact is None:
+            words = [change.word for change in found.left_out]
+            figure = figures.left_out_bars(words, [change.cosine_change for change in found.left_out])
+        else:
+            figure = figures_compare.word_map(exact.words_a, exact.words_b, exact.matrix)
+        link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling})
+        return Answer(figure, views.pooled_pair(found, pooling), link)
+
+    return Demo([a, b, pooling], [a.change, b.change, pooling.change], measure)
+
+
+def _heads(services: Services) -> Demo:
+    pairs = gr.Slider(100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs")
+    ablation = ABLATIONS["concat"]
+    labels = {name: variant.label for name, variant in ablation.variants.items()}
+    paper = {name: variant.paper or 0.0 for name, variant in ablation.variants.items()}
+
+    def measure(pairs: float) -> Answer:
+        found = heads.measure(services.shelf, services.settings.home, int(pairs))
+        figure = figures.head_bars(
+            [labels[row.concatenation] for row in found.rows],
+            [row.seen for row in found.rows],
+            [row.unseen for row in found.rows],
+            found.chance,
+        )
+        return Answer(figure, views.heads(found, labels, paper, _shipped_means()))
+
+    return Demo([pairs], [pairs.change], measure)
+
+
+def _shipped_means() -> dict[str, float]:
+    """Mean ρ ×100 of the runs that ship, by concatenation."""
+    table = precomputed("concat")
+    after: dict[str, list[float]] = {}
+    for run in table.runs if table else ():
+        after.setdefault(run.variant, []).append(100 * run.after)
+    return {name: float(np.mean(values)) for name, values in after.items()}
+
+
+def _collapse(services: Services) -> Demo:
+    choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
+    source = gr.Radio(choices, value="trained", label="Vectors of", elem_id="learn-source")
+    pull = gr.Slider(
+        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: as they are", elem_id="learn-pull"
+    )
+
+    def measure(source: str, pull: float) -> Answer:
+        space = collapse.measure(services.shelf, services.settings.home, source, pull)
+        flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
+        return Answer(figures.two_heaps(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3]))
+
+    return Demo([source, pull], [source.change, pull.change], measure)
+
+
+def _cost(services: Services) -> Demo:
+    with gr.Row():
+        exponent = gr.Slider(
+            1, 6, 4, step=0.25, label="Sentences, as a power of ten", info="4 = 10,000, the paper’s case", scale=3,
+            elem_id="learn-n",
+        )  # fmt: skip
+        again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
+    moment = gr.State(0.0)  # when somebody asked to measure
+    again.click(time.time, None, moment, api_visibility="private", show_progress="hidden")
+    grid = np.logspace(1, 6, 41)
+
+    def measure(exponent: float, moment: float) -> Answer:
+        found = cost.rates(services.shelf, services.settings.home, moment)
+        sentences = round(10**exponent)
+        bi, cross = zip(*(cost.both_seconds(found.throughput, round(n)) for n in grid), strict=True)
+        paper = {"sentences": 10_000, "bi": cost.PAPER_ENCODE_SECONDS, "cross": cost.PAPER_CROSS_SECONDS}
+        chosen = (sentences, *cost.both_seconds(found.throughput, sentences))
+        return Answer(figures.cost_lines(grid.round(), bi, cross, chosen, paper), views.cost(found, sentences))
+
+    return Demo([exponent, moment], [exponent.change, moment.change], measure)
+
+
+def _orders(services: Services) -> Demo:
+    query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
+    normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
+
+    def measure(query: str, normalised: bool) -> Answer:
+        found = orders.measure(services.shelf, services.settings.home, query, normalised)
+        names = figures.SIMILARITY_NAMES
+        figure = figures.places(
+            [line.sentence for line in found.lines],
+            list(names.values()),
+            [[line.ranks[name] for name in names] for line in found.lines],
+        )
+        return Answer(figure, views.orders(found, normalised))
+
+    return Demo([query, normalised], [query.change, normalised.change], measure)
+
+
+def _rerank(services: Services) -> Demo:
+    query = gr.Textbox(QUERY, label="Query", max_lines=2, elem_id="learn-search")
+    k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
+
+    def measure(query: str, k: float) -> Answer:
+        home = services.settings.home
+        found = rerank.measure(services.shelf, home, query, int(k))
+        quality = rerank.quality(services.shelf, home)
+        figure = figures.places(
+            [candidate.sentence for candidate in found.candidates],
+            ["by cosine", "by the cross-encoder"],
+            [[candidate.rank, candidate.cross_rank] for candidate in found.candidates],
+        )
+        return Answer(figure, views.rerank(found, quality, rerank.PAIRS))
+
+    return Demo([query, k], [query.change, k.change], measure)
+
+
+DEMOS: dict[str, Callable[[Services], Demo]] = {
+    "without_tuning": _without_tuning,
+    "pooled_pair": _pooled_pair,
+    "heads": _heads,
+    "collapse": _collapse,
+    "cost": _cost,
+    "orders": _orders,
+    "rerank": _rerank,
+}

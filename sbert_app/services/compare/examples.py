@@ -1,0 +1,57 @@
+"""The example pairs and lines that ship, and random pairs of the STS benchmark with their gold scores."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from training.assets import asset
+
+FOLDER = asset("examples")
+
+
+class ExamplePair(NamedTuple):
+    """Two sentences and what they teach."""
+
+    name: str
+    a: str
+    b: str
+    lesson: str
+
+
+@cache
+def pairs() -> tuple[ExamplePair, ...]:
+    """The example pairs of the Compare page."""
+    return tuple(ExamplePair(**entry) for entry in json.loads((FOLDER / "pairs.json").read_text(encoding="utf-8")))
+
+
+@cache
+def lines() -> str:
+    """The example of the many-sentences view, one sentence a line."""
+    return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
+
+
+class GoldPair(NamedTuple):
+    """Two sentences and the score that people gave them."""
+
+    a: str
+    b: str
+    score: float  # 0–5
+
+
+def lesson_of(a: str, b: str) -> str:
+    """What an example pair teaches; nothing for any other pair."""
+    return next((pair.lesson for pair in pairs() if (pair.a, pair.b) == (a, b)), "")
+
+
+def random_stsb_pair(home: Path) -> GoldPair:
+    """A pair of STSb dev."""
+    from training.data.load import load_data
+
+    data = load_data("stsb:dev", home)
+    row = random.randrange(len(data))
+    scores = data.scores or []
+    return GoldPair(data.columns[0][row], data.columns[1][row], float(scores[row]))

@@ -1,0 +1,69 @@
+"""What the pages are given: the settings and the services, made once when the app starts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+
+from sbert_app.garbage import leave_what_is_there
+from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.store import RunStore
+from sbert_app.services.tasks import TaskRunner
+from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
+from training.errors import InputError
+
+log = logging.getLogger("sbert_lab.services")
+
+
+@dataclass(frozen=True)
+class Services:
+    """One of each service."""
+
+    settings: Settings
+    shelf: ModelCache
+    jobs: Jobs  # and its store: the runs
+    spaces: EmbeddingCache  # corpora, and their vectors under any model
+    watched: TaskRunner = field(default_factory=TaskRunner)  # long work of the people in front of a page
+    _calibrating: set[tuple[str, str]] = field(default_factory=set)
+
+    @classmethod
+    def start(cls, settings: Settings) -> Services:
+        """Make the services. Nothing heavy happens here: models load when they are first asked for."""
+        settings.home.mkdir(parents=True, exist_ok=True)
+        shelf = ModelCache(settings.home, settings.models_kept)
+        return cls(settings, shelf, Jobs(RunStore(settings.home)), EmbeddingCache(shelf, settings.home))
+
+    def warm(self) -> None:
+        """Load the default models and answer once, so that the first person does not wait. For a thread."""
+        self.jobs.tend()  # runs that were queued when the app last ended
+        try:
+            self.shelf.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
+            self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
+        except InputError as error:
+            log.warning("the default model could not be loaded: %s", error)
+        leave_what_is_there()
+        if self.settings.warm_maps:  # last, as half a minute of compiling must not delay an answer
+            from sbert_app.services.maps import umap_engine
+
+            umap_engine.warm_up(self.settings.home)
+
+    def calibrate_later(self, model: str, pooling: str) -> None:
+        """Measure, in the background, what a cosine of this model means; the next answer will know."""
+        key = (model, pooling)
+        if key in self._calibrating:
+            return
+        self._calibrating.add(key)
+        threading.Thread(target=self._calibrate, args=key, name=f"calibrate {model}", daemon=True).start()
+
+    def _calibrate(self, model: str, pooling: str) -> None:
+        from sbert_app.services.compare.calibration import calibrate
+
+        try:
+            calibrate(self.shelf.encoder(model, pooling), self.settings.home)
+        except InputError as error:
+            log.warning("%s could not be calibrated: %s", model, error)
+        finally:
+            self._calibrating.discard((model, pooling))

@@ -1,0 +1,129 @@
+"""The ablations: what is varied, what stays, which variant is the default, and what the paper found.
+
+Each is a row of ``ABLATIONS``: a grid of `RunConfig`s that differ in one thing. The paper's figures are Spearman ρ ×100
+on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased, the
+mean of ten seeds. A sweep (`sbert_app.services.experiments.sweeps`) is such a grid times seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from training.errors import InputError
+from training.trainer.config import DEFAULT_BASE, RunConfig
+
+TABLE_6 = "Table 6 of the paper"
+AT_THE_END = 10_000_000  # eval_every beyond every run's end: measured before the first step and after the last
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table. ``changes`` are fields of a `RunConfig`; ``paper`` is the paper's figure, if it has one."""
+
+    label: str
+    changes: Mapping[str, Any]
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What is varied. ``common`` are the fields of a `RunConfig` that all variants share."""
+
+    title: str
+    question: str
+    lesson: str
+    setting: str  # of the paper, where it has figures
+    default: str  # the variant that the others are tested against
+    variants: Mapping[str, Variant]
+    common: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
+        """The run of a cell. ``changes`` (max_steps, train_data, base …) hold for all cells and yield to a variant's.
+
+        InputError if there is no such variant, or a value is out of range.
+        """
+        if variant not in self.variants:
+            raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
+        shared = {"eval_every": AT_THE_END, **self.common, **changes}
+        config = RunConfig(**{**shared, **self.variants[variant].changes, "seed": seed})
+        return replace(config, name=f"{self.title.lower()}: {self.variants[variant].label}, seed {seed}")
+
+
+def _concatenation(name: str, label: str, paper: float) -> Variant:
+    return Variant(label, {"concatenation": name}, paper)
+
+
+ABLATIONS: dict[str, Ablation] = {
+    "pooling": Ablation(
+        "Pooling",
+        "How should token vectors become one sentence vector?",
+        "Max keeps the largest value of each dimension, whatever else the sentence says: unrelated sentences look "
+        "related, and training on the cosine makes it worse. CLS is one token that was never asked to stand for the "
+        "sentence. With the regression objective the paper finds mean first, CLS close, max far behind.",
+        "regression on STSb train",
+        "mean",
+        {
+            "mean": Variant("mean", {"pooling": "mean"}, 87.44),
+            "max": Variant("max", {"pooling": "max"}, 69.92),
+            "cls": Variant("CLS", {"pooling": "cls"}, 86.62),
+        },
+        {"objective": "regression", "train_data": "stsb:train"},
+    ),
+    "concat": Ablation(
+        "Concatenation",
+        "What should the softmax see of u and v?",
+        "The classifier is thrown away after training; it only shapes the vectors. In the paper, from a raw BERT, the "
+        "element-wise difference |u−v| matters most: it asks similar sentences to be near in every dimension. A base "
+        "that is already tuned on sentence pairs has little to learn here, and some to lose.",
+        "classification on SNLI and MultiNLI",
+        "uv+diff",
+        {
+            "uv": _concatenation("uv", "(u, v)", 66.04),
+            "diff": _concatenation("diff", "(|u−v|)", 69.78),
+            "mul": _concatenation("mul", "(u∗v)", 70.54),
+            "diff+mul": _concatenation("diff+mul", "(|u−v|, u∗v)", 78.37),
+            "uv+mul": _concatenation("uv+mul", "(u, v, u∗v)", 77.44),
+            "uv+diff": _concatenation("uv+diff", "(u, v, |u−v|)", 80.78),
+            "uv+diff+mul": _concatenation("uv+diff+mul", "(u, v, |u−v|, u∗v)", 80.44),
+        },
+        {"objective": "classification", "pooling": "mean", "train_data": "snli:dev+snli:test"},
+    ),
+    "objective": Ablation(
+        "Objective",
+        "Which loss, on the same pairs?",
+        "All four learn from STSb train, each from the view of it that it can use: gold scores; their thirds as "
+        "labels; triplets; or the pairs of score 4 and more. Regression sees all of the scale, and dev is scored on "
+        "that scale.",
+        "",
+        "regression",
+        {
+            "regression": Variant("regression", {"objective": "regression"}),
+            "classification": Variant("classification", {"objective": "classification"}),
+            "triplet": Variant("triplet", {"objective": "triplet"}),
+            "mnrl": Variant("mnrl", {"objective": "mnrl"}),
+        },
+        {"pooling": "mean", "train_data": "stsb:train"},
+    ),
+    "base": Ablation(
+        "Base",
+        "How much comes from pre-training?",
+        "The same regression on STSb, from a model that has read a billion sentence pairs and from random weights of "
+        "the same shape (6 layers, 384 dimensions). Five thousand pairs cannot teach a language.",
+        "",
+        "pretrained",
+        {
+            "pretrained": Variant(f"pretrained: {DEFAULT_BASE}", {"base": DEFAULT_BASE}),
+            "scratch": Variant("random weights: scratch:6x384", {"base": "scratch:6x384"}),
+        },
+        {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},
+    ),
+}
+
+
+def ablation(name: str) -> Ablation:
+    """InputError if there is none of that name."""
+    if name not in ABLATIONS:
+        raise InputError(f"there is no ablation {name!r}; choose {', '.join(ABLATIONS)}")
+    return ABLATIONS[name]

@@ -1,0 +1,219 @@
+"""Folds: train on a part, score on the rest, part by part, and average (argument similarity, the paper's section 4.3).
+
+k-fold asks how well a model learns the task; leave-one-topic-out, for a file with a column ``topic``, how well that
+carries over to a topic it has never seen: in the paper much less. Every fold is an ordinary run in the queue: it
+survives a reload, shows on the Train page, and can be stopped and resumed there.
+
+    home/folds/<id>/folds.json      what was asked, and the run of each fold
+                    3-train.csv     the rows of each fold
+                    3-test.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs.record import Run, one_line, slug, write_whole
+from sbert_app.services.runs.store import RunStore
+from training.data.dataset import SCORED, Dataset
+from training.data.load import load_data
+from training.data.tables.table import read_columns
+from training.errors import InputError
+from training.trainer.config import RunConfig
+
+MOST_FOLDS = 20
+SMALLEST_TEST = 10  # pairs: ρ of fewer says nothing
+TOPIC = "topic"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What is held out."""
+
+    name: str  # "fold 3", or the topic
+    training: list[int]  # positions in the data
+    test: list[int]
+
+
+@dataclass(frozen=True)
+class FoldRun:
+    """A fold and its run, as in the file."""
+
+    name: str
+    run: str
+    test_pairs: int
+
+
+@dataclass(frozen=True)
+class FoldsRecord:
+    """The file."""
+
+    id: str
+    data: str  # the name of the file that was split
+    by: str  # "topic" or "5 folds"
+    created: float
+    folds: list[FoldRun] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, file: Path) -> FoldsRecord:
+        """InputError if the file is not there or is something else."""
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{**found, "folds": [FoldRun(**fold) for fold in found["folds"]]})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{file} cannot be read: {one_line(error)}") from error
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """A fold as it is now. ρ ×100 on the held-out pairs, before and after training; None until measured."""
+
+    name: str
+    test_pairs: int
+    run: Run | None  # None: deleted
+    before: float | None
+    after: float | None
+
+    @property
+    def state(self) -> str:
+        return self.run.state if self.run else "deleted"
+
+
+def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
+    """One fold a topic, the largest first. ``topics``: of each row.
+
+    Raises:
+        InputError: fewer than two topics, more than 20, or one with too few pairs.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, topic in enumerate(topics):
+        rows.setdefault(topic, []).append(row)
+    if not 2 <= len(rows) <= MOST_FOLDS:
+        raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MOST_FOLDS}")
+    small = [topic for topic, test in rows.items() if len(test) < SMALLEST_TEST]
+    if small:
+        raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {SMALLEST_TEST} at least")
+    everything = range(len(data))
+    return [
+        Fold(topic, [row for row in everything if topics[row] != topic], test)
+        for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
+    """k folds of equal size, drawn at random.
+
+    Raises:
+        InputError: k is out of range, or the folds would be too small.
+    """
+    if not 2 <= k <= MOST_FOLDS:
+        raise InputError(f"{k} folds were asked for; choose 2 to {MOST_FOLDS}")
+    if len(data) < k * SMALLEST_TEST:
+        raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * SMALLEST_TEST} at least")
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(data)), k)
+    return [
+        Fold(
+            f"fold {number}",
+            sorted(np.concatenate([*parts[: number - 1], *parts[number:]]).tolist()),
+            sorted(part.tolist()),
+        )
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
+    """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
+
+    Raises:
+        InputError: the file has no scores, or it cannot be split like this.
+    """
+    data = load_data(str(path))
+    if data.kind != SCORED:
+        raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
+    if k is not None:
+        return data, k_folds(data, k)
+    raw = read_columns(path)
+    column = next((name for name in raw if name.strip().lower() == TOPIC), None)
+    if column is None:
+        raise InputError(f"{data.name} has no column topic: its columns are {', '.join(raw)}; choose k folds instead")
+    return data, by_topic(data, [str(raw[column][row - 1]).strip() for row in data.rows])
+
+
+def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsRecord:
+    """Queue a run for each fold. ``changes``: fields of a `RunConfig` of objective regression.
+
+    Raises:
+        InputError: as ``split``, or a setting is out of range.
+    """
+    data, folds = split(path, k)
+    RunConfig("regression", **changes)  # a wrong setting is said before anything is written
+    folder = _new_folder(jobs.store.home, data.name)
+    runs = []
+    for number, fold in enumerate(folds, start=1):
+        files = [folder / f"{number}-{part}.csv" for part in ("train", "test")]
+        for file, rows in zip(files, (fold.training, fold.test), strict=True):
+            _write(file, data, rows)
+        config = RunConfig(
+            "regression",
+            train_data=str(files[0]),
+            eval_data=str(files[1]),
+            name=f"{Path(data.name).stem}, without {fold.name}",
+            **changes,
+        )
+        runs.append(FoldRun(fold.name, jobs.start(config).id, len(fold.test)))
+    record = FoldsRecord(folder.name, data.name, TOPIC if k is None else f"{k} folds", time.time(), runs)
+    write_whole(folder / "folds.json", json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n")
+    return record
+
+
+def records(home: Path) -> list[FoldsRecord]:
+    """All, the newest first."""
+    found = [FoldsRecord.read(file) for file in (home / "folds").glob("*/folds.json")]
+    return sorted(found, key=lambda record: -record.created)
+
+
+def results(record: FoldsRecord, store: RunStore) -> list[FoldResult]:
+    """Each fold as it is now."""
+    known = {run.id: run for run in store.list()}
+    found = []
+    for fold in record.folds:
+        run = known.get(fold.run)
+        before = _rho(run.progress.baseline) if run else None
+        after = _rho(run.progress.latest) if run and run.state == "finished" else None
+        found.append(FoldResult(fold.name, fold.test_pairs, run, before, after))
+    return found
+
+
+def _rho(figures: dict[str, Any] | None) -> float | None:
+    value = (figures or {}).get("spearman")
+    return None if value is None else 100 * value
+
+
+def _new_folder(home: Path, name: str) -> Path:
+    folder = home / "folds" / f"{time.strftime('%Y%m%d-%H%M%S')}-{slug(Path(name).stem) or 'pairs'}"
+    number = 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            folder = folder.with_name(f"{folder.name.removesuffix(f'-{number - 1}')}-{number}")
+        else:
+            return folder
+
+
+def _write(file: Path, data: Dataset, rows: Sequence[int]) -> None:
+    assert data.scores is not None  # noqa: S101 - split has seen to it
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["sentence1", "sentence2", "score"])
+        writer.writerows([data.columns[0][row], data.columns[1][row], data.scores[row]] for row in rows)

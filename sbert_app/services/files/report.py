@@ -1,0 +1,201 @@
+"""What a scored file tells: the spread of the cosines, agreement with the gold scores, and where they disagree.
+
+Rows come in as they are scored and memory stays bounded: the histogram is exact; correlations and disagreements
+look at up to a million rows with a gold score (or a cross-encoder's), and at a uniform sample of a million where
+there are more. The sentences of those rows wait in a temporary file, because only at the end is it known
+which of them disagree most.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BINS = 80  # of the histogram, from -1 to 1
+SAMPLE = 1_000_000  # rows
+SCATTER = 2_000  # points
+WORST = 20  # disagreements
+RESAMPLED_PAIRS = 2_000_000  # that all resamples of a bootstrap hold together: nobody waits a second for an interval
+ROW, COSINE, GOLD, CROSS, PLACE = range(5)  # the columns of the sample
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A row whose ranks by two scores lie far apart. Ranks run from 0 (lowest) to 1 (highest)."""
+
+    row: int
+    sentence1: str
+    sentence2: str
+    cosine: float
+    other: float  # the gold score, or the cross-encoder's
+    cosine_rank: float
+    other_rank: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How two scores agree over the rows that have both. Correlations in -1..1, intervals of 95%."""
+
+    n: int
+    spearman: float
+    spearman_interval: tuple[float, float]
+    pearson: float
+    pearson_interval: tuple[float, float]
+    interval_method: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The statistics of a scored file."""
+
+    counts: list[int]  # of the histogram's bins
+    edges: list[float]
+    mean: float | None
+    sampled: bool  # whether what follows looks at a sample of the rows
+    cosine_gold: Agreement | None
+    cross_gold: Agreement | None
+    cosine_cross: Agreement | None
+    scatter: list[tuple[float, float]]  # (gold score, cosine)
+    gold_disagreements: list[Disagreement]
+    cross_disagreements: list[Disagreement]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return asdict(self)
+
+
+class ReportBuilder:
+    """Takes scored rows; ``finish`` gives the report. Use as a context: it owns a temporary file in ``folder``."""
+
+    def __init__(self, folder: Path, capacity: int = SAMPLE, seed: int = 0) -> None:
+        self._edges = np.linspace(-1, 1, BINS + 1)
+        self._counts = np.zeros(BINS, dtype=np.int64)
+        self._sum = 0.0
+        self._sample = np.empty((capacity, 5))  # float64: pages of it are touched only when used
+        self._seen = 0
+        self._random = np.random.default_rng(seed)
+        self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> ReportBuilder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._texts.close()
+
+    def add(
+        self,
+        first_row: int,
+        texts: tuple[Sequence[str | None], Sequence[str | None]],
+        cosine: np.ndarray,
+        gold: np.ndarray | None,
+        cross: np.ndarray | None,
+    ) -> None:
+        """Scores of consecutive rows, NaN where a row has none."""
+        scored = np.flatnonzero(~np.isnan(cosine))
+        self._counts += np.histogram(cosine[scored], self._edges)[0]
+        self._sum += float(cosine[scored].sum(dtype=np.float64))
+        nothing = np.full(len(cosine), np.nan)
+        gold = nothing if gold is None else gold
+        cross = nothing if cross is None else cross
+        useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
+        places = self._choose(len(useful))
+        kept = places >= 0
+        rows, places = useful[kept], places[kept]
+        if not len(rows):
+            return
+        block = np.stack([first_row + rows, cosine[rows], gold[rows], cross[rows], self._keep(texts, rows)], axis=1)
+        self._sample[places] = block
+
+    def finish(self) -> Report:
+        """The report on all rows so far."""
+        sample = self._sample[: min(self._seen, len(self._sample))]
+        gold = sample[~np.isnan(sample[:, GOLD])]
+        cross = sample[~np.isnan(sample[:, CROSS])]
+        both = gold[~np.isnan(gold[:, CROSS])]
+        total = int(self._counts.sum())
+        return Report(
+            counts=self._counts.tolist(),
+            edges=self._edges.round(4).tolist(),
+            mean=self._sum / total if total else None,
+            sampled=self._seen > len(self._sample),
+            cosine_gold=agreement(gold[:, COSINE], gold[:, GOLD]),
+            cross_gold=agreement(both[:, CROSS], both[:, GOLD]),
+            cosine_cross=agreement(cross[:, COSINE], cross[:, CROSS]),
+            scatter=self._scatter(gold),
+            gold_disagreements=self._worst(gold, GOLD),
+            cross_disagreements=self._worst(cross, CROSS),
+        )
+
+    def _choose(self, count: int) -> np.ndarray:
+        """Where in the sample ``count`` further rows go, -1 for those that stay out (Vitter's algorithm R)."""
+        order = self._seen + np.arange(count)
+        self._seen += count
+        drawn = (self._random.random(count) * (order + 1)).astype(np.int64)
+        places = np.where(order < len(self._sample), order, drawn)
+        return np.where(places < len(self._sample), places, -1)
+
+    def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
+        """Put the sentences of these rows aside -> where they lie in the temporary file."""
+        at = self._texts.seek(0, 2)
+        places, lines = [], []
+        for row in rows.tolist():
+            line = json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n"
+            places.append(at)
+            lines.append(line)
+            at += len(line)
+        self._texts.write(b"".join(lines))
+        return places
+
+    def _scatter(self, gold: np.ndarray) -> list[tuple[float, float]]:
+        chosen = gold
+        if len(gold) > SCATTER:
+            chosen = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
+        return [(round(row[GOLD], 4), round(row[COSINE], 4)) for row in chosen.tolist()]
+
+    def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
+        """The rows whose ranks by cosine and by the other score lie furthest apart."""
+        if len(sample) < 2:
+            return []
+        cosine_rank, other_rank = _ranks(sample[:, COSINE]), _ranks(sample[:, other])
+        apart = np.abs(cosine_rank - other_rank)
+        found = []
+        for at in np.argsort(-apart, kind="stable")[:WORST].tolist():
+            if apart[at] == 0:
+                break
+            self._texts.seek(int(sample[at, PLACE]))
+            first, second = json.loads(self._texts.readline())
+            scores = (float(sample[at, COSINE]), float(sample[at, other]))
+            ranks = (float(cosine_rank[at]), float(other_rank[at]))
+            found.append(Disagreement(int(sample[at, ROW]), first, second, *scores, *ranks))
+        return found
+
+
+def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
+    """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
+    from training.evaluation.metrics import bootstrap_interval, pearson, spearman
+
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    resamples = int(np.clip(RESAMPLED_PAIRS // len(x), 200, 1_000))
+    by_rank, by_value = (bootstrap_interval(x, y, kind, resamples) for kind in ("spearman", "pearson"))
+    return Agreement(
+        n=len(x),
+        spearman=spearman(x, y),
+        spearman_interval=(by_rank.low, by_rank.high),
+        pearson=pearson(x, y),
+        pearson_interval=(by_value.low, by_value.high),
+        interval_method=by_rank.method,
+    )
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks scaled to 0..1, equal values sharing theirs."""
+    from scipy.stats import rankdata
+
+    return (rankdata(values) - 1) / (len(values) - 1)

@@ -1,0 +1,230 @@
+"""Where scored rows go: CSV, TSV and Parquet files that appear whole or not at all.
+
+Each sink writes beside its destination and is moved there when it is finished. The input's columns go through
+untouched, with one exception, in CSV and TSV alone: a cell that a spreadsheet would run as a formula gets an
+apostrophe in front (plain numbers such as -1.5 do not), and the sink counts them. Parquet keeps the types that
+the input had.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from training.data.tables.table import RowBatch
+from training.errors import InputError
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+PLAIN_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+GROUP_ROWS = 65_536  # rows in a row group of the Parquet file
+
+Column = list[Any] | np.ndarray
+
+
+class Writer(Protocol):
+    """A file being written."""
+
+    path: Path
+    guarded: int  # cells that got an apostrophe
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None: ...
+    def finish(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+class DelimitedWriter:
+    """CSV or TSV in UTF-8, quoted where it must be, lines ending with a line feed.
+
+    (csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.)
+    """
+
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, str], delimiter: str) -> None:
+        self.path = path
+        self.guarded = 0
+        self._delimiter = delimiter
+        self._special = re.compile(f'["\r\n{delimiter}]')
+        self._part = _beside(path)
+        self._file: IO[str] = self._part.open("x", encoding="utf-8", newline="")
+        header = self._texts([*(field.name for field in fields), *added])
+        self._file.write(delimiter.join(header) + "\n")
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+        """Append the rows of ``batch`` with the added columns beside them."""
+        columns = [self._texts(values) for values in batch.rows.values()]
+        columns += [
+            numbers(values) if isinstance(values, np.ndarray) else self._texts(values) for values in added.values()
+        ]
+        lines = map(self._delimiter.join, zip(*columns, strict=True))
+        self._file.write("\n".join(lines) + "\n")
+
+    def finish(self) -> None:
+        """Close the file and put it in its place."""
+        self._file.close()
+        self._part.replace(self.path)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self._file.close()
+        finally:
+            self._part.unlink(missing_ok=True)
+
+    def _texts(self, values: Sequence[Any]) -> list[str]:
+        """Cells: as text, formulas disarmed, quoted where delimiters, quotes or line ends ask for it."""
+        texts = [value if type(value) is str else cell_text(value) for value in values]
+        for at, text in enumerate(texts):
+            if text.startswith(FORMULA_STARTS) and not PLAIN_NUMBER.fullmatch(text):
+                texts[at] = text = "'" + text
+                self.guarded += 1
+            if self._special.search(text):
+                texts[at] = '"' + text.replace('"', '""') + '"'
+        return texts
+
+
+class ParquetWriter:
+    """Parquet with the input's types, the added columns as float32 and text."""
+
+    guarded = 0
+
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, str]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.path = path
+        self._schema = pa.schema([*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())])
+        self._part = _beside(path)
+        self._writer = pq.ParquetWriter(self._part, self._schema)
+        self._waiting: list[Any] = []
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+        """Append the rows of ``batch`` with the added columns beside them."""
+        import pyarrow as pa
+
+        at_hand = batch.arrow.columns if batch.arrow is not None else list(batch.rows.values())
+        arrays = [
+            values if isinstance(values, pa.Array) else _array(values, field.type)
+            for values, field in zip([*at_hand, *added.values()], self._schema, strict=True)
+        ]
+        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        if sum(map(len, self._waiting)) >= GROUP_ROWS:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the footer and put the file in its place."""
+        self._flush()
+        self._writer.close()
+        self._part.replace(self.path)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self._writer.close()
+        finally:
+            self._part.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS)
+            self._waiting = []
+
+
+def _beside(path: Path) -> Path:
+    """A name in the same folder, so that moving the finished file into place is one step."""
+    return path.with_name(f".{path.name}.{token_hex(4)}.part")
+
+
+WRITERS: dict[str, Callable[[Path, Sequence[Any], dict[str, str]], Writer]] = {
+    ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, ","),
+    ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, "\t"),
+    ".parquet": ParquetWriter,
+}
+
+
+def open_writers(paths: Sequence[Path], source: Path, fields: Sequence[Any], added: dict[str, str]) -> list[Writer]:
+    """A sink for each path, by its ending. ``added`` maps a new column to its Arrow type.
+
+    Raises:
+        InputError: an ending is unknown, a folder does not exist, or a path is the input itself.
+    """
+    for path in paths:
+        if path.suffix.lower() not in WRITERS:
+            raise InputError(f"{path.name} has to end with one of {', '.join(WRITERS)}.")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder: name a file in it.")
+        if not path.parent.is_dir():
+            raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        if path.exists() and source.exists() and path.samefile(source):
+            raise InputError(f"{path} is the input itself: write the scores to another file.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("Two outputs have the same name.")
+    sinks: list[Writer] = []
+    try:
+        for path in paths:
+            sinks.append(WRITERS[path.suffix.lower()](path, fields, added))
+    except OSError as error:
+        for sink in sinks:
+            sink.discard()
+        raise unwritable(path, error) from error
+    return sinks
+
+
+@contextmanager
+def discarded_on_error(sinks: Sequence[Writer]) -> Iterator[None]:
+    """Whatever goes wrong inside, no half-written file stays; a failing disk becomes an ``InputError``.
+
+    A sink that is already finished has moved its file into place, and discarding it does nothing.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for sink in sinks:
+            with suppress(OSError):  # closing writes what is buffered, and a full disk fails again
+                sink.discard()
+        if isinstance(error, OSError):
+            raise unwritable(sinks[0].path, error) from error
+        raise
+
+
+def unwritable(path: Path, error: OSError) -> InputError:
+    """The sentence for a disk that is full, a folder that may not be written to, …"""
+    return InputError(
+        f"{path} cannot be written: {error.strerror or error}. Free some space or write to another folder."
+    )
+
+
+def numbers(values: np.ndarray) -> list[str]:
+    """Scores as text with six digits, empty where there is none."""
+    return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
+
+
+def cell_text(value: Any) -> str:
+    """A value of any type as a CSV cell: empty for None, true and false, JSON for what is nested."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def _array(values: Column, kind: Any) -> Any:
+    """An Arrow array of this type; NaN scores become null, and values that are not text become text where asked."""
+    import pyarrow as pa
+
+    if isinstance(values, np.ndarray):
+        return pa.array(values, type=kind, from_pandas=True)
+    if pa.types.is_string(kind):
+        values = [value if value is None or type(value) is str else cell_text(value) for value in values]
+    return pa.array(values, type=kind)

@@ -1,0 +1,194 @@
+"""The queue that executes runs, outside the web process.
+
+    app, command line  --start, resume-->  queue (Huey)  --run id-->  worker processes  -->  the run's folder
+
+A worker (`sbert_app.services.jobs.worker`) is a process of its own, in a session of its own: to reload the page, to
+close the
+browser, to kill the app changes nothing for it. One works at a time for each GPU, one on a machine without. It is
+started when there is something to do and ends after some minutes without; the truth about each run is in the run's
+folder, so a queue that was lost is filled again from there.
+
+The queue is SQLite in the home folder. With ``SBERT_QUEUE=redis://host/0`` it is Redis: then workers are started by
+hand (``python -m sbert_app worker``), on any machine that sees the same home folder. A message is JSON and holds the
+id of a run, nothing else: whoever can write to the queue cannot make a worker run code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+from huey import Huey, SqliteHuey
+from huey.registry import Message
+from huey.serializer import Serializer
+
+from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.store import RunStore
+from sbert_app.waiting import ASLEEP
+from training.errors import InputError
+from training.trainer.config import RunConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = "sbert-lab"
+RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
+
+CALM = {**ASLEEP, "TOKENIZERS_PARALLELISM": "false"}  # a worker's: what else is at work here are people at the page
+
+
+class JsonSerializer(Serializer):
+    """Huey's messages as JSON; its own way is a pickle, which can run code when it is read."""
+
+    def _serialize(self, data: Message) -> bytes:
+        return json.dumps(data).encode()
+
+    def _deserialize(self, data: bytes) -> Message:
+        return Message(*json.loads(bytes(data)))
+
+
+def open_queue(home: Path) -> Huey:
+    """The queue of this home folder, or the one in $SBERT_QUEUE. InputError if that cannot be."""
+    options: dict[str, Any] = {"results": False, "serializer": JsonSerializer()}
+    address = os.environ.get("SBERT_QUEUE", "")
+    if not address:
+        home.mkdir(parents=True, exist_ok=True)
+        return SqliteHuey(NAME, filename=str(home / "jobs.sqlite"), strict_fifo=True, **options)
+    if not address.startswith(("redis://", "rediss://", "unix://")):
+        raise InputError(f"SBERT_QUEUE is {address!r}; it must look like redis://host:6379/0")
+    from huey import RedisHuey
+    from huey.exceptions import ConfigurationError
+
+    try:
+        return RedisHuey(NAME, url=address, **options)
+    except ConfigurationError as error:
+        raise InputError("SBERT_QUEUE names a Redis server, but the package redis is missing: install it") from error
+
+
+def devices() -> list[str]:
+    """What one worker each may take: the visible GPUs as CUDA names them, or [""] for the machine without one."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        gpus = Path("/proc/driver/nvidia/gpus")
+        return [str(i) for i, _ in enumerate(gpus.iterdir())] if gpus.is_dir() else [""]
+    return [name.strip() for name in visible.split(",")]
+
+
+def worker_lock(home: Path, slot: int) -> FileLock:
+    """Held by the worker of a device as long as it lives. ``slot`` counts `devices`."""
+    return FileLock(home / f"worker-{slot}.lock", thread_local=False)
+
+
+def has_worker(home: Path, slot: int) -> bool:
+    """Whether a worker lives on this device."""
+    lock = worker_lock(home, slot)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+class Jobs:
+    """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run.
+
+    Args:
+        store: where the runs are.
+        do: what a worker does with a run's id; the others leave it out.
+    """
+
+    def __init__(self, store: RunStore, do: Callable[[str], object] | None = None) -> None:
+        self.store = store
+        self.queue = open_queue(store.home)
+        self.starts_workers = isinstance(self.queue, SqliteHuey)
+        self._work = _task(self.queue, do)
+        self._started: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}  # by device: when, and what
+        self._tending = threading.Lock()
+
+    def start(self, config: RunConfig) -> Run:
+        """Queue a new run."""
+        run = self.store.create(config)
+        self._enqueue(run.id)
+        return run
+
+    def resume(self, run_id: str) -> Run:
+        """Queue a run again that did not finish; it goes on from its checkpoint."""
+        run = self.store.requeue(run_id)
+        self._enqueue(run_id)
+        return run
+
+    def stop(self, run_id: str) -> Run:
+        """Ask a run to stop, see `RunStore.stop`."""
+        return self.store.stop(run_id)
+
+    def queued(self) -> list[str]:
+        """The ids that wait in the queue, the next one first."""
+        return [task.args[0] for task in self.queue.pending()]
+
+    def tend(self) -> None:
+        """Queue what is queued by its folder but not in the queue, and see that somebody works on it."""
+        with self._tending:
+            waiting = [run.id for run in reversed(self.store.list()) if run.state == "queued"]
+            known = set(self.queued()) if waiting else set()
+            for run_id in waiting:
+                if run_id not in known:
+                    self._work(run_id)
+        if waiting:
+            self.call_workers()
+
+    def call_workers(self) -> None:
+        """Start a worker for every device that has none. Returns at once."""
+        if not self.starts_workers:
+            return
+        for slot, _ in enumerate(devices()):
+            last, process = self._started.get(slot, (-math.inf, None))
+            if process is not None:
+                process.poll()  # let the system forget one that has ended
+            if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
+                self._started[slot] = time.monotonic(), self._launch(slot)
+
+    def _launch(self, slot: int) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        with (self.store.home / f"worker-{slot}.log").open("wb") as log:
+            return subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "sbert_app.services.jobs.worker",
+                    "--home",
+                    str(self.store.home),
+                    "--slot",
+                    str(slot),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # the app's end, Ctrl-C in its terminal included, is not the worker's
+                env={**os.environ, **CALM, "PYTHONPATH": path},
+            )
+
+    def _enqueue(self, run_id: str) -> None:
+        with self._tending:
+            self._work(run_id)
+        self.call_workers()
+
+
+def _task(queue: Huey, do: Callable[[str], object] | None) -> Callable[[str], object]:
+    """Make ``do`` known to the queue, under the same name in every process. Calling the result enqueues."""
+
+    def work(run_id: str) -> None:
+        if do is None:
+            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is no worker")
+        do(run_id)
+
+    return queue.task(name="work")(work)

@@ -1,0 +1,88 @@
+"""ModelShelf: names -> loaded models. One load per name however many ask at once, least recently used out."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+    from training.models.scorer import Scorer
+
+
+class ModelCache:
+    """Thread-safe."""
+
+    def __init__(self, home: Path, capacity: int = 4) -> None:
+        self.home = home
+        self._capacity = capacity
+        self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._locks: dict[tuple[str, str], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()  # transformers cannot be imported by two threads at once
+
+    def encoder(self, name: str, pooling: str | None = None) -> Encoder:
+        """The bi-encoder of that name; the poolings of one model share its weights."""
+
+        def load() -> Encoder:
+            from training.models.encoder import Encoder
+
+            return Encoder.load(name, home=self.home)
+
+        return self._get(("encoder", name), load).with_pooling(pooling or None)
+
+    def cross_encoder(self, name: str) -> CrossEncoder:
+        """The cross-encoder of that name."""
+
+        def load() -> CrossEncoder:
+            from training.models.cross_encoder import CrossEncoder
+
+            return CrossEncoder.load(name, home=self.home)
+
+        return self._get(("cross-encoder", name), load)
+
+    def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
+        """The cross-encoder of that name; None for no name and for "none"."""
+        return self.cross_encoder(name) if name and name != "none" else None
+
+    def scorer(self, name: str, pooling: str | None = None) -> Scorer:
+        """What evaluations take: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
+        from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
+
+        kind = kind_of(name)
+        if kind == ENCODER:
+            return self.encoder(name, pooling)
+        if kind == CROSS:
+            check_no_pooling(name, pooling)
+            return self.cross_encoder(name)
+        return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self.home))
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether the model is loaded, so that its first answer will not wait for a load."""
+        return (kind, name) in self._models
+
+    def forget(self, name: str) -> None:
+        """Drop a model, because its files have changed or are gone."""
+        with self._lock:
+            for key in [key for key in self._models if key[1] == name]:
+                del self._models[key]
+
+    def _get(self, key: tuple[str, str], load: Callable[[], Any]) -> Any:
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:  # the second asker waits here for the first one's load
+            with self._lock:
+                if key in self._models:
+                    self._models.move_to_end(key)
+                    return self._models[key]
+            with self._loading:
+                model = load()
+            with self._lock:
+                self._models[key] = model
+                while len(self._models) > self._capacity:
+                    self._models.popitem(last=False)
+        return model

@@ -1,0 +1,47 @@
+"""The genres of the STS benchmark (news, captions, forums): classes and topics that everybody has at hand."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from sbert_app.services.results.transfer import Labelled
+from training.errors import InputError
+from training.sources.resolve import stsb_folder
+
+NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
+GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
+
+
+def sentences_by_genre(home: Path) -> Labelled:
+    """The different sentences of STSb dev, each with its genre. One that occurs in two genres is left out."""
+    genres: dict[str, set[str]] = {}
+    for row in _rows(home):
+        for sentence in (row[FIRST], row[SECOND]):
+            genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
+    kept = {sentence: found.pop() for sentence, found in genres.items() if len(found) == 1}
+    return Labelled("STSb dev by genre", (list(kept),), list(kept.values()))
+
+
+def pairs_by_genre(home: Path) -> Path:
+    """STSb dev as a file with the columns sentence1, sentence2, score, topic: written once, in the home folder."""
+    file = home / "data" / "stsb-dev-by-genre.csv"
+    if not file.exists():
+        rows = _rows(home)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".part")
+        with fresh.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(["sentence1", "sentence2", "score", "topic"])
+            writer.writerows([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows)
+        fresh.replace(file)
+    return file
+
+
+def _rows(home: Path) -> list[list[str]]:
+    """InputError for the Hub's copy, which has no genres."""
+    lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
+    rows = [line.split("\t") for line in lines if line.strip()]
+    if not all(row[GENRE] in NAMES for row in rows):
+        raise InputError("this copy of the STS benchmark, the Hub's, does not say the genres; upload a file instead")
+    return rows

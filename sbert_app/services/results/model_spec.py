@@ -1,0 +1,43 @@
+"""ModelChoice: a model and a pooling as one line of text, so that a table may hold one model under several poolings.
+
+all-MiniLM-L6-v2        its own pooling
+all-MiniLM-L6-v2:cls    the same weights under CLS pooling; likewise :mean and :max
+tfidf, glove, minilm-stsb, run:<id>, a Hub id, a folder, a file of word vectors
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from training.errors import InputError
+from training.models.baselines import GLOVE, TFIDF
+
+POOLINGS = {"mean": "mean", "max": "max", "cls": "CLS"}
+LABELS = {
+    TFIDF: "TF-IDF",
+    GLOVE: "GloVe average, 50 d",
+    "minilm-stsb": "minilm-stsb (cross-encoder)",
+    "mpnet-stsb": "mpnet-stsb (cross-encoder)",
+}
+
+
+class ModelSpec(NamedTuple):
+    """A model's name, and the pooling that is asked for; None is its own."""
+
+    name: str
+    pooling: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> ModelSpec:
+        """InputError if there is no name."""
+        name, _, pooling = text.strip().rpartition(":")
+        choice = cls(name, pooling) if pooling in POOLINGS else cls(text.strip(), None)
+        if not choice.name:
+            raise InputError(f"{text!r} names no model; write a name such as all-MiniLM-L6-v2 or all-MiniLM-L6-v2:cls")
+        return choice
+
+    @property
+    def label(self) -> str:
+        """How a table calls it."""
+        name = LABELS.get(self.name, self.name)
+        return f"{name}, {POOLINGS[self.pooling]} pooling" if self.pooling else name

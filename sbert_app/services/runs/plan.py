@@ -1,0 +1,235 @@
+"""plan(config): what a run would do and how long it would take, before it is started.
+
+Wrong combinations are found here, with the nearest thing that can be done. Data that is on this machine is loaded and
+viewed as the objective needs it, so that the number of rows is exact and the notes say what will be derived; a set
+that would first come from the Hub is judged by what is known of it (`HUB_FORMS`).
+
+Time comes from a measured rate: that of the newest run from the same base on this machine, else of a few steps made
+for the purpose, which takes some seconds and is done once.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sbert_app.services.runs.events import Event
+from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.store import RunStore
+from training.data.dataset import LABELLED, SCORED, TRIPLETS, Dataset, join
+from training.data.load import HUB_SETS, load_one, split_names
+from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for
+from training.errors import InputError
+from training.evaluation.diagnostics import plain_sentences
+from training.trainer.config import RunConfig
+
+# What the sets of the Hub hold: their form, and the rows of their first split.
+HUB_FORMS: dict[str, tuple[str, int]] = {
+    "snli": (LABELLED, 549_367),
+    "mnli": (LABELLED, 392_702),
+    "all-nli": (LABELLED, 942_069),
+    "wiki-sections": (TRIPLETS, 1_779_417),
+    "sts12": (SCORED, 3_108),
+    "sts13": (SCORED, 1_500),
+    "sts14": (SCORED, 3_750),
+    "sts15": (SCORED, 3_000),
+    "sts16": (SCORED, 1_186),
+    "sickr": (SCORED, 9_927),
+}
+MEASURED_STEPS = 8
+RANDOM_SENTENCES = 256  # of an evaluation, see `training.trainer.evaluator`
+STARTING_SECONDS = 3.0  # data and model, before the first step
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast this machine trains. ``source`` says where that is known from."""
+
+    sentences_per_second: float
+    evaluation_seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do. ``rows`` and ``steps`` are None where the data has to be fetched first."""
+
+    config: RunConfig
+    rows: int | None
+    columns: int  # sentences a row
+    kind: str  # of the rows: scored pairs, triplets …
+    notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int | None:
+        """Optimiser steps."""
+        if self.config.max_steps is not None:
+            return self.config.max_steps
+        if self.rows is None:
+            return None
+        return max(1, math.ceil(self.config.epochs * math.ceil(self.rows / self.config.batch_size)))
+
+    def seconds(self, rate: Rate) -> float | None:
+        """An estimate, start to end."""
+        if self.steps is None:
+            return None
+        sentences = self.steps * self.config.batch_size * self.columns
+        evaluations = math.ceil(self.steps / self.config.evaluate_every(self.steps)) + 1
+        working = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
+        return STARTING_SECONDS + working
+
+
+def plan(config: RunConfig, store: RunStore) -> Plan:
+    """Look at a run before it starts. InputError if its data or its base cannot be used, with what can."""
+    _check_base(config.base, store)
+    if config.eval_data is not None:
+        for name in split_names(config.eval_data):
+            _form(name, store.home)
+    parts = [_viewed(name, config, store.home) for name in split_names(config.train_data)]
+    known = [part for part in parts if isinstance(part, Dataset)]
+    if len(known) == len(parts):
+        data = join(known)
+        return Plan(config, len(data), len(data.columns), data.kind, data.notes)
+    kind = next(part for part in parts if isinstance(part, str))
+    rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
+    total = None if None in rows else sum(filter(None, rows))
+    fetched = "comes from the Hub when the run starts, unless it was fetched before"
+    notes = tuple(f"{name} {fetched}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
+    triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
+    return Plan(config, total, 3 if triple else 2, kind, notes)
+
+
+def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
+    """The rows of a part; of one that is on the Hub only where they are its training split's, as they are."""
+    if isinstance(part, Dataset):
+        return len(part)
+    head, _, split = name.partition(":")
+    whole = split in ("", "train") or len(HUB_SETS[head].splits) == 1
+    return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] is as_it_is else None
+
+
+def known_rate(found: Plan, runs: Sequence[Run], store: RunStore) -> Rate | None:
+    """The rate of the newest run of the same kind, or one that was measured; None if there is neither."""
+    for run in runs:
+        if _alike(run.config, found.config) and len(rates := _rates(events := store.events(run.id))) > 1:
+            seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
+            source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
+            return Rate(statistics.median(rates), statistics.median(seconds), source)
+    measured = _measured.get(_key(found))
+    return _rate(found, measured, store) if measured else None
+
+
+def can_measure(config: RunConfig, store: RunStore) -> bool:
+    """Whether a few steps could be made right now: nothing to fetch, and the machine is not busy with a run."""
+    base = config.base
+    here = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
+    here = here or (store.home / "models" / base).is_dir()
+    local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
+    return here and local and not any(run.state == "running" for run in store.list())
+
+
+def measure_rate(found: Plan, store: RunStore) -> Rate:
+    """Make a few steps and forget them. Seconds; once for each kind of run."""
+    from training.trainer.train import train
+
+    key = _key(found)
+    with _measuring:
+        if key not in _measured:
+            events: list[Event] = []
+            few = replace(found.config, max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="")
+            train(few, on_event=events.append, home=store.home)
+            rates = _rates(events)
+            last = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            # The first steps and the first evaluation are slower than all others.
+            _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), last / _watched(None, store.home))
+    return _rate(found, _measured[key], store)
+
+
+class _Measured(NamedTuple):
+    """What a few steps have shown."""
+
+    sentences_per_second: float
+    seconds_per_evaluated: float  # sentence of an evaluation
+
+
+_measured: dict[tuple[object, ...], _Measured] = {}
+_measuring = threading.Lock()
+
+
+def _rate(found: Plan, measured: _Measured, store: RunStore) -> Rate:
+    source = f"{MEASURED_STEPS} steps measured just now, {measured.sentences_per_second:,.0f} sentences/s"
+    watched = _watched(found.config.eval_data, store.home)
+    return Rate(measured.sentences_per_second, measured.seconds_per_evaluated * watched, source)
+
+
+def _watched(eval_data: str | None, home: Path) -> int:
+    """How many sentences an evaluation encodes, about: random and plain ones, and the dev data."""
+    loaded = [_load(name, home) for name in split_names(eval_data)] if eval_data else []
+    dev = {text for data in loaded if data for column in data.columns for text in column}
+    return RANDOM_SENTENCES + len(plain_sentences()) + len(dev)
+
+
+def _key(found: Plan) -> tuple[object, ...]:
+    config = found.config
+    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, found.columns
+
+
+def _alike(one: RunConfig, other: RunConfig) -> bool:
+    """Whether the rate of one run says something about the other."""
+    same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective")
+    alike = all(getattr(one, name) == getattr(other, name) for name in same)
+    return alike and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
+
+
+def _rates(events: Sequence[Event]) -> list[float]:
+    return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
+
+
+def _check_base(base: str, store: RunStore) -> None:
+    if base.startswith("run:") and not store.get(base.removeprefix("run:")).has_model:
+        raise InputError(f"{base} has no model yet; let it run until its first evaluation, or choose another base")
+
+
+def _viewed(name: str, config: RunConfig, home: Path) -> Dataset | str:
+    """The rows that the objective would see; of a set of the Hub only its form."""
+    kind = _form(name, home)
+    if (config.objective, kind) not in TRANSFORMS:
+        raise InputError(
+            f"{config.objective} needs {REQUIRED_FORMS[config.objective]}, but {name} holds {kind}; "
+            f"{NEAREST_FORM[kind]}"
+        )
+    loaded = _load(name, home)
+    return kind if loaded is None else transform_for(loaded, config.objective, config.seed)
+
+
+def _form(name: str, home: Path) -> str:
+    """The form of a data set in words. InputError if there is no such set, split or file."""
+    head, _, split = name.partition(":")
+    if head in HUB_SETS:
+        if split and split not in HUB_SETS[head].splits:
+            raise InputError(f"{head} has no split {split!r}; choose {', '.join(HUB_SETS[head].splits)}")
+        return HUB_FORMS[head][0]
+    loaded = _load(name, home)
+    assert loaded is not None  # noqa: S101 - it is not of the Hub
+    return loaded.kind
+
+
+def _load(name: str, home: Path) -> Dataset | None:
+    """A set that is on this machine, None for one of the Hub."""
+    if name.partition(":")[0] in HUB_SETS:
+        return None
+    file = Path(name).expanduser()
+    stamp = file.stat().st_mtime if file.is_file() else 0.0
+    return _load_once(name, home, stamp)
+
+
+@lru_cache(maxsize=8)
+def _load_once(name: str, home: Path, stamp: float) -> Dataset:
+    """``stamp`` makes a file that has changed another one."""
+    return load_one(name, home)

@@ -1,0 +1,114 @@
+"""Figures of maps and the lists beside them: every point knows its row, colours tell groups apart, no text is HTML."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.figures.map import Lines, Picture, _hover, one, side_by_side
+from sbert_app.figures.map_colours import BLANK, MOST_LABELS, OTHER, Labels, Scale, colouring_of, labels_of
+from sbert_app.pages.explore import map_views as views
+from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+
+SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
+
+
+def picture(dimensions=2, maps=1, colouring=None, lines=()):
+    places = [np.random.default_rng(n).standard_normal((5, dimensions)).astype(np.float32) for n in range(maps)]
+    return Picture(places, ["before: a", "after: <i>b</i>"][:maps], SENTENCES, colouring, lines, "key")
+
+
+class TestColours:
+    def test_few_values_are_labels_the_largest_group_first(self):
+        found = colouring_of("kind", ["b", "a", "b", None, ""])
+        assert isinstance(found, Labels)
+        assert found.names == ["b", "a", BLANK]
+        assert found.groups.tolist() == [0, 1, 0, 2, 2]
+
+    def test_numbers_of_many_kinds_are_a_scale_and_of_few_are_labels(self):
+        many = colouring_of("length", [*map(str, range(20)), None])
+        assert isinstance(many, Scale)
+        assert many.values[:3].tolist() == [0, 1, 2]
+        assert np.isnan(many.values[-1])
+        assert isinstance(colouring_of("stars", [1, 2, 3, 4, 5] * 9), Labels)
+        assert isinstance(colouring_of("mixed", [*range(20), "none"]), Labels)
+
+    @given(st.lists(st.text(max_size=2), min_size=1, max_size=200))
+    def test_every_point_has_a_group_and_no_two_shown_groups_look_alike(self, values):
+        found = labels_of("kind", values)
+        assert len(found.groups) == len(values)
+        assert set(found.groups) <= set(range(len(found.names)))
+        styles = [tuple(found.style(n).values()) for n, name in enumerate(found.names) if name not in (OTHER, BLANK)]
+        assert len(set(styles)) == len(styles) <= MOST_LABELS
+
+    def test_too_many_groups_leave_the_smallest_as_other(self):
+        values = [f"{n:02}" for n in range(30) for _ in range(31 - n)]
+        found = labels_of("kind", values)
+        assert found.names == [f"{n:02}" for n in range(MOST_LABELS - 1)] + [OTHER]
+        assert found.names[found.groups[-1]] == OTHER
+
+
+class TestFigure:
+    @pytest.mark.parametrize(("dimensions", "kind"), [(2, "scattergl"), (3, "scatter3d")])
+    def test_every_point_is_drawn_once_with_its_row(self, dimensions, kind):
+        figure = one(picture(dimensions, colouring=labels_of("kind", list("abaab"))))
+        assert {trace.type for trace in figure.data} == {kind}
+        rows = np.concatenate([trace.customdata[:, 0] for trace in figure.data])
+        assert sorted(rows.tolist()) == [0, 1, 2, 3, 4]
+        for trace in figure.data:
+            np.testing.assert_allclose(trace.x, trace.customdata[:, 1])
+
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    def test_a_point_knows_where_it_moves_to(self, dimensions):
+        drawn = picture(dimensions, maps=2)
+        trace = one(drawn).data[0]
+        np.testing.assert_allclose(trace.customdata[:, 1 : 1 + dimensions], drawn.maps[0], rtol=1e-6)
+        np.testing.assert_allclose(trace.customdata[:, 1 + dimensions :], drawn.maps[1], rtol=1e-6)
+
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    def test_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
+        figure = side_by_side(picture(dimensions, maps=2, colouring=labels_of("kind", list("abaab"))))
+        assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
+        assert "after: &lt;i&gt;b&lt;/i&gt;" in [note.text for note in figure.layout.annotations]
+
+    def test_lines_join_pairs_and_stop_between_them(self):
+        lines = [Lines("gold 4 or more", np.array([[0, 1], [2, 4]]), True), Lines("below", np.array([[1, 2]]), False)]
+        drawn = picture(lines=lines)
+        strong, faint, points = one(drawn).data
+        places = drawn.maps[0][:, 0]
+        np.testing.assert_allclose(strong.x, [places[0], places[1], np.nan, places[2], places[4], np.nan])
+        assert (strong.visible, faint.visible, points.mode) == (True, "legendonly", "markers")
+        assert strong.customdata[:, 0].max() == -1  # no row: a click on a line is no click on a point
+
+    def test_it_is_plain_json(self):
+        lines = [Lines("gold 4 or more", np.array([[0, 1]]), True)]
+        json.loads(one(picture(colouring=Scale("cosine", np.arange(5.0)), lines=lines)).to_json())
+
+
+class TestHover:
+    def test_html_is_harmless_and_long_text_is_cut(self):
+        assert _hover("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
+        assert _hover("word " * 200).count("<br>") == 2
+        assert _hover("word " * 200).endswith(" …")
+        assert _hover("x" * 500).replace("<br>", "") == "x" * 192 + " …"
+
+    @given(st.text())
+    def test_no_tag_but_our_own(self, sentence):
+        assert "<" not in _hover(sentence).replace("<br>", "")
+
+
+class TestList:
+    def test_the_nearest_without_the_sentence_itself_escaped(self):
+        vectors = np.eye(3, dtype=np.float32)
+        vectors[1] = [0.8, 0.6, 0]
+        space = EmbeddedCorpus(Corpus("mine", ["<i>one</i>", "<i>two</i>", "three"]), vectors, "m", "mean", "key", 0.0)
+        html = views.nearest([space], 0)
+        assert "<i>" not in html
+        assert html.count("<tr>") == 2
+        assert html.index("0.800") < html.index("0.000")
+
+    def test_what_a_run_keeps_is_said(self):
+        assert "before training and after" in views.training_note("mine", "base", "base")
+        assert "choose its base &lt;base&gt; above" in views.training_note("mine", "<base>", "other")

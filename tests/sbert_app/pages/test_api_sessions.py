@@ -1,0 +1,47 @@
+"""Plain requests share a session; those that name one keep it; what is no request is left alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from sbert_app.pages.api.sessions import SESSION, OneSession, with_session
+
+
+async def echo(request: Request) -> JSONResponse:
+    return JSONResponse({"got": (await request.body()).decode(), "length": request.headers["content-length"]})
+
+
+@pytest.fixture(scope="module")
+def client():
+    routes = [Route("/gradio_api/run/compare", echo, methods=["POST"]), Route("/other", echo, methods=["POST"])]
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(OneSession)]))
+
+
+def test_a_request_without_a_session_gets_the_shared_one(client):
+    answer = client.post("/gradio_api/run/compare", json={"data": ["é", 1]}).json()
+    assert json.loads(answer["got"]) == {"data": ["é", 1], "session_hash": SESSION}
+    assert int(answer["length"]) == len(answer["got"].encode())
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"data": [], "session_hash": "mine"}', b"[1, 2]", b"no json", b"", b"\xff\xfe", b"null"]
+)
+def test_everything_else_is_as_it_came(body):
+    assert with_session(body) == body
+
+
+def test_other_paths_are_left_alone(client):
+    assert client.post("/other", content=b'{"data": []}').json()["got"] == '{"data": []}'
+
+
+def test_a_large_body_arrives_whole(client):
+    data = ["x" * 3_000_000]
+    assert json.loads(client.post("/gradio_api/run/compare", json={"data": data}).json()["got"])["data"] == data

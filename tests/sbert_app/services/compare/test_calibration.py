@@ -1,0 +1,57 @@
+"""Calibration: a monotone curve from cosine to gold score, measured once and kept."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.compare import calibration
+from sbert_app.services.compare.calibration import Calibration, fit, known, meaning
+from training.data.load import load_data
+from training.evaluation.metrics import cosine
+from training.models.encoder import Encoder
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 5)), min_size=2, max_size=300))
+def test_a_larger_cosine_never_means_a_lower_gold_score(points):
+    x, y = np.array(points).T
+    curve = fit(x, y)
+    read = [curve.gold_score(value) for value in np.linspace(-1, 1, 50)]
+    assert all(b >= a - 1e-9 for a, b in pairwise(read))
+    assert 0 <= min(read) <= max(read) <= 5
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on(pooling, tmp_path):
+    curve = known("all-MiniLM-L6-v2", pooling, tmp_path)
+    data = load_data("stsb:dev").select(range(400))
+    vectors = Encoder.load("all-MiniLM-L6-v2", pooling).encode([*data.columns[0], *data.columns[1]])
+    guess = np.array([curve.gold_score(value) for value in cosine(*np.split(vectors, 2))])
+    gold = np.array(data.scores)
+    assert np.abs(guess - gold).mean() < 0.75 * np.abs(gold.mean() - gold).mean()
+
+
+def test_meanings_follow_the_scale():
+    assert meaning(5) == "the same meaning"
+    assert meaning(0) == "different topics"
+    assert len({meaning(gold) for gold in range(6)}) == 6
+
+
+def test_a_measured_curve_is_kept(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(encoder, home):
+        measured.append(encoder.name)
+        return Calibration((0.0, 1.0), (1.0, 4.0))
+
+    monkeypatch.setattr(calibration, "measure", measure)
+    encoder = Encoder.load("scratch:1x32")
+    assert known("scratch:1x32", "mean", tmp_path) is None
+    for _ in range(2):
+        assert calibration.calibrate(encoder, tmp_path).gold_score(0.5) == 2.5
+    assert measured == ["scratch:1x32"]
+    kept = [json.loads(file.read_text()) for file in (tmp_path / "calibration").iterdir()]
+    assert kept[0]["scratch:1x32|mean"]["fitted_on"] == "stsb:train"

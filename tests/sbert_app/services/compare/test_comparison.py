@@ -1,0 +1,117 @@
+"""Comparison: one pass answers for three poolings; words left out; all pairs with measured times."""
+
+import numpy as np
+import pytest
+
+from sbert_app.services.compare.comparison import compare, compare_all, leave_one_out
+from training.errors import InputError
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+
+A, B = "The medicine is safe for children.", "The medicine is not safe for <b>children</b>."
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def crosser():
+    return CrossEncoder.load("minilm-stsb", dtype="float32")
+
+
+def test_one_pass_gives_the_cosines_of_encode_under_each_pooling(encoder):
+    found = compare(encoder, None, A, B)
+    for pooling, cosine in found.by_pooling.items():
+        u, v = encoder.with_pooling(pooling).encode([A, B])
+        assert cosine == pytest.approx(float(u @ v), abs=1e-5)
+    assert found.cosine == found.by_pooling["mean"]
+    assert found.cross_score is None
+
+
+def test_the_answer_is_plain_json(encoder, crosser):
+    import json
+
+    answer = json.loads(json.dumps(compare(encoder, crosser, A, B).to_json(), allow_nan=False))
+    assert -1 <= answer["cosine"] <= 1
+    assert 0 <= answer["cross_encoder"] <= 1
+    assert np.sum(answer["matrix"]) == pytest.approx(answer["cosine"], abs=1e-3)
+    assert len(answer["matrix"]) == len(answer["words_a"])
+
+
+def test_under_cls_pooling_there_is_a_cosine_and_no_map(encoder):
+    found = compare(encoder.with_pooling("cls"), None, A, B)
+    assert found.attribution is None
+    assert found.to_json()["matrix"] is None
+    assert "medicine" in found.to_json()["words_a"]
+
+
+@pytest.mark.parametrize(("a", "b", "which"), [("", "x", "first"), ("x", "  \n ", "second"), ("\t", "", "first")])
+def test_an_empty_sentence_is_named(encoder, a, b, which):
+    with pytest.raises(InputError, match=f"the {which} sentence is empty"):
+        compare(encoder, None, a, b)
+
+
+@pytest.mark.parametrize(
+    "odd", ["😀", "\x00\x07 bell", "‮right to left", "a" * 5000, "\ud800", "<script>alert(1)</script>"]
+)
+def test_odd_text_is_compared_like_any_other(encoder, odd):
+    found = compare(encoder, None, odd, "A plain sentence.")
+    assert np.isfinite(found.cosine)
+    leave_one_out(encoder, None, found)
+
+
+def test_a_sentence_longer_than_the_model_reads_is_marked(encoder):
+    found = compare(encoder, None, "word " * 10_000, "word")
+    assert found.a.truncated
+    assert not found.b.truncated
+
+
+def test_leaving_a_word_out_is_scoring_the_pair_without_it(encoder, crosser):
+    found = compare(encoder, crosser, A, B)
+    changes = leave_one_out(encoder, crosser, found)
+    assert [change.word for change in changes if change.side == "a"] == [
+        "The",
+        "medicine",
+        "is",
+        "safe",
+        "for",
+        "children",
+        ".",
+    ]
+    medicine = next(change for change in changes if change.word == "medicine" and change.side == "a")
+    without = compare(encoder, crosser, "The is safe for children.", B)
+    assert medicine.cosine_change == pytest.approx(without.cosine - found.cosine, abs=1e-4)
+    assert medicine.cross_change == pytest.approx(without.cross_score - found.cross_score, abs=1e-3)
+
+
+def test_all_pairs_are_ranked_and_timed(encoder, crosser):
+    text = "A cat sleeps.\n\n  The stock market fell. \nA kitten is asleep.\n"
+    found = compare_all(encoder, crosser, text)
+    assert found.lines == ["A cat sleeps.", "The stock market fell.", "A kitten is asleep."]
+    best = found.ranked()[0]
+    assert best[2:] == ("A cat sleeps.", "A kitten is asleep.")
+    assert len(found.ranked()) == 3
+    assert np.allclose(found.cosine, found.cosine.T)
+    assert np.allclose(np.diag(found.cosine), 1, atol=1e-5)
+    assert found.cross.shape == (3, 3)
+    assert found.encode_seconds > 0
+    assert found.cross_seconds > 0
+
+
+def test_beyond_30_lines_the_cross_encoder_is_not_run_and_the_page_says_why(encoder, crosser):
+    found = compare_all(encoder, crosser, "\n".join(f"Sentence number {i}." for i in range(31)))
+    assert found.cross is None
+    assert "465 passes" in found.notes[0]
+
+
+@pytest.mark.parametrize("text", ["", "only one", "\n\n"])
+def test_too_few_lines_are_refused(encoder, text):
+    with pytest.raises(InputError, match="paste 2 to 500"):
+        compare_all(encoder, None, text)
+
+
+def test_too_many_lines_are_refused(encoder):
+    with pytest.raises(InputError, match="there are 501 lines"):
+        compare_all(encoder, None, "x\n" * 501)

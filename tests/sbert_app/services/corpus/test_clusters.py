@@ -1,0 +1,223 @@
+"""Clusters: dense groups and the tree, what is said of each, and corpora in which there are none."""
+
+import csv
+
+import numpy as np
+import pytest
+from bag_encoder import BagEncoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.corpus import Corpus, clusters, encode
+from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.corpus.clusters import HDBSCAN, HIERARCHICAL, ClusterSettings, by_size, cluster, tree
+from sbert_app.services.corpus.groups import describe_clusters, save_labels
+from sbert_app.services.corpus.keywords import keywords, words
+from training.errors import InputError, Stopped
+
+TOPICS = {
+    "animals": "dog cat horse barks meows gallops fur paw tail",
+    "music": "piano violin song chord melody plays tune singer stage",
+    "money": "bank interest credit loan rate debt profit market tax",
+}
+
+
+def corpus_of(count: int) -> Corpus:
+    """``count`` sentences of each topic: six of its nine words, and one word that all topics share."""
+    random = np.random.default_rng(0)
+    sentences = [
+        " ".join(["the", *random.choice(vocabulary.split(), 6, replace=False)])
+        for vocabulary in TOPICS.values()
+        for _ in range(count)
+    ]
+    return Corpus("topics", sentences, {"topic": [topic for topic in TOPICS for _ in range(count)]})
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return ArrayCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def clustered(cache, home):
+    """settings -> labels, of a corpus or of sentences."""
+
+    def of(corpus, **settings):
+        space = encode(corpus if isinstance(corpus, Corpus) else Corpus("mine", corpus), BagEncoder())
+        return cluster(space, ClusterSettings(**settings), cache, home)
+
+    return of
+
+
+@pytest.mark.parametrize("settings", [{"method": HIERARCHICAL, "groups": 3}, {"method": HIERARCHICAL, "cosine": 0.35}])
+def test_the_tree_finds_the_topics(clustered, settings):
+    labels = clustered(corpus_of(20), **settings)
+    assert sorted(np.bincount(labels).tolist()) == [20, 20, 20]
+    assert [len(set(labels[at : at + 20])) for at in (0, 20, 40)] == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_dense_groups_are_the_topics_and_what_is_alone_is_in_none(clustered):
+    corpus = corpus_of(40)
+    alone = Corpus("topics", [*corpus.sentences, "zebra unlike anything said before or after"])
+    labels = clustered(alone, smallest=10)
+    assert labels.max() == 2
+    for at in (0, 40, 80):
+        counts = np.bincount(labels[at : at + 40] + 1, minlength=4)
+        assert counts[1:].max() >= 30
+    assert np.array_equal(labels, clustered(alone, smallest=10))
+
+
+class TestTree:
+    @given(st.integers(0, 2**32 - 1), st.integers(2, 40))
+    def test_it_is_that_of_scipy_on_all_distances(self, seed, n):
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import pdist
+
+        vectors = np.random.default_rng(seed).normal(size=(n, 8)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        found = clusters.condensed_distances(vectors, lambda *_: None, lambda: False)
+        assert found == pytest.approx(pdist(vectors.astype(np.float64), "cosine"), abs=1e-6)
+        assert linkage(found, "average")[:, 2] == pytest.approx(
+            linkage(pdist(vectors, "cosine"), "average")[:, 2], abs=1e-5
+        )
+
+    def test_the_distance_of_two_groups_is_the_mean_over_their_pairs(self, cache):
+        space = encode(corpus_of(5), BagEncoder())
+        joined = tree(space, cache)
+        labels = cluster(space, ClusterSettings(HIERARCHICAL, groups=2), cache, cache.folder)
+        between = 1 - (space.vectors @ space.vectors.T)[labels == 0][:, labels == 1].mean()
+        assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
+
+    def test_it_is_grown_once(self, cache, monkeypatch):
+        space = encode(corpus_of(5), BagEncoder())
+        first = tree(space, cache)
+        monkeypatch.setattr(clusters, "condensed_distances", None)
+        assert np.array_equal(tree(space, cache), first)
+
+    def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
+        monkeypatch.setattr(clusters, "MOST_IN_A_TREE", 10)
+        with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
+            tree(encode(corpus_of(5), BagEncoder()), cache)
+
+    def test_stop_is_heard(self, cache):
+        with pytest.raises(Stopped):
+            tree(encode(corpus_of(5), BagEncoder()), cache, should_stop=lambda: True)
+
+
+class TestWhereThereIsNothingToCluster:
+    @pytest.mark.parametrize(
+        ("sentences", "method", "words"),
+        [
+            (["one"], HDBSCAN, "at least 5 different sentences; there is one here"),
+            (["one"], HIERARCHICAL, "at least 2 different sentences; there is one here"),
+            (["one", "two"], HDBSCAN, "at least 5 different sentences; there are 2 here"),
+            (["one", "two", "three"], HDBSCAN, "at least 5 different sentences; there are 3 here"),
+            (["same"] * 10, HDBSCAN, "at least 5 different sentences; all are the same here"),
+            (["same"] * 10, HIERARCHICAL, "at least 2 different sentences; all are the same here"),
+        ],
+    )
+    def test_it_is_said_in_words(self, clustered, sentences, method, words):
+        with pytest.raises(InputError, match=words):
+            clustered(sentences, method=method)
+
+    @pytest.mark.parametrize("sentences", [["one", "two"], ["one", "two", "three"], ["one"] * 9 + ["two"]])
+    def test_two_different_ones_make_a_tree(self, clustered, sentences):
+        assert clustered(sentences, method=HIERARCHICAL, cosine=0.9).tolist() == sorted(by_hand(sentences))
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"method": "k-means"}, "there is no clustering 'k-means'; choose hdbscan or hierarchical"),
+            ({"smallest": 1}, "the smallest cluster has 1 sentences; it must be at least 2"),
+            ({"smallest": 100}, "clusters of 100 sentences or more were asked for, but there are only 15 sentences"),
+            ({"method": HIERARCHICAL, "cosine": 2}, "the cosine is 2; it must be from −1 to 1"),
+            ({"method": HIERARCHICAL, "groups": 16}, "16 clusters were asked for; 15 sentences can make 1 to 15"),
+        ],
+    )
+    def test_settings_that_make_no_sense(self, clustered, settings, words):
+        with pytest.raises(InputError, match=words):
+            clustered(corpus_of(5), **settings)
+
+
+def by_hand(sentences: list[str]) -> list[int]:
+    """The group of each where only equal sentences are together."""
+    names = sorted(dict.fromkeys(sentences), key=lambda name: (-sentences.count(name), sentences.index(name)))
+    return [names.index(sentence) for sentence in sentences]
+
+
+@given(st.lists(st.integers(-1, 6), max_size=40))
+def test_numbers_follow_size_and_groups_stay(labels):
+    found = by_size(np.array(labels, dtype=np.int64))
+    pairs = list(zip(labels, found.tolist(), strict=True))
+    assert len(set(pairs)) == len(set(labels)) == len(set(found.tolist()))
+    assert all((old == -1) == (new == -1) for old, new in pairs)
+    sizes = np.bincount(found[found >= 0])
+    assert (np.diff(sizes) <= 0).all()
+
+
+class TestGroups:
+    @pytest.fixture
+    def found(self):
+        space = encode(corpus_of(20), BagEncoder())
+        labels = np.repeat([0, 1, -1], 20)
+        return space, describe_clusters(space, labels)
+
+    def test_each_has_its_rows_words_and_sentences(self, found):
+        _, (animals, music, outside) = found
+        assert [group.number for group in (animals, music, outside)] == [1, 2, 0]
+        assert animals.rows.tolist() == list(range(20))
+        assert set(animals.keywords) <= set(TOPICS["animals"].split())
+        assert set(music.keywords) <= set(TOPICS["music"].split())
+        assert len(animals.keywords) == 6
+        assert outside.keywords == outside.representatives == []
+
+    def test_the_cosine_is_the_mean_over_its_pairs(self, found):
+        space, (animals, *_) = found
+        cosines = space.vectors[:20] @ space.vectors[:20].T
+        assert animals.cosine == pytest.approx(cosines[np.triu_indices(20, 1)].mean(), abs=1e-6)
+
+    def test_the_first_representative_is_nearest_to_the_centre(self, found):
+        space, (animals, *_) = found
+        nearest = (space.vectors[:20] @ space.vectors[:20].sum(0)).argmax()
+        assert animals.representatives[0] == nearest
+        assert len(animals.representatives) == 3
+
+    def test_no_text_represents_twice(self):
+        space = encode(Corpus("mine", ["A dog.", "a dog", "A dog!", "cats"]), BagEncoder())
+        (first, second) = describe_clusters(space, np.array([0, 0, 0, 1]))
+        assert len(first.representatives) == 1
+        assert (second.representatives, second.cosine) == ([3], None)
+
+    def test_the_file_has_every_sentence_with_its_label(self, found, tmp_path):
+        space, made = found
+        with save_labels(space.corpus, made, tmp_path).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["cluster"] for row in rows] == ["1"] * 20 + ["2"] * 20 + ["0"] * 20
+        assert [row["sentence"] for row in rows] == space.corpus.sentences
+        assert [row["topic"] for row in rows] == space.corpus.columns["topic"]
+        assert rows[0]["keywords"].split() == made[0].keywords
+
+
+class TestKeywords:
+    def test_words_that_all_have_alike_say_nothing(self):
+        corpus = corpus_of(30)
+        found = keywords(corpus.sentences, np.repeat([0, 1, 2], 30), k=9)
+        for label, topic in enumerate(TOPICS.values()):
+            assert set(found[label]) == set(topic.split())
+
+    def test_one_class_alone_has_none(self):
+        assert keywords(["a dog runs", "a dog sleeps"], np.zeros(2, dtype=int)) == {0: []}
+
+    @pytest.mark.parametrize(
+        ("sentence", "found"),
+        [
+            ("The dog's 3 tails, 2nd!", ["the", "dog's", "tails", "nd"]),
+            ("Ärger über Öl", ["ärger", "über", "öl"]),
+            ("Кошка спит", ["кошка", "спит"]),
+            ("猫が寝る", ["猫が", "が寝", "寝る"]),
+            ("...", []),
+        ],
+    )
+    def test_what_a_word_is(self, sentence, found):
+        assert list(words(sentence)) == found

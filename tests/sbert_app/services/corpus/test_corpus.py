@@ -1,0 +1,201 @@
+"""A corpus: sentences of a text, a file or a data set, their vectors, the cache, the nearest neighbours."""
+
+import hashlib
+import time
+
+import numpy as np
+import pytest
+from bag_encoder import BagEncoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.corpus import neighbours as neighbours_module
+from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus, digest, encode, fingerprint
+from sbert_app.services.corpus.neighbours import neighbours
+from training.data.dataset import Dataset
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def unit(n, dimension=16, seed=0):
+    vectors = np.random.default_rng(seed).standard_normal((n, dimension)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class TestText:
+    def test_a_sentence_a_line_without_the_empty_ones(self):
+        assert Corpus.from_text(" A man sleeps. \r\n\n  \nA dog barks.").sentences == ["A man sleeps.", "A dog barks."]
+
+    @pytest.mark.parametrize("text", ["", "  \n \t\n"])
+    def test_no_sentence_is_said(self, text):
+        with pytest.raises(InputError, match="holds no sentence"):
+            Corpus.from_text(text)
+
+    def test_what_does_not_fit_is_left_out_and_said(self):
+        corpus = Corpus.from_text("\n".join(map(str, range(MOST_SENTENCES + 5))))
+        assert len(corpus) == MOST_SENTENCES
+        assert corpus.notes == ("Only the first 100,000 of 100,005 sentences are taken.",)
+
+    @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
+    def test_the_digest_tells_sentences_apart(self, first, second):
+        assert (Corpus("a", first).digest == Corpus("b", second).digest) == (first == second)
+
+
+class TestFile:
+    def test_its_other_columns_stay_beside_the_sentences(self, tmp_path):
+        path = written(tmp_path / "mine.csv", 'sentence,kind\n"A man, asleep.",x\n,y\nA dog barks.,z\n')
+        corpus = Corpus.from_file(path)
+        assert corpus.sentences == ["A man, asleep.", "A dog barks."]
+        assert corpus.columns == {"kind": ["x", "z"]}
+        assert "1 rows without text in sentence are left out." in corpus.notes
+
+    def test_a_column_may_be_named(self, tmp_path):
+        path = written(tmp_path / "mine.csv", "a,b\nfirst,second\n")
+        assert Corpus.from_file(path, "b").sentences == ["second"]
+        with pytest.raises(InputError, match="a, b"):
+            Corpus.from_file(path, "c")
+
+    def test_repetitions_stay_rows(self, tmp_path):
+        path = written(tmp_path / "mine.csv", "sentence\nsame\nsame\n")
+        assert Corpus.from_file(path).sentences == ["same", "same"]
+
+    def test_a_file_of_pairs_gives_its_different_sentences_and_gold_pairs(self, tmp_path):
+        path = written(tmp_path / "p.csv", "sentence1,sentence2,score\na b,c d,5\nc d,e f,1\n")
+        corpus = Corpus.from_file(path)
+        assert corpus.sentences == ["a b", "c d", "e f"]
+        assert corpus.columns["role"] == ["first sentence", "second sentence", "second sentence"]
+        assert corpus.gold.rows.tolist() == [[0, 1], [1, 2]]
+        assert corpus.gold.gold.tolist() == [5, 1]
+
+
+class TestData:
+    def test_stsb_by_name(self):
+        corpus = Corpus.from_data("stsb:dev")
+        assert len(corpus) == len(set(corpus.sentences)) == 2_910
+        assert corpus.gold.rows.shape == (1_500, 2)
+        assert corpus.sentences[corpus.gold.rows[0, 1]] == "A man wearing a hard hat is dancing."
+
+    @pytest.mark.parametrize("name", ["", "nonsense", "stsb:dev+nonsense", "/etc/passwd"])
+    def test_an_unknown_name_is_said(self, name):
+        with pytest.raises(InputError, match="choose one of stsb"):
+            Corpus.from_data(name)
+
+    def test_a_set_with_one_column_is_taken_as_it_is(self):
+        assert Corpus.from_dataset(Dataset("mine", (["a", "a", "b"],))).sentences == ["a", "a", "b"]
+
+
+class TestEncode:
+    def test_vectors_come_from_the_cache_the_second_time(self, tmp_path):
+        cache, encoder = ArrayCache(tmp_path), BagEncoder()
+        corpus = Corpus.from_text("A man sleeps.\nA dog barks.")
+        first, second = (encode(corpus, encoder, cache) for _ in range(2))
+        np.testing.assert_array_equal(first.vectors, second.vectors)
+        assert len(encoder.seen) == 2
+        assert (first.seconds > 0, second.seconds) == (True, 0)
+
+    def test_stop_leaves_nothing_behind(self, tmp_path):
+        with pytest.raises(Stopped):
+            encode(Corpus.from_text("a\nb"), BagEncoder(), ArrayCache(tmp_path), should_stop=lambda: True)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_fingerprint_knows_pooling_and_weights(self):
+        encoder = Encoder.load("scratch:1x32")
+        mean = fingerprint(encoder)
+        assert fingerprint(encoder.with_pooling("max")) != mean
+        assert fingerprint(Encoder.load("scratch:1x32")) == mean
+        assert fingerprint(Encoder.load("scratch:1x32", seed=1)) != mean
+
+
+class TestCache:
+    def test_what_is_put_is_found_and_nothing_else(self, tmp_path):
+        cache = ArrayCache(tmp_path / "deep" / "cache")
+        cache.put("a", np.arange(3))
+        assert cache.get("a").tolist() == [0, 1, 2]
+        assert cache.get("b") is None
+
+    @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all"])
+    def test_a_broken_file_is_as_none(self, tmp_path, content):
+        (tmp_path / "a.npy").write_bytes(content)
+        assert ArrayCache(tmp_path).get("a") is None
+
+    def test_pickles_are_not_read(self, tmp_path):
+        np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
+        assert ArrayCache(tmp_path).get("a") is None
+
+    def test_the_least_recently_used_goes(self, tmp_path):
+        cache = ArrayCache(tmp_path, most_bytes=2_500)  # two of 928
+        for name in "abc":
+            cache.put(name, np.zeros(100))
+            time.sleep(0.02)  # a file system's clock ticks slowly
+            cache.get("a")
+        assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
+
+    def test_what_alone_is_too_big_is_not_kept(self, tmp_path):
+        cache = ArrayCache(tmp_path, most_bytes=1_000)
+        cache.put("a", np.zeros(10))
+        cache.put("b", np.zeros(1_000))
+        assert (cache.get("a") is not None, cache.get("b")) == (True, None)
+
+    def test_what_is_shipped_is_found_and_stays_as_it_is(self, tmp_path):
+        shipped = tmp_path / "shipped"
+        ArrayCache(shipped).put("a", np.arange(3))
+        before = {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()}
+        cache = ArrayCache(tmp_path / "own", most_bytes=10, shipped=shipped)
+        assert cache.get("a").tolist() == [0, 1, 2]
+        cache.put("b", np.zeros(1, dtype=np.int8))
+        assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
+
+    def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path):
+        blocked = written(tmp_path / "file", "not a folder")
+        cache = ArrayCache(blocked / "cache")
+        cache.put("a", np.zeros(1))
+        assert cache.get("a") is None
+
+
+class TestNeighbours:
+    @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 5))
+    def test_they_are_the_nearest_itself_first(self, n, k, seed):
+        vectors, k = unit(n, seed=seed), min(k, n)
+        rows, distances = neighbours(vectors, k)
+        assert rows[:, 0].tolist() == list(range(n))
+        exact = np.sort(1 - vectors @ vectors.T, axis=1)[:, :k]
+        np.testing.assert_allclose(distances, np.clip(exact, 0, 2), atol=1e-5)
+
+    def test_among_equals_each_finds_itself_and_none_twice(self):
+        vectors = np.repeat(unit(2), 50, axis=0)
+        rows, distances = neighbours(vectors, 5)
+        assert rows[:, 0].tolist() == list(range(100))
+        assert all(len(set(row)) == 5 for row in rows.tolist())
+        assert distances.max() < 1e-5
+
+    def test_many_are_parted_into_cells_and_most_neighbours_are_found_each_time_alike(self, monkeypatch):
+        vectors = unit(3_000)
+        exact, _ = neighbours(vectors, 10)
+        monkeypatch.setattr(neighbours_module, "MOST_COMPARED", 1_000)
+        found, _ = neighbours(vectors, 10)
+        again, _ = neighbours(vectors, 10)
+        np.testing.assert_array_equal(found, again)
+        hits = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
+        assert hits > 0.5  # random vectors have no cells: real sentences are found far better
+
+    def test_stop(self):
+        with pytest.raises(Stopped):
+            neighbours(unit(10), 3, should_stop=lambda: True)
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_a_digest_stands_for_its_texts(first, second):
+    without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
+    assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])
+
+
+def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("A dog, asleep.\nA cat; awake.\n\nRain\n", encoding="utf-8")
+    assert Corpus.from_file(file).sentences == ["A dog, asleep.", "A cat; awake.", "Rain"]

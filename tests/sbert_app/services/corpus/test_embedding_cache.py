@@ -1,0 +1,208 @@
+"""SpaceShelf: corpora by key, encoded once per model and pooling, however many ask. And Watched: work with a Stop."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from bag_encoder import BagEncoder
+
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.tasks import TaskProgress, TaskResult, TaskRunner
+from training.errors import InputError, Stopped
+
+TEXT = "A man sleeps.\nA dog barks.\nA man is asleep."
+
+
+class Models:
+    """One encoder under any name."""
+
+    def __init__(self, encoder=None):
+        self.one = encoder or BagEncoder()
+
+    def encoder(self, name, pooling=None):
+        return self.one
+
+
+class SlowEncoder(BagEncoder):
+    """Waits until it is let go, or stopped."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
+        self.begun.set()
+        while not self.go.wait(0.01):
+            if should_stop is not None and should_stop():
+                raise Stopped
+        return super().encode(sentences, normalize, on_progress)
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return EmbeddingCache(Models(), tmp_path)
+
+
+class TestCorpora:
+    def test_the_same_corpus_has_the_same_key_and_another_column_another(self, shelf):
+        first, second = (shelf.add(Corpus.from_text(TEXT)) for _ in range(2))
+        assert first == second
+        sentences = TEXT.splitlines()
+        assert shelf.add(Corpus("the text", sentences, {"kind": ["a", "b", "c"]})) != first
+        assert shelf.corpus(first).sentences == sentences
+
+    def test_the_least_recently_used_goes_and_that_is_said(self, shelf, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 5)
+        first, second = (shelf.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
+        shelf.corpus(first)
+        third = shelf.add(Corpus.from_text("one\nmore"))
+        assert [len(shelf.corpus(key)) for key in (first, third)] == [2, 2]
+        with pytest.raises(InputError, match="not open any more"):
+            shelf.corpus(second)
+
+    def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, shelf, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 2)
+        assert len(shelf.corpus(shelf.add(Corpus.from_text(TEXT)))) == 3
+
+    def test_the_example_is_opened_again_when_it_has_gone(self, shelf, monkeypatch):
+        key = shelf.example()
+        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 2)
+        shelf.add(Corpus.from_text(TEXT))
+        assert shelf.example() == key
+        assert len(shelf.corpus(key)) == 461
+
+
+class TestSpaces:
+    def test_a_corpus_is_encoded_once(self, shelf):
+        key = shelf.add(Corpus.from_text(TEXT))
+        told = []
+        first = shelf.space(key, "bag", on_progress=lambda done, of: told.append((done, of)))
+        assert told[-1] == (3, 3)
+        assert shelf.space(key, "bag").vectors is first.vectors
+        assert len(shelf.models.one.seen) == 3
+
+    def test_and_not_again_after_a_restart(self, shelf, tmp_path):
+        vectors = shelf.space(shelf.add(Corpus.from_text(TEXT)), "bag").vectors
+        again = EmbeddingCache(Models(), tmp_path)
+        found = again.space(again.add(Corpus.from_text(TEXT)), "bag")
+        np.testing.assert_array_equal(found.vectors, vectors)
+        assert found.seconds == 0
+        assert again.models.one.seen == []
+
+    def test_two_names_of_one_text_share_vectors_and_keep_their_names(self, shelf):
+        first = shelf.space(shelf.add(Corpus.from_text(TEXT, "one")), "bag")
+        second = shelf.space(shelf.add(Corpus.from_text(TEXT, "two")), "bag")
+        assert second.vectors is first.vectors
+        assert (first.corpus.name, second.corpus.name) == ("one", "two")
+
+    def test_two_who_ask_at_once_wait_for_one_encoding(self, tmp_path):
+        slow = SlowEncoder()
+        shelf = EmbeddingCache(Models(slow), tmp_path)
+        key = shelf.add(Corpus.from_text(TEXT))
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(shelf.space(key, "bag"))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        slow.begun.wait()
+        slow.go.set()
+        for thread in threads:
+            thread.join()
+        assert len(slow.seen) == 3  # sentences: encoded once
+        assert len({id(space.vectors) for space in found}) == 1
+
+    def test_who_waits_for_another_can_stop_and_the_other_goes_on(self, tmp_path):
+        slow = SlowEncoder()
+        shelf = EmbeddingCache(Models(slow), tmp_path)
+        key = shelf.add(Corpus.from_text(TEXT))
+        first = threading.Thread(target=shelf.space, args=(key, "bag"))
+        first.start()
+        slow.begun.wait()
+        with pytest.raises(Stopped):
+            shelf.space(key, "bag", should_stop=lambda: True)
+        slow.go.set()
+        first.join()
+        assert shelf.space(key, "bag").vectors.shape == (3, 64)
+
+    def test_memory_is_bounded(self, shelf, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_BYTES", 3 * 64 * 4)
+        keys = [shelf.add(Corpus.from_text(TEXT + f"\nand {n}")) for n in range(3)]
+        for key in keys:
+            shelf.space(key, "bag")
+        assert len(shelf._spaces) == 1
+        assert shelf.space(keys[0], "bag").vectors.shape == (4, 64)  # from the disk
+
+
+class TestWatched:
+    def test_it_tells_how_far_it_is_and_gives_the_value(self):
+        def work(tell, should_stop):
+            tell(0.5, "Drawing")
+            time.sleep(0.6)
+            return 7
+
+        *steps, last = TaskRunner().run("me", "Preparing", work)
+        assert isinstance(last, TaskResult)
+        assert last.value == 7
+        assert {(step.words, step.share) for step in steps} == {("Drawing", 0.5)}
+
+    def test_stop_ends_it(self):
+        watched = TaskRunner()
+        begun, ended = threading.Event(), threading.Event()
+
+        def work(tell, should_stop):
+            begun.set()
+            while not should_stop():
+                time.sleep(0.01)
+            ended.set()
+            raise Stopped
+
+        threading.Thread(target=lambda: (begun.wait(), watched.stop("me tab"))).start()
+        with pytest.raises(Stopped):
+            list(watched.run("me tab", "Counting", work))
+        assert ended.wait(5)
+
+    def test_leaving_stops_all_work_of_a_session_and_no_other(self):
+        watched = TaskRunner()
+        stops = {}
+
+        def work(name):
+            def body(tell, should_stop):
+                stops[name] = should_stop
+                while not should_stop():
+                    time.sleep(0.01)
+
+            return body
+
+        runs = {name: watched.run(name, "Counting", work(name)) for name in ("me map", "me pairs", "you map")}
+        for run in runs.values():
+            next(run)
+        watched.forget("me")
+        assert [stops[name]() for name in runs] == [True, True, False]
+        runs["you map"].close()  # the reader goes away: so does the work
+        assert stops["you map"]()
+
+    def test_a_new_piece_of_work_stops_the_last_of_its_owner(self):
+        watched, seen = TaskRunner(), []
+
+        def endless(tell, should_stop):
+            seen.append(should_stop)
+            while not should_stop():
+                time.sleep(0.01)
+
+        next(watched.run("me map", "first", endless))
+        assert [
+            event.value for event in watched.run("me map", "second", lambda *_: 2) if isinstance(event, TaskResult)
+        ] == [2]
+        assert seen[0]()
+
+    def test_an_error_of_the_work_is_the_readers(self):
+        def work(tell, should_stop):
+            raise InputError("too few sentences.")
+
+        with pytest.raises(InputError, match="too few sentences"):
+            list(TaskRunner().run("me", "Drawing", work))
+
+    def test_the_time_left_is_told_when_there_is_something_to_tell_it_from(self):
+        assert TaskProgress("x", 0.0, 9.0).seconds_left is None
+        assert TaskProgress("x", 0.25, 2.0).seconds_left == pytest.approx(6.0)

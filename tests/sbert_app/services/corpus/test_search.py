@@ -1,0 +1,110 @@
+"""Search: the nearest by cosine, the cross-encoder's second look, and what is said about both."""
+
+import json
+
+import numpy as np
+import pytest
+from bag_encoder import BagEncoder, OverlapCrossEncoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.corpus.search import CANDIDATES, MOST_HITS, SearchIndex, search
+from training.errors import InputError
+
+ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
+WORDS = st.sampled_from(["dog", "cat", "bird", "runs", "sleeps", "sings", "here", "there"])
+
+
+def space_of(sentences):
+    return encode(Corpus("mine", sentences), ENCODER)
+
+
+@given(
+    sentences=st.lists(st.lists(WORDS, min_size=1, max_size=6).map(" ".join), min_size=1, max_size=60),
+    query=st.lists(WORDS, min_size=1, max_size=4).map(" ".join),
+    k=st.integers(1, MOST_HITS),
+)
+def test_the_nearest_are_those_of_brute_force(sentences, query, k):
+    space = space_of(sentences)
+    found = search(space, query, ENCODER, k)
+    cosines = space.vectors @ ENCODER.encode([query])[0]
+    assert found.exact
+    assert len(found.hits) == min(k, len(sentences)) == len({hit.row for hit in found.hits})
+    assert [hit.cosine for hit in found.hits] == pytest.approx(sorted(cosines, reverse=True)[:k], abs=1e-6)
+    for place, hit in enumerate(found.hits, start=1):
+        assert hit.rank == place
+        assert hit.sentence == sentences[hit.row]
+        assert hit.cosine == pytest.approx(cosines[hit.row], abs=1e-6)
+        assert hit.cosine <= 1
+
+
+class TestReRanking:
+    @pytest.fixture
+    def found(self):
+        sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + ["cat", "dog sleeps", "dog sleeps there now"]
+        return search(space_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
+
+    def test_both_orders_are_told(self, found):
+        assert [hit.rank for hit in found.by_cosine] == [1, 2, 3, 4, 5]
+        assert [hit.cross_rank for hit in found.by_cross] == [1, 2, 3, 4, 5]
+        assert found.hits is found.by_cross
+        assert (found.candidates, found.cross_encoder) == (5 * CANDIDATES, "overlap")
+
+    def test_its_order_is_that_of_its_scores(self, found):
+        scores = [hit.cross_score for hit in found.by_cross]
+        assert scores == sorted(scores, reverse=True)
+        for hit in (*found.by_cosine, *found.by_cross):
+            assert hit.cross_score == pytest.approx(CROSS.predict([("dog sleeps", hit.sentence)])[0])
+
+    def test_it_lifts_what_the_cosine_had_lower(self):
+        found = search(space_of(["a b c", "a a a a b c d", "x y"]), "a b c d", ENCODER, 1, CROSS)
+        assert (found.by_cosine[0].sentence, found.by_cosine[0].cross_rank) == ("a b c", 2)
+        assert (found.by_cross[0].sentence, found.by_cross[0].rank) == ("a a a a b c d", 2)
+
+
+def test_without_a_cross_encoder_nothing_is_said_of_one():
+    found = search(space_of(["dog", "cat"]), "dog", ENCODER)
+    assert (found.by_cross, found.cross_ms, found.candidates) == ([], None, 0)
+    assert found.encode_ms >= 0
+    assert found.search_ms >= 0
+
+
+def test_an_answer_is_plain_json():
+    answer = search(space_of(["dog", "cat"]), "dog", ENCODER, 1, CROSS).to_json()
+    assert json.loads(json.dumps(answer, allow_nan=False))["hits"][0]["sentence"] == "dog"
+    assert set(answer["milliseconds"]) == {"encode", "search", "cross_encoder"}
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n"])
+def test_an_empty_query_is_said(query):
+    with pytest.raises(InputError, match="the query is empty: type a sentence"):
+        search(space_of(["dog"]), query, ENCODER)
+
+
+@pytest.mark.parametrize("k", [0, -1, 101])
+def test_a_k_out_of_bounds_is_said(k):
+    with pytest.raises(InputError, match=f"k is {k}; it must be from 1 to 100"):
+        search(space_of(["dog"]), "dog", ENCODER, k)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+def test_few_and_identical_sentences_are_all_found(n):
+    found = search(space_of(["the same dog"] * n), "dog", ENCODER, 10, CROSS)
+    assert sorted(hit.row for hit in found.hits) == list(range(n))
+
+
+def test_above_the_limit_a_graph_finds_nearly_the_same(monkeypatch):
+    monkeypatch.setattr("sbert_app.services.corpus.search.MOST_COMPARED", 500)
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(2_000, 32)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    graph = SearchIndex(vectors)
+    assert not graph.exact
+    assert SearchIndex(vectors[:500]).exact
+    cosines, rows = graph.nearest(vectors[:50], 10)
+    best = np.argsort(-(vectors[:50] @ vectors.T), axis=1)[:, :10]
+    shared = np.mean([len(set(found) & set(true)) / 10 for found, true in zip(rows, best, strict=True)])
+    assert shared > 0.95
+    assert (cosines <= 1).all()
+    assert (rows[:, 0] == np.arange(50)).all()

@@ -1,0 +1,79 @@
+"""Every pair is held out once; each fold is an ordinary run."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from sbert_app.services.experiments import folds
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs.store import RunStore
+from training.data.load import load_data
+from training.errors import InputError
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "arguments.csv"
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(["sentence1", "sentence2", "score", "Topic"])
+        for number in range(60):
+            topic = ("guns", "marriage", "penalty")[number % 3]
+            writer.writerow([f"{topic} claim {number}", f"claim {number + 1}, again", number % 6, topic])
+    return path
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    jobs = Jobs(RunStore(tmp_path / "home"))
+    monkeypatch.setattr(jobs, "_enqueue", lambda run_id: None)  # nobody works on them here
+    return jobs
+
+
+@pytest.mark.parametrize("k", [2, 5, 6])
+def test_k_folds_hold_out_every_pair_once(file, k):
+    data, found = folds.split(file, k)
+    assert sorted(row for fold in found for row in fold.test) == list(range(len(data)))
+    assert all(sorted([*fold.training, *fold.test]) == list(range(len(data))) for fold in found)
+
+
+def test_a_topic_that_is_held_out_is_not_trained_on(file, jobs):
+    record = folds.start(file, None, jobs, base="scratch:1x32", max_steps=2)
+    assert [fold.name for fold in record.folds] == ["guns", "marriage", "penalty"]
+    for fold, run in zip(record.folds, reversed(jobs.store.list()), strict=True):
+        training, test = load_data(run.config.train_data), load_data(run.config.eval_data)
+        assert (len(training), len(test)) == (40, 20) == (60 - fold.test_pairs, fold.test_pairs)
+        assert all(text.startswith(fold.name) for text in test.columns[0])
+        assert not any(text.startswith(fold.name) for text in training.columns[0])
+        assert run.config.max_steps == 2
+
+
+def test_what_was_started_is_found_again_and_a_deleted_run_is_said(file, jobs):
+    record = folds.start(file, 3, jobs, base="scratch:1x32", max_steps=2)
+    assert folds.records(jobs.store.home) == [record]
+    assert [each.state for each in folds.results(record, jobs.store)] == ["queued"] * 3
+    jobs.store.stop(record.folds[0].run)
+    jobs.store.delete(record.folds[0].run)
+    assert folds.results(record, jobs.store)[0].state == "deleted"
+
+
+@pytest.mark.parametrize(("k", "complaint"), [(1, "choose 2 to 20"), (7, "7 folds need 70 at least")])
+def test_folds_that_are_too_small_are_refused(file, k, complaint):
+    with pytest.raises(InputError, match=complaint):
+        folds.split(file, k)
+
+
+def test_without_topics_the_column_is_named(tmp_path):
+    path = tmp_path / "plain.csv"
+    path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
+    with pytest.raises(InputError, match="no column topic"):
+        folds.split(path, None)
+
+
+def test_a_wrong_setting_writes_nothing(file, jobs):
+    with pytest.raises(InputError, match="max_steps"):
+        folds.start(file, None, jobs, max_steps=-1)
+    assert not (jobs.store.home / "folds").exists()
+    assert jobs.store.list() == []

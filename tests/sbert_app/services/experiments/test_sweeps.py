@@ -1,0 +1,383 @@
+"""Ablations: the grids, what their runs add up to, and sweeps that stop, go on and are read back from the folders."""
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sbert_app.cli import main
+from sbert_app.services.experiments.ablations import ABLATIONS, ablation
+from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable, precomputed
+from sbert_app.services.experiments.record import Sweep
+from sbert_app.services.experiments.statistics import Paired, Summary, by_chance, rows
+from sbert_app.services.experiments.sweeps import Sweeps
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs.record import Record
+from sbert_app.services.runs.store import RunStore
+from scripts import measure_ablation
+from training.errors import InputError
+from training.trainer.config import CHOICES
+
+TINY = {"base": "scratch:1x32", "max_steps": 2}
+POINTS = st.floats(-100, 100).map(lambda value: round(value, 3))
+
+
+@pytest.fixture
+def place(home, tmp_path) -> Path:
+    """A home folder with the embedded model and data, and nothing else yet."""
+    here = tmp_path / "home"
+    here.mkdir()
+    for kind in ("models", "data"):
+        (here / kind).symlink_to(home / kind)
+    return here
+
+
+@pytest.fixture
+def sweeps(place, monkeypatch) -> Sweeps:
+    """Sweeps of a home folder on which no worker works."""
+    monkeypatch.setattr(Jobs, "call_workers", lambda self: None)
+    return Sweeps(Jobs(RunStore(place)))
+
+
+@pytest.fixture
+def two_by_two(sweeps) -> Sweep:
+    """A sweep of four cells, queued: pretrained and scratch, seeds 0 and 1."""
+    return sweeps.start("base", 2, {"max_steps": 2})
+
+
+def end(
+    store: RunStore, run_id: str, spearman: float | None, state: str = "finished", reason: str | None = None
+) -> None:
+    """Let a run have ended, as its folder tells it."""
+    folder = store.folder / run_id
+    opening = {"t": 1.0, "step": 0, "kind": "state", "state": "running", "steps": 2}
+    figures = [(0, 0.5), (2, spearman)] if spearman is not None else [(0, 0.5)]
+    events = [opening, *({"t": 1.0, "step": step, "kind": "eval", "spearman": rho} for step, rho in figures)]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    now = time.time()
+    Record(state, created=now - 20, started=now - 10, ended=now, reason=reason).write(folder)
+
+
+def run_of(sweep, variant: str, seed: int) -> str:
+    return next(cell.run.id for cell in sweep.cells if (cell.variant, cell.seed) == (variant, seed))
+
+
+# ---------------------------------------------------------------- the grids
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_the_cells_of_a_grid_differ_in_what_is_varied_and_in_the_seed_alone(name):
+    grid = ABLATIONS[name]
+    assert grid.default in grid.variants
+    varied = {field for variant in grid.variants.values() for field in variant.changes}
+    fixed = varied | {"seed", "name"}
+    cells = [grid.config(variant, seed).to_dict() for variant in grid.variants for seed in (0, 1)]
+    shared = [{key: value for key, value in cell.items() if key not in fixed} for cell in cells]
+    assert all(each == shared[0] for each in shared)
+    assert len({tuple(sorted((key, str(cell[key])) for key in varied | {"seed"})) for cell in cells}) == len(cells)
+
+
+def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objectives():
+    assert set(ABLATIONS["concat"].variants) == set(CHOICES["concatenation"])
+    assert set(ABLATIONS["objective"].variants) == set(CHOICES["objective"])
+    assert {name: variant.paper for name, variant in ABLATIONS["pooling"].variants.items()} == {
+        "mean": 87.44,
+        "max": 69.92,
+        "cls": 86.62,
+    }
+    assert [variant.paper for variant in ABLATIONS["concat"].variants.values()] == [
+        *(66.04, 69.78, 70.54, 78.37, 77.44, 80.78, 80.44)
+    ]
+
+
+def test_changes_hold_for_all_cells_but_never_for_what_is_varied():
+    grid = ABLATIONS["base"]
+    assert [grid.config(name, 0, base="mine", max_steps=7).base for name in grid.variants] == [
+        "all-MiniLM-L6-v2",
+        "scratch:6x384",
+    ]
+    assert grid.config("scratch", 0, max_steps=7).max_steps == 7
+
+
+def test_an_unknown_ablation_or_variant_is_told_with_those_there_are():
+    with pytest.raises(InputError, match="pooling, concat, objective, base"):
+        ablation("depth")
+    with pytest.raises(InputError, match="mean, max, cls"):
+        ABLATIONS["pooling"].config("median", 0)
+
+
+# ---------------------------------------------------------------- statistics
+
+
+@given(st.lists(POINTS, min_size=2, max_size=12))
+def test_the_interval_is_students(values):
+    assume(len(set(values)) > 1)
+    found = Summary.of(values)
+    spread = stats.sem(values)
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=found.mean, scale=spread)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+    assert found.deviation == pytest.approx(stats.tstd(values))
+
+
+@given(st.lists(st.tuples(POINTS, POINTS), min_size=2, max_size=12))
+def test_the_test_is_the_paired_t_test_by_seed(pairs):
+    ours, default = (dict(enumerate(side)) for side in zip(*pairs, strict=True))
+    differences = [a - b for a, b in pairs]
+    assume(max(differences) - min(differences) > 0.01)
+    found = Paired.of(ours, default)
+    assert found.p == pytest.approx(stats.ttest_rel(list(ours.values()), list(default.values())).pvalue, rel=1e-6)
+    assert found.difference.mean == pytest.approx(sum(differences) / len(differences), abs=1e-9)
+
+
+def test_a_test_takes_only_the_seeds_that_both_have():
+    found = Paired.of({0: 80.0, 1: 81.0, 5: 0.0}, {0: 85.0, 1: 86.5, 2: 99.0})
+    assert (found.difference.n, found.difference.mean, found.better) == (2, -5.25, 0)
+    assert Paired.of({0: 1.0}, {1: 1.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "default", "words"),
+    [
+        ({0: 70.0}, {0: 88.0}, "18.0 below in the one seed: nothing to test"),
+        ({0: 70.0, 1: 70.2, 2: 69.9}, {0: 88.0, 1: 88.1, 2: 88.0}, "worse by 17.8 to 18.2 points, in all 3 seeds"),
+        ({0: 88.0, 1: 70.0, 2: 88.0}, {0: 70.0, 1: 88.0, 2: 87.0}, "not told apart from the default by 3 seeds"),
+        ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, "the same in every seed"),
+        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 above in every seed, without spread"),
+    ],
+)
+def test_the_test_is_told_in_words(ours, default, words):
+    assert Paired.of(ours, default).words == words
+
+
+def test_one_value_has_no_spread_and_none_has_no_summary():
+    one = Summary.of([3.0])
+    assert (one.n, one.mean, one.deviation, one.low) == (1, 3.0, None, None)
+    assert Summary.of([]) is None
+
+
+def test_many_tests_find_something_by_chance():
+    assert by_chance(6) == pytest.approx(0.265, abs=0.001)
+
+
+def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
+    grid = ABLATIONS["pooling"]
+    table = rows(grid, {("mean", 0): 88.0, ("max", 0): 70.0}, {("mean", 0): 86.0})
+    assert [row.label for row in table] == ["mean", "max", "CLS"]
+    assert [row.summary and row.summary.mean for row in table] == [88.0, 70.0, None]
+    assert (table[0].is_default, table[0].against, table[0].before) == (True, None, 86.0)
+    assert table[1].against.difference.mean == -18.0
+    assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 below")
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+def test_a_sweep_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
+    sweep = sweeps.start("pooling", 2, TINY)
+    assert [(cell.variant, cell.seed) for cell in sweep.cells] == [
+        *(("mean", 0), ("max", 0), ("cls", 0), ("mean", 1), ("max", 1), ("cls", 1))
+    ]
+    assert [cell.state for cell in sweep.cells] == ["queued"] * 6
+    assert [cell.run.id for cell in sweep.cells] == sweeps.jobs.queued()
+    configs = [cell.run.config for cell in sweep.cells]
+    assert [config.pooling for config in configs] == ["mean", "max", "cls"] * 2
+    assert {(config.base, config.max_steps) for config in configs} == {("scratch:1x32", 2)}
+    assert sweep.state == "running"
+
+
+def test_what_cannot_run_is_told_before_anything_is_queued(sweeps):
+    for name, seeds, changes in (
+        ("pooling", 0, {}),
+        ("pooling", 101, {}),
+        ("depth", 1, {}),
+        ("pooling", 1, {"max_steps": -5}),
+        ("pooling", 1, {"train_data": "nowhere.csv"}),
+        ("pooling", 1, {"base": "run:unknown"}),
+    ):
+        with pytest.raises(InputError):
+            sweeps.start(name, seeds, changes)
+    assert (sweeps.store.list(), sweeps.list()) == ([], [])
+
+
+def test_a_plan_counts_runs_steps_and_what_the_models_take(sweeps):
+    found = sweeps.plan("pooling", 3, {"max_steps": 200})
+    assert (found.runs, found.plans["max"].steps) == (9, 200)
+    assert 9 * 80e6 < found.bytes < 9 * 100e6
+
+
+def test_the_table_fills_as_runs_finish(sweeps, two_by_two):
+    end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
+    end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
+    half = sweeps.get(two_by_two.id)
+    assert (half.state, half.counts["finished"]) == ("running", 2)
+    assert half.values == {("pretrained", 0): pytest.approx(88.0), ("scratch", 0): pytest.approx(30.0)}
+    assert half.seconds_left == pytest.approx(20, abs=1)
+    end(sweeps.store, run_of(two_by_two, "pretrained", 1), 0.89)
+    end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.32)
+    full = sweeps.get(two_by_two.id)
+    assert (full.state, full.can_resume, full.seconds_left) == ("finished", False, None)
+    assert full.rows[1].against.words.startswith("worse by")
+    assert full.rows[1].before == pytest.approx(50.0)
+
+
+def test_reading_a_sweep_back_needs_nothing_but_the_folders(sweeps, two_by_two):
+    end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.3)
+    elsewhere = Sweeps(Jobs(RunStore(sweeps.store.home)))
+    assert elsewhere.list() == [sweeps.get(two_by_two.id)]
+    assert (elsewhere.list("base"), elsewhere.list("pooling")) == ([sweeps.get(two_by_two.id)], [])
+
+
+def test_stop_leaves_what_is_done_and_resume_goes_on_with_the_rest(sweeps, two_by_two):
+    end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
+    stopped = sweeps.stop(two_by_two.id)
+    assert (stopped.state, stopped.counts) == ("stopped", {"finished": 1, "stopped": 3})
+    resumed = sweeps.resume(two_by_two.id)
+    assert (resumed.state, resumed.counts) == ("running", {"finished": 1, "queued": 3})
+    assert [cell.run.id for cell in resumed.cells] == [cell.run.id for cell in two_by_two.cells]
+
+
+def test_a_finished_sweep_has_nothing_to_resume(sweeps, two_by_two):
+    for cell in two_by_two.cells:
+        end(sweeps.store, cell.run.id, 0.5)
+    with pytest.raises(InputError, match="nothing to resume"):
+        sweeps.resume(two_by_two.id)
+
+
+def test_a_failed_run_tells_why_and_can_be_resumed(sweeps, two_by_two):
+    for cell in two_by_two.cells:
+        end(sweeps.store, cell.run.id, None, "failed", "the disk is full")
+    sweep = sweeps.get(two_by_two.id)
+    assert (sweep.state, sweep.reasons, sweep.can_resume) == ("failed", ["the disk is full"], True)
+
+
+def test_a_cell_whose_run_was_deleted_gets_a_new_one(sweeps, two_by_two):
+    sweeps.stop(two_by_two.id)
+    gone = run_of(two_by_two, "scratch", 1)
+    sweeps.store.delete(gone)
+    assert [cell.state for cell in sweeps.get(two_by_two.id).cells] == ["stopped"] * 3 + ["deleted"]
+    resumed = sweeps.resume(two_by_two.id)
+    assert resumed.cells[3].run.config == two_by_two.cells[3].run.config
+    assert resumed.cells[3].run.id in sweeps.jobs.queued()
+
+
+def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_two):
+    with pytest.raises(InputError, match="stop it before"):
+        sweeps.delete(two_by_two.id)
+    sweeps.stop(two_by_two.id)
+    sweeps.delete(two_by_two.id)
+    assert (sweeps.list(), sweeps.store.list()) == ([], [])
+
+
+@pytest.mark.parametrize("sweep_id", ["", "..", "../jobs", "/etc/passwd", "x" * 500, ".hidden"])
+def test_an_id_that_is_none_is_said_so(sweeps, sweep_id):
+    with pytest.raises(InputError, match="there is no sweep"):
+        sweeps.get(sweep_id)
+
+
+def test_a_file_that_is_no_sweep_is_left_out_of_the_list(sweeps, two_by_two):
+    (sweeps.folder / "broken.json").write_text("{")
+    (sweeps.folder / "other.json").write_text('{"ablation": "depth", "created": 1, "seeds": [0]}')
+    assert [sweep.id for sweep in sweeps.list()] == [two_by_two.id]
+
+
+def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsys):
+    asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]
+    assert main([*asked, "--home", str(place), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["preset"], told["state"], told["settings"]["max_steps"]) == ("pooling", "finished", 2)
+    assert [row["variant"] for row in told["rows"]] == ["mean", "max", "cls"]
+    assert all(-100 <= row["summary"]["mean"] <= 100 for row in told["rows"])
+    assert main(["ablate", "--resume", told["id"], "--home", str(place)]) == 0  # nothing is left to do
+    assert "mean" in capsys.readouterr().out
+    assert len(RunStore(place).list()) == 3
+
+
+def test_ablate_without_a_preset_says_which_there_are(tmp_path, capsys):
+    assert main(["ablate", "--home", str(tmp_path)]) == 2
+    assert "pooling|concat|objective|base" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- measured tables
+
+SHIPPED_NAMES = sorted(file.stem for file in SHIPPED.glob("*.json"))
+
+
+def measured(variant: str, seed: int) -> PrecomputedRun:
+    return PrecomputedRun(variant, seed, 0.8, 0.9, 0.1, 3, 1.0)
+
+
+@pytest.fixture
+def made(monkeypatch) -> list[tuple[str, int]]:
+    """The runs that the measuring script makes, in place of training."""
+    calls: list[tuple[str, int]] = []
+
+    def measure(config, variant, deadline):
+        calls.append((variant, config.seed))
+        return measured(variant, config.seed), [{"rows": 5, "device": "cpu", "dtype": "float32"}]
+
+    monkeypatch.setattr(measure_ablation, "measure", measure)
+    return calls
+
+
+def test_measuring_takes_one_seed_after_another_and_goes_on_where_it_was_interrupted(made, tmp_path):
+    file = tmp_path / "pooling.json"
+    assert measure_ablation.main(["pooling", "--seeds", "1", "--max-steps", "3", "--out", str(file)]) == 0
+    assert made == [("mean", 0), ("max", 0), ("cls", 0)]
+    assert measure_ablation.main(["pooling", "--seeds", "2", "--max-steps", "3", "--out", str(file)]) == 0
+    assert made[3:] == [("mean", 1), ("max", 1), ("cls", 1)]
+    table = PrecomputedTable.read(file)
+    assert (table.seeds, len(table.runs), table.settings["max_steps"]) == ([0, 1], 6, 3)
+    assert table.command == "python -m scripts.measure_ablation pooling --seeds 2 --max-steps 3"
+
+
+def test_a_table_never_mixes_settings(made, tmp_path):
+    file = tmp_path / "pooling.json"
+    measure_ablation.main(["pooling", "--seeds", "1", "--max-steps", "3", "--out", str(file)])
+    assert measure_ablation.main(["pooling", "--seeds", "2", "--max-steps", "4", "--out", str(file)]) == 2
+    assert len(made) == 3
+
+
+def test_measuring_ends_when_its_time_is_up_with_what_is_done(made, tmp_path):
+    file = tmp_path / "pooling.json"
+    assert measure_ablation.main(["pooling", "--minutes", "-1", "--out", str(file)]) == 1
+    assert made == []
+
+
+def test_a_file_that_is_no_table_is_said_so(tmp_path):
+    (tmp_path / "pooling.json").write_text('{"runs": [{"speed": 1}]}')
+    with pytest.raises(InputError, match="no measured table"):
+        precomputed("pooling", tmp_path)
+    assert precomputed("concat", tmp_path) is None
+
+
+@pytest.mark.parametrize("name", SHIPPED_NAMES)
+def test_a_shipped_table_holds_the_grid_it_says(name):
+    table, grid = precomputed(name), ABLATIONS[name]
+    assert table.ablation == name
+    assert {run.variant for run in table.runs} == set(grid.variants)
+    assert len({(run.variant, run.seed) for run in table.runs}) == len(table.runs)
+    assert all(-1 <= run.before <= 1 and -1 <= run.after <= 1 and run.seconds > 0 for run in table.runs)
+    assert not any("/" in str(value) for value in table.settings.values())  # no path of the machine
+    assert f"--seeds {len(table.seeds)}" in table.command
+    fixed = grid.config(grid.default, 0, max_steps=table.settings["max_steps"])
+    for field in ("base", "learning_rate", "batch_size", "epochs", "eval_data"):
+        if field in table.settings:
+            assert table.settings[field] == getattr(fixed, field)
+
+
+def test_the_shipped_pooling_table_shows_the_papers_order():
+    table = precomputed("pooling")
+    assert table is not None
+    after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
+    mean, highest, cls = (row.summary.mean for row in rows(ABLATIONS["pooling"], after))
+    assert mean > cls > highest
+    assert math.isfinite(mean)
+
+
+def test_the_assets_hold_nothing_but_tables_of_known_ablations():
+    assert {Path(file).name for file in SHIPPED.iterdir()} <= {f"{name}.json" for name in ABLATIONS}

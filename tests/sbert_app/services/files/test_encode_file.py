@@ -1,0 +1,173 @@
+"""Files of sentences in, files of vectors out: every format, every row, and nothing more in memory than a chunk."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_models import make_model
+
+from sbert_app.services.files.encode import check_output, encode_file, open_sentences
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return Encoder.load(str(make_model(tmp_path_factory.mktemp("models") / "tiny")), dtype="float32")
+
+
+def sentences_of(source: Path) -> list[Any]:
+    table, column = open_sentences(source)
+    return [cell for batch in table.batches() for cell in batch.rows[column]]
+
+
+# ---------------------------------------------------------------- text files: a sentence a line
+
+LINES = {
+    "commas": "Hello, world.\nIt rains.\nOne, two, three.",
+    "one column would be a header": "the cat sat\nthe dog ran",
+    "quotes": '"Hello," she said.\nHe said "no".',
+    "semicolons and tabs": "It rains; I stay.\nIt shines;\tI go.",
+    "one line": "Only this one.",
+}
+
+
+@pytest.mark.parametrize("text", LINES.values(), ids=LINES.keys())
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["Unix", "Windows", "old Mac"])
+def test_a_line_is_a_sentence_whatever_is_in_it(tmp_path: Path, text: str, end: str):
+    (tmp_path / "x.txt").write_bytes(text.replace("\n", end).encode())
+    assert sentences_of(tmp_path / "x.txt") == text.split("\n")
+
+
+@given(lines=st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"])), min_size=1))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_row_i_is_line_i(tmp_path: Path, lines: list[str]):
+    lines = ["a first line", *lines, "a last line"]
+    (tmp_path / "x.txt").write_text("\n".join(lines) + "\n\n\n", encoding="utf-8")
+    assert sentences_of(tmp_path / "x.txt") == [line if line.strip() else None for line in lines]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_any_encoding(tmp_path: Path, encoding: str):
+    (tmp_path / "x.txt").write_text("Größe zählt.\nDéjà vu, öfter.\n", encoding=encoding)
+    assert sentences_of(tmp_path / "x.txt") == ["Größe zählt.", "Déjà vu, öfter."]
+
+
+def test_a_header_is_known_by_its_name(tmp_path: Path):
+    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
+    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
+    (tmp_path / "x.txt").write_text("sentence\n")
+    assert sentences_of(tmp_path / "x.txt") == ["sentence"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", bytes(range(32)) * 99], ids=["empty", "blank", "binary"])
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
+    (tmp_path / "x.txt").write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.txt"):
+        open_sentences(tmp_path / "x.txt")
+
+
+def test_no_file(tmp_path: Path):
+    with pytest.raises(InputError, match="There is no file"):
+        open_sentences(tmp_path / "x.txt")
+
+
+# ---------------------------------------------------------------- vectors
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".NPY", ".parquet"])
+def test_row_i_of_the_output_is_row_i_of_the_input(tmp_path: Path, encoder: Encoder, suffix: str):
+    lines = [f"the cat {'is ' * (i % 7)}{i % 50}" for i in range(300)]
+    (tmp_path / "x.txt").write_text("\n".join(lines))
+    output = tmp_path / f"x{suffix}"
+    summary = encode_file(*open_sentences(tmp_path / "x.txt"), output, encoder)
+    if suffix == ".parquet":
+        vectors = np.stack(pq.read_table(output)["embedding"].combine_chunks().to_numpy(zero_copy_only=False))
+    else:
+        vectors = np.load(output)
+    np.testing.assert_allclose(vectors, encoder.encode(lines), rtol=0, atol=1e-5)
+    assert (summary.rows, summary.dimension, summary.missing_text) == (300, encoder.dimension, 0)
+
+
+def test_a_column_called_embedding_keeps_its_name(tmp_path: Path, encoder: Encoder):
+    (tmp_path / "x.csv").write_text("embedding,n\nthe cat,1\nthe dog,2\n")
+    encode_file(*open_sentences(tmp_path / "x.csv", "embedding"), tmp_path / "x.parquet", encoder)
+    assert pq.read_table(tmp_path / "x.parquet").column_names == ["embedding", "embedding_2"]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: str):
+    (tmp_path / "x.txt").write_text("the cat\nthe dog\n")
+    with pytest.raises(Stopped):
+        encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, should_stop=lambda: True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.txt"]
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A reader that counts how far it was read."""
+
+    rows: int
+    read: list[int]
+    columns: tuple[str, ...] = ("sentence",)
+    description: str = "sentences out of thin air"
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def row_estimate(self) -> int:
+        return self.rows
+
+    def fields(self) -> list[Any]:
+        return []
+
+    def batches(self, size: int = 100) -> Iterator[RowBatch]:
+        for start in range(0, self.rows, 100):
+            self.read[0] = start + 100
+            yield RowBatch(start + 1, {"sentence": [f"dog {(start + i) % 9}" for i in range(100)]})
+
+
+def test_reading_is_never_more_than_a_chunk_ahead_of_writing(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+):
+    from sbert_app.services.files import encode as encoding
+    from training.models.encoder import CHUNK
+
+    ahead: list[int] = []
+    rows = 3 * CHUNK // 100 * 100
+    table = Table(tmp_path / "endless", Endless(rows, [0]))
+
+    class Watched(encoding.NpyFile):
+        def write(self, sentences: encoding.Sentences, vectors: np.ndarray) -> None:
+            ahead.append(table.reader.read[0] - self._rows)  # type: ignore[attr-defined]
+            super().write(sentences, vectors)
+
+    monkeypatch.setitem(encoding.FORMATS, ".npy", Watched)
+    seen: list[tuple[int, int | None]] = []
+    progress = lambda *step: seen.append(step)  # noqa: E731
+    assert encode_file(table, "sentence", tmp_path / "x.npy", encoder, on_progress=progress).rows == rows
+    assert len(ahead) == 3
+    assert max(ahead) <= CHUNK + 100
+    assert seen[-1] == (rows, rows)
+
+
+def test_an_output_is_checked_before_the_work(tmp_path: Path):
+    source = tmp_path / "in.parquet"
+    source.touch()
+    (tmp_path / "folder.npy").mkdir()
+    for name, said in {
+        "x.txt": "has to end with .npy or .parquet",
+        "folder.npy": "is a folder",
+        "none/x.npy": "no folder",
+        "in.parquet": "the input itself",
+    }.items():
+        with pytest.raises(InputError, match=said):
+            check_output(tmp_path / name, source)
+    check_output(tmp_path / "x.npy", source)

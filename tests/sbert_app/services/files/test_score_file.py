@@ -1,0 +1,360 @@
+"""Files in, scored files out: nothing of the input changes, nothing is lost, and Stop keeps what is done."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bag_encoder import BagEncoder, OverlapCrossEncoder
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from paths import ROOT
+from scipy import stats
+
+from sbert_app.services.files import writers as score_sinks
+from sbert_app.services.files.pair_scorer import PairScorer, RecentVectors
+from sbert_app.services.files.report import ReportBuilder
+from sbert_app.services.files.score import score_file
+from sbert_app.services.files.summary import Progress
+from training.data.tables.table import PairColumns, open_table
+from training.errors import InputError
+
+WORDS = "the a man woman dog plays runs guitar piano in park slowly fast and sings while child".split()  # noqa: SIM905
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """1,000 pairs whose gold score is the share of words in common, but for row 500, whose gold score is absurd."""
+    random = np.random.default_rng(0)
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "sentence1", "sentence2", "score"])
+        for row in range(1, 1_001):
+            first = random.choice(WORDS, 6)
+            second = np.concatenate([first[: random.integers(0, 6)], random.choice(WORDS, 3)])
+            share = 5 * len({*first} & {*second}) / len({*first} | {*second})
+            writer.writerow([row, " ".join(first), " ".join(second), "0" if row == 500 else f"{share:.2f}"])
+        file.flush()
+    lines = path.read_text().splitlines()
+    lines[500] = "500,the dog runs,the dog runs,0"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class TestScoreFile:
+    def test_the_scores_stand_beside_the_untouched_input(self, pairs, tmp_path):
+        out, typed = tmp_path / "out.csv", tmp_path / "out.parquet"
+        summary = score_file(pairs, [out, typed], BagEncoder(), OverlapCrossEncoder())
+        rows, before = read_csv(out), read_csv(pairs)
+        assert [{name: row[name] for name in before[0]} for row in rows] == before
+        assert list(rows[0]) == ["id", "sentence1", "sentence2", "score", "cosine", "cross_encoder", "note"]
+        encoder = BagEncoder()
+        u, v = (encoder.encode([row[name] for row in before]) for name in ("sentence1", "sentence2"))
+        assert np.allclose([float(row["cosine"]) for row in rows], (u * v).sum(1), atol=1e-6)
+        table = pq.read_table(typed)
+        assert np.allclose(table["cosine"].to_numpy(), (u * v).sum(1), atol=1e-6)
+        assert str(table.schema.field("cosine").type) == "float"
+        assert (summary.rows, summary.scored, summary.stopped_at) == (1_000, 1_000, None)
+
+    def test_each_sentence_is_encoded_once(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "".join(f"query {i % 7},passage {i % 11}\n" for i in range(5_000)))
+        encoder = BagEncoder()
+        summary = score_file(path, [tmp_path / "out.csv"], encoder)
+        assert sorted(encoder.seen) == sorted({f"query {i}" for i in range(7)} | {f"passage {i}" for i in range(11)})
+        assert summary.encoded == 18
+
+    def test_statistics_are_those_of_scipy(self, pairs, tmp_path):
+        out = tmp_path / "out.csv"
+        report = score_file(pairs, [out], BagEncoder(), OverlapCrossEncoder()).report
+        rows = read_csv(out)
+        cosine, cross, gold = (
+            np.array([float(row[name]) for row in rows]) for name in ("cosine", "cross_encoder", "score")
+        )
+        assert report.cosine_gold.spearman == pytest.approx(stats.spearmanr(cosine, gold).statistic, abs=1e-3)
+        assert report.cosine_gold.pearson == pytest.approx(stats.pearsonr(cosine, gold).statistic, abs=1e-5)
+        assert report.cross_gold.spearman == pytest.approx(stats.spearmanr(cross, gold).statistic, abs=1e-5)
+        low, high = report.cosine_gold.spearman_interval
+        assert low < report.cosine_gold.spearman < high
+        assert sum(report.counts) == 1_000
+        assert report.mean == pytest.approx(cosine.mean(), abs=1e-6)
+        assert len(report.scatter) == 1_000
+
+    def test_the_worst_disagreement_is_the_planted_one(self, pairs, tmp_path):
+        worst = score_file(pairs, [tmp_path / "out.csv"], BagEncoder()).report.gold_disagreements[0]
+        assert (worst.row, worst.sentence1, worst.sentence2, worst.other) == (500, "the dog runs", "the dog runs", 0.0)
+        assert worst.cosine_rank > 0.95
+
+    def test_without_gold_there_is_no_correlation(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\na b,a c\nd,e\n")
+        report = score_file(path, [tmp_path / "out.csv"], BagEncoder()).report
+        assert (report.cosine_gold, report.scatter, report.gold_disagreements) == (None, [], [])
+        assert sum(report.counts) == 2
+
+    def test_columns_may_be_named(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("x,y,z\na b,c,a b\n")
+        summary = score_file(path, [tmp_path / "out.csv"], BagEncoder(), columns=["x", "z"])
+        assert summary.columns == PairColumns("x", "z")
+        assert read_csv(tmp_path / "out.csv")[0]["cosine"] == "1.000000"
+
+    def test_a_column_called_cosine_keeps_its_values(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2,Cosine,note\na,a,mine,keep\n")
+        summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
+        assert summary.added == {"cosine": "cosine_2", "note": "note_2"}
+        row = read_csv(tmp_path / "out.csv")[0]
+        assert (row["Cosine"], row["note"], row["cosine_2"]) == ("mine", "keep", "1.000000")
+
+    def test_progress_ends_at_the_last_row(self, pairs, tmp_path):
+        told: list[Progress] = []
+        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), on_progress=told.append)
+        assert (told[-1].rows, told[-1].total, told[-1].share) == (1_000, 1_000, 1.0)
+        assert told[-1].seconds_left == 0
+        assert [p.rows for p in told] == sorted(p.rows for p in told)
+
+    def test_the_summary_is_json(self, pairs, tmp_path):
+        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
+        again = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+        assert again["columns"]["score"] == "score"
+        assert again["head"]["id"] == [str(i) for i in range(1, 11)]
+        assert summary.sentence.startswith("1,000 rows: 1,000 scored in ")
+
+
+class TestStop:
+    def test_what_is_done_is_kept_whole(self, pairs, tmp_path):
+        outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
+        done: list[Progress] = []
+        summary = score_file(
+            pairs,
+            outputs,
+            BagEncoder(),
+            on_progress=done.append,
+            should_stop=lambda: bool(done) and done[-1].rows >= 100,
+        )
+        assert 100 <= summary.stopped_at < 1_000
+        assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows
+        assert sum(summary.report.counts) == summary.rows
+        assert f"stopped at row {summary.rows}" in summary.sentence
+
+    def test_stopped_at_once_leaves_a_header(self, pairs, tmp_path):
+        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), should_stop=lambda: True)
+        assert summary.stopped_at == 0
+        assert (tmp_path / "out.csv").read_text() == "id,sentence1,sentence2,score,cosine,note\n"
+
+
+class TestOutputs:
+    @pytest.mark.parametrize("cell", ["=1+1", "+49 170", "-ask", "@me", "\tx", "\rx", "=", "-"])
+    def test_a_formula_gets_an_apostrophe_in_the_csv_alone(self, tmp_path, cell):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text(json.dumps({"s1": cell, "s2": "b"}))
+        outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
+        summary = score_file(path, outputs, BagEncoder())
+        assert read_csv(outputs[0])[0]["s1"] == "'" + cell
+        assert pq.read_table(outputs[1])["s1"].to_pylist() == [cell]
+        assert summary.guarded == 1
+
+    @pytest.mark.parametrize("cell", ["-1.5", "+3", "-1,5", "-.5", "-1e-3", "a=b", "'=x", " =x"])
+    def test_a_plain_number_gets_none(self, tmp_path, cell):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text(json.dumps({"s1": cell, "s2": "b"}))
+        summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
+        assert read_csv(tmp_path / "out.csv")[0]["s1"] == cell
+        assert summary.guarded == 0
+
+    def test_a_header_can_be_a_formula_too(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2,=cmd\na,b,c\n")
+        score_file(path, [tmp_path / "out.csv"], BagEncoder())
+        assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
+
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.lists(
+            st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=20)] * 2), min_size=1, max_size=8
+        )
+    )
+    def test_any_text_goes_through_csv_and_parquet(self, tmp_path, rows):
+        path, outputs = tmp_path / "pairs.parquet", [tmp_path / "out.csv", tmp_path / "out.parquet"]
+        pq.write_table(pa.table({"s1": [a for a, _ in rows], "s2": [b for _, b in rows]}), path)
+        score_file(path, outputs, BagEncoder())
+        assert list(zip(*pq.read_table(outputs[1], columns=["s1", "s2"]).to_pydict().values(), strict=True)) == rows
+        unguarded = [tuple(_without_guard(row[name]) for name in ("s1", "s2")) for row in read_csv(outputs[0])]
+        assert unguarded == [tuple(map(_without_guard, row)) for row in rows]
+
+    def test_parquet_keeps_the_types_of_the_input(self, tmp_path):
+        path = tmp_path / "pairs.parquet"
+        table = pa.table({"s1": ["a"], "s2": ["b"], "n": pa.array([7], pa.int16()), "tags": [["x", "y"]]})
+        pq.write_table(table, path)
+        score_file(path, [tmp_path / "out.parquet", tmp_path / "out.csv"], BagEncoder())
+        written = pq.read_table(tmp_path / "out.parquet")
+        assert written.select(table.column_names).equals(table)
+        assert read_csv(tmp_path / "out.csv")[0]["tags"] == '["x", "y"]'
+
+    def test_tsv(self, pairs, tmp_path):
+        score_file(pairs, [tmp_path / "out.tsv"], BagEncoder())
+        assert (tmp_path / "out.tsv").read_text().startswith("id\tsentence1\tsentence2\tscore\tcosine\tnote\n")
+
+    @pytest.mark.parametrize(
+        ("out", "says"),
+        [
+            ("out.txt", r"has to end with one of \.csv, \.tsv, \.parquet"),
+            ("nowhere/out.csv", "There is no folder"),
+            ("pairs.csv", "is the input itself"),
+            ("folder.csv", "is a folder"),
+        ],
+    )
+    def test_an_output_that_cannot_be(self, pairs, tmp_path, out, says):
+        (tmp_path / "folder.csv").mkdir()
+        with pytest.raises(InputError, match=says):
+            score_file(pairs, [tmp_path / out], BagEncoder())
+
+    def test_two_outputs_of_one_name(self, pairs, tmp_path):
+        with pytest.raises(InputError, match="same name"):
+            score_file(pairs, [tmp_path / "out.csv", tmp_path / "." / "out.csv"], BagEncoder())
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+    def test_a_full_disk_is_one_clear_sentence_and_leaves_nothing(self, pairs, tmp_path, monkeypatch):
+        monkeypatch.setattr(score_sinks, "_beside", _link_to_full)
+        with pytest.raises(InputError, match=r"out\.csv cannot be written: No space left on device"):
+            score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
+        assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+
+    def test_an_older_result_survives_a_failure(self, tmp_path):
+        out = tmp_path / "out.csv"
+        out.write_text("older")
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\na,b\n")
+
+        class Failing(BagEncoder):
+            def encode(self, *_, **__):
+                raise RuntimeError("out of memory")
+
+        with pytest.raises(RuntimeError, match="out of memory"):
+            score_file(path, [out], Failing())
+        assert out.read_text() == "older"
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_a_file_that_breaks_off_keeps_the_rows_before(self, tmp_path, monkeypatch):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "a,b\n" * 1_000)
+        table = open_table(path)
+        whole = type(table.reader).batches
+
+        def breaks_off(reader, size=100):
+            for number, batch in enumerate(whole(reader, 100)):
+                if number == 5:
+                    raise OSError(5, "Input/output error")
+                yield batch
+
+        monkeypatch.setattr(type(table.reader), "batches", breaks_off)
+        with pytest.raises(InputError, match=r"Input/output error\. The 500 rows before are scored in .*out\.csv"):
+            score_file(table, [tmp_path / "out.csv"], BagEncoder())
+        assert len(read_csv(tmp_path / "out.csv")) == 500
+
+
+def _without_guard(text: str) -> str:
+    return text.removeprefix("'")
+
+
+def _link_to_full(path: Path) -> Path:
+    class Full(type(path)):
+        def open(self, *_, **__):
+            return Path("/dev/full").open("w", buffering=1)
+
+    return Full(path.with_name(".part"))
+
+
+class TestRecentVectors:
+    def test_a_ring_forgets_the_oldest(self):
+        recent, encoder = RecentVectors(64, capacity=3), BagEncoder()
+        for texts in (["a", "b"], ["c", "d"], ["b", "c", "d"], ["a"]):
+            assert np.array_equal(recent.vectors(texts, encoder.encode), BagEncoder().encode(texts))
+        assert encoder.seen == ["a", "b", "c", "d", "a"]
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12), st.integers(1, 9))
+    def test_what_it_gives_is_what_the_encoder_gives(self, calls, capacity):
+        recent, encoder = RecentVectors(64, capacity), BagEncoder()
+        for texts in calls:
+            assert np.array_equal(recent.vectors(texts, encoder.encode), BagEncoder().encode(texts))
+
+    def test_long_sentences_are_not_kept(self):
+        recent, encoder = RecentVectors(64), BagEncoder()
+        for _ in range(2):
+            recent.vectors(["word " * 200], encoder.encode)
+        assert len(encoder.seen) == 2
+
+    def test_scores_of_no_pairs(self):
+        cosine, cross = PairScorer(BagEncoder()).score([], [], lambda _: None, lambda: False)
+        assert (cosine.shape, cross) == ((0,), None)
+
+
+class TestReport:
+    def test_beyond_its_capacity_it_looks_at_a_uniform_sample(self, tmp_path):
+        with ReportBuilder(tmp_path, capacity=1_000) as builder:
+            for start in range(0, 20_000, 500):
+                rows = np.arange(start, start + 500, dtype=np.float64)
+                texts = [f"row {start + at + 1}" for at in range(500)]
+                builder.add(start + 1, (texts, texts), (rows / 20_000).astype(np.float32), rows % 100, None)
+            kept = builder._sample[:, 0]
+            report = builder.finish()
+        assert report.sampled
+        assert report.cosine_gold.n == 1_000
+        assert 9_000 < kept.mean() < 11_000
+        assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
+
+    def test_rows_without_scores_do_not_count(self, tmp_path):
+        nan = np.nan
+        with ReportBuilder(tmp_path) as builder:
+            cosine, gold = np.array([0.1, nan, 0.5, 0.9]), np.array([1.0, 2.0, nan, 3.0])
+            builder.add(1, (["a"] * 4, ["b"] * 4), cosine, gold, None)
+            report = builder.finish()
+        assert (sum(report.counts), len(report.scatter)) == (3, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of the memory from /proc")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """120,000 rows more, gold scores, statistics and all, peak at most 80 MB higher."""
+    program = """
+import sys
+from pathlib import Path
+from bag_encoder import BagEncoder
+from sbert_app.scoring.file import score_file
+
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) >> 10
+
+folder, peaks = Path(sys.argv[1]), []
+for name in ("short.csv", "long.csv"):
+    score_file(folder / name, [folder / "out.csv", folder / "out.parquet"], BagEncoder())
+    peaks.append(peak())
+print(peaks[1] - peaks[0])
+"""
+    for name, rows in (("short.csv", 80_000), ("long.csv", 200_000)):
+        with (tmp_path / name).open("w") as file:
+            file.write("sentence1,sentence2,score\n")
+            file.writelines(f"sentence number {i},another number {i % 5000},{i % 50 / 10}\n" for i in range(rows))
+    root = ROOT
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
+    )
+    assert int(run.stdout) < 80

@@ -1,0 +1,348 @@
+"""Runs outside the web process, with real processes: they are queued, killed, stopped, resumed, starved of disk."""
+
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from huey import RedisHuey
+from paths import ROOT
+
+from sbert_app.services.jobs.queue import CALM, Jobs, JsonSerializer, devices, open_queue
+from sbert_app.services.runs.export import export
+from sbert_app.services.runs.record import AT_WORK, Run
+from sbert_app.services.runs.store import CUT_OFF, RunStore
+from training.errors import InputError
+from training.trainer.config import RunConfig
+
+PATIENCE = 120.0  # seconds that a busy machine may take for anything
+WORDS = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "over", "green", "grass", "near", "it")
+
+
+@pytest.fixture(scope="module")
+def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """A home folder of its own with a worker that serves all tests of this file."""
+    own = tmp_path_factory.mktemp("jobs")
+    for kind in ("models", "data"):
+        (own / kind).symlink_to(home / kind)
+    yield Jobs(RunStore(own))
+    for process in workers(own):
+        process.kill()
+        process.wait(PATIENCE)
+
+
+@pytest.fixture
+def here(home: Path, tmp_path: Path) -> Jobs:
+    """A home folder without a worker; nothing starts one but the test."""
+    for kind in ("models", "data"):
+        (tmp_path / kind).symlink_to(home / kind)
+    jobs = Jobs(RunStore(tmp_path))
+    jobs.starts_workers = False
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of 64 scored pairs."""
+    file = tmp_path_factory.mktemp("data") / "pairs.csv"
+    rows = [f"{' '.join(WORDS[i % 9 : i % 9 + 5])},{' '.join(WORDS[i % 7 : i % 7 + 6])},{i % 6}" for i in range(64)]
+    file.write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    return str(file)
+
+
+@pytest.fixture
+def tiny(pairs: str) -> Callable[..., RunConfig]:
+    """A run that is over in a second, or, with many steps, never."""
+
+    def config(max_steps: int = 20, **more: object) -> RunConfig:
+        settings = {"train_data": pairs, "eval_data": pairs, "base": "scratch:1x32", "dtype": "float32", **more}
+        return RunConfig("regression", max_steps=max_steps, **settings)
+
+    return config
+
+
+def workers(home: Path) -> list[psutil.Process]:
+    """The worker processes of a home folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        if (
+            "sbert_app.services.jobs.worker" in line
+            and str(home) in line
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ):
+            found.append(process)
+    return found
+
+
+def until(jobs: Jobs, run: Run, holds: Callable[[Run], bool]) -> Run:
+    """Wait for a run as a page does: look, and see that somebody works."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds(run := jobs.store.get(run.id)):
+        assert time.monotonic() < deadline, f"{run.state} at {run.progress.step}: {jobs.store.log(run.id)}"
+        jobs.tend()
+        time.sleep(0.05)
+    return run
+
+
+def ended(run: Run) -> bool:
+    return run.state not in AT_WORK
+
+
+def under_way(run: Run) -> bool:
+    return run.state == "running" and run.progress.step >= 3
+
+
+# ---------------------------------------------------------------- a worker
+
+
+def test_a_run_is_executed_by_another_process_and_leaves_a_model(jobs, tiny):
+    run = until(jobs, jobs.start(tiny()), ended)
+    assert (run.state, run.record.reason, run.progress.step) == ("finished", None, 20)
+    assert run.has_model
+    assert "step 20" in jobs.store.log(run.id)
+    assert [process.pid for process in workers(jobs.store.home)] != [os.getpid()]
+
+
+def test_its_worker_waits_calmly_and_lets_others_go_first(jobs, tiny):
+    until(jobs, jobs.start(tiny()), ended)
+    (worker,) = workers(jobs.store.home)
+    assert worker.nice() >= 5
+    assert worker.environ()["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_runs_take_turns_on_one_device(jobs, tiny):
+    runs = [jobs.start(tiny(max_steps=60)) for _ in range(3)]
+    most, states = 0, []
+    while not all(map(ended, states)) or not states:
+        states = [jobs.store.get(run.id) for run in runs]
+        most = max(most, sum(run.state == "running" for run in states))
+        time.sleep(0.02)
+    assert [run.state for run in states] == ["finished"] * 3
+    assert most == 1
+    begun = [run.record.started for run in states]
+    assert begun == sorted(begun), "first come, first served"
+
+
+def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
+    until(jobs, jobs.start(tiny()), ended)
+    before = {process.pid for process in workers(jobs.store.home)}
+    others = [Jobs(RunStore(jobs.store.home)) for _ in range(3)]
+    for other in others:
+        other.call_workers()
+    run = until(others[0], others[1].start(tiny()), ended)
+    assert run.state == "finished"
+    assert {process.pid for process in workers(jobs.store.home)} == before
+    assert len(before) == 1
+
+
+APP = """
+import os, sys
+from pathlib import Path
+from sbert_app.jobs.queue import Jobs
+from sbert_app.runs.store import RunStore
+from training.config import RunConfig
+jobs = Jobs(RunStore(Path(sys.argv[1])))
+print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_app_loses_nothing(here, tiny):
+    """The app starts the worker, is killed at once, and the run goes on to its end."""
+    command = [sys.executable, "-c", APP, str(here.store.home), tiny(max_steps=40).to_json()]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    app = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env, check=False)
+    assert app.returncode == -signal.SIGKILL
+    try:
+        assert until(here, here.store.get(app.stdout.strip()), ended).state == "finished"
+    finally:
+        for process in workers(here.store.home):
+            process.kill()
+
+
+def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, tiny):
+    config = tiny(max_steps=400, eval_every=100)
+    run = until(jobs, jobs.start(config), under_way)
+    (worker,) = workers(jobs.store.home)
+    worker.kill()
+    worker.wait(PATIENCE)
+    run = jobs.store.get(run.id)
+    assert (run.state, run.record.reason) == ("interrupted", CUT_OFF)
+    run = until(jobs, jobs.resume(run.id), ended)
+    assert run.state == "finished"
+    events = jobs.store.events(run.id)
+    steps = [event["step"] for event in events if event["kind"] == "train"]
+    assert steps == sorted(set(steps)), "one curve, no step told twice"
+    straight = until(jobs, jobs.start(config), ended)
+    curves = [
+        [(event["step"], event["spearman"]) for event in jobs.store.events(each.id) if event["kind"] == "eval"]
+        for each in (run, straight)
+    ]
+    assert curves[0] == curves[1]
+
+
+def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
+    run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
+    run = until(jobs, jobs.stop(run.id), ended)
+    assert run.state == "stopped"
+    assert (run.folder / "checkpoint/state.json").exists()
+    stopped_at = run.progress.step
+    run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > stopped_at)
+    resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
+    assert resumed[-1] == stopped_at
+    assert until(jobs, jobs.stop(run.id), ended).state == "stopped"
+
+
+def test_a_run_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
+    first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
+    waiting, last = jobs.start(tiny()), jobs.start(tiny())
+    assert jobs.stop(waiting.id).state == "stopped"
+    jobs.stop(first.id)
+    assert until(jobs, last, ended).state == "finished"
+    assert jobs.store.get(waiting.id).record.started is None
+
+
+def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
+    runs = [here.start(tiny()) for _ in range(2)]
+    here.queue.flush()
+    assert here.queued() == []
+    here.tend()
+    assert here.queued() == [run.id for run in runs]
+    here.tend()
+    assert len(here.queued()) == 2, "once is enough"
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
+    """A worker of the test's own; ``limits`` are of the system, in bytes."""
+
+    def limit() -> None:
+        for what, size in (limits or {}).items():
+            resource.setrlimit(what, (size, size))
+
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "sbert_app.services.jobs.worker",
+            "--home",
+            str(jobs.store.home),
+            "--idle-seconds",
+            str(until_idle),
+        ],
+        env={**os.environ, **CALM, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=limit,
+    )
+
+
+def test_a_full_disk_fails_the_run_with_the_reason_and_keeps_the_log(here, tiny):
+    """No file may grow beyond 1 MB; the model has 4."""
+    run = here.start(tiny())
+    assert work_here(here, {resource.RLIMIT_FSIZE: 1_000_000}).wait(PATIENCE) == 0
+    run = here.store.get(run.id)
+    assert run.state == "failed"
+    assert "\n" not in run.record.reason
+    assert "File too large" in run.record.reason
+    assert "File too large" in here.store.log(run.id)
+    assert not run.has_model
+
+
+def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
+    file = tmp_path / "bad.csv"
+    file.write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
+    run = here.start(tiny(train_data=str(file)))
+    work_here(here).wait(PATIENCE)
+    run = here.store.get(run.id)
+    assert run.state == "failed"
+    assert "row 2" in run.record.reason
+    assert run.record.reason in here.store.log(run.id)
+
+
+def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
+    """One and a half gigabytes, and a batch that needs more."""
+    greedy = here.start(tiny(base="scratch:1x512", batch_size=5_000, train_data="stsb:train"))
+    modest = here.start(tiny())
+    work_here(here, {resource.RLIMIT_DATA: 1_500_000_000}).wait(PATIENCE)
+    assert here.store.get(greedy.id).state == "failed"
+    assert "not enough memory for batches of 5000" in here.store.get(greedy.id).record.reason
+    assert here.store.get(modest.id).state == "finished"
+
+
+def test_a_worker_that_is_told_to_end_leaves_a_run_that_can_be_resumed(here, tiny):
+    run = here.start(tiny(max_steps=1_000_000))
+    worker = work_here(here)
+    run = until(here, run, under_way)
+    worker.terminate()
+    assert worker.wait(PATIENCE) == 0
+    run = here.store.get(run.id)
+    assert run.state == "interrupted"
+    assert (run.folder / "checkpoint/state.json").exists()
+
+
+def test_a_worker_without_work_ends(here):
+    assert work_here(here, until_idle=0.1).wait(PATIENCE) == 0
+
+
+# ---------------------------------------------------------------- the queue
+
+
+def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
+    run = here.start(tiny())
+    with sqlite3.connect(here.store.home / "jobs.sqlite") as queue:
+        ((message,),) = queue.execute("select data from task").fetchall()
+    assert run.id in json.loads(message)[6]  # the arguments
+    with pytest.raises(ValueError):  # no pickle is read
+        JsonSerializer().deserialize(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
+
+
+def test_a_redis_server_is_named_by_a_variable_and_its_workers_are_started_by_hand(tmp_path, monkeypatch):
+    monkeypatch.setenv("SBERT_QUEUE", "redis://127.0.0.1:1/0")
+    jobs = Jobs(RunStore(tmp_path))
+    assert isinstance(jobs.queue, RedisHuey)
+    assert isinstance(jobs.queue.serializer, JsonSerializer)
+    jobs.call_workers()
+    assert workers(tmp_path) == []
+
+
+def test_any_other_queue_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("SBERT_QUEUE", "rabbit")
+    with pytest.raises(InputError, match="SBERT_QUEUE is 'rabbit'; it must look like redis://"):
+        open_queue(tmp_path)
+
+
+def test_each_visible_gpu_has_a_worker_and_a_machine_without_has_one(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1, 3")
+    assert devices() == ["1", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices() == [""]
+
+
+# ---------------------------------------------------------------- what comes of it
+
+
+def test_an_export_opens_with_sentence_transformers_and_encodes_the_same(jobs, tiny, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    from training.models.encoder import Encoder
+
+    run = until(jobs, jobs.start(tiny(name="to export")), ended)
+    with zipfile.ZipFile(export(jobs.store, run.id, tmp_path)) as packed:
+        packed.extractall(tmp_path / "opened")
+    theirs = SentenceTransformer(str(tmp_path / "opened/to-export"), device="cpu").encode(WORDS)
+    ours = Encoder.load(f"run:{run.id}", dtype="float32", home=jobs.store.home).encode(WORDS, normalize=None)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -1,0 +1,268 @@
+"""Maps: the same seed gives the same map, near stays near, two maps are aligned, and where none makes sense, words."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from bag_encoder import BagEncoder
+
+from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus, GoldPairs, encode
+from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
+from sbert_app.services.maps import layout, umap_engine
+from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, MapResult, compute_map, pair_distances
+from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project, project_aligned
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.settings import DEFAULT_MODEL, Settings
+from training.errors import InputError, Stopped
+
+QUICK = MapSettings(epochs=50)
+
+
+def clouds(n=120, groups=3, dimension=16, seed=0):
+    """Vectors of length 1 in well parted groups, and the group of each."""
+    random = np.random.default_rng(seed)
+    group = np.arange(n) % groups
+    vectors = random.standard_normal((groups, dimension))[group] * 4 + random.standard_normal((n, dimension))
+    vectors = vectors.astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), group
+
+
+def space_of(vectors, sentences=None, key="key", model="bag-of-words"):
+    sentences = sentences or [f"sentence {n}" for n in range(len(vectors))]
+    return EmbeddedCorpus(Corpus("mine", sentences), np.asarray(vectors, dtype=np.float32), model, "mean", key, 0.0)
+
+
+def purity(points, group):
+    """Share of points whose nearest neighbour is of their group."""
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return (group[apart.argmin(axis=1)] == group).mean()
+
+
+class TestOneMap:
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    def test_near_stays_near(self, home, dimensions):
+        vectors, group = clouds()
+        points = draw(vectors, MapSettings(dimensions=dimensions, epochs=100), home)
+        assert points.shape == (120, dimensions)
+        assert points.dtype == np.float32
+        assert purity(points, group) > 0.95
+
+    def test_a_large_corpus_starts_from_its_principal_components(self, home, monkeypatch):
+        umap_engine.warm_up(home)
+        monkeypatch.setattr("sbert_app.services.maps.projection.SPECTRAL_LIMIT", 100)
+        monkeypatch.setattr("umap.spectral.spectral_layout", None)
+        vectors, group = clouds()
+        assert purity(draw(vectors, MapSettings(epochs=100), home), group) > 0.95
+
+    def test_the_same_seed_gives_the_same_map_and_another_seed_another(self, home):
+        vectors, _ = clouds()
+        first, again = (draw(vectors, QUICK, home) for _ in range(2))
+        np.testing.assert_array_equal(first, again)
+        assert not np.array_equal(first, draw(vectors, MapSettings(epochs=50, seed=1), home))
+
+    def test_it_keeps_neighbours_as_well_as_umap_learns_own(self, home):
+        from sklearn.manifold import trustworthiness
+
+        vectors, _ = clouds(400, groups=8, dimension=32)
+        ours = draw(vectors, MapSettings(), home)
+        import umap  # imported ready by the map
+
+        theirs = umap.UMAP(metric="cosine", random_state=0, n_jobs=1, n_epochs=500).fit_transform(vectors)
+        kept, kept_by_them = (trustworthiness(vectors, one, metric="cosine") for one in (ours, theirs))
+        assert kept > kept_by_them - 0.01
+
+    def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
+        space, cache = space_of(clouds()[0]), ArrayCache(tmp_path)
+        first = project(space, QUICK, cache, home)
+        monkeypatch.setattr("sbert_app.services.maps.projection.draw", None)
+        np.testing.assert_array_equal(project(space, QUICK, cache, home), first)
+
+    def test_every_setting_makes_another_key(self):
+        space = space_of(clouds()[0])
+        changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
+        assert len({map_key(MapSettings(**change), space) for change in changes}) == len(changes)
+
+    def test_progress_rises_to_the_end_and_stop_is_heard(self, home):
+        vectors, _ = clouds(400)
+        shares = []
+        draw(vectors, MapSettings(), home, shares.append)
+        assert shares == sorted(shares)
+        assert 0.3 < shares[-1] <= 1
+        for _ in range(2):  # a map that is stopped leaves nothing locked
+            with pytest.raises(Stopped):
+                draw(vectors, MapSettings(epochs=5_000), home, shares.append, lambda: shares[-1] > 0.5)
+            shares.append(0.0)
+
+    def test_the_map_of_the_example_is_shipped(self, home):
+        shelf = ModelCache(home)
+        spaces = EmbeddingCache(shelf, home)
+        space = spaces.space(spaces.example(), DEFAULT_MODEL, "mean")
+        shipped = ArrayCache(SHIPPED).get(map_key(MapSettings(), space))
+        assert shipped is not None, "run python -m scripts.draw_example"
+        assert shipped.shape == (461, 2)
+
+
+class TestSmallAndOdd:
+    @pytest.mark.parametrize(
+        ("sentences", "words"),
+        [
+            (["one"], "there is one here"),
+            (["one", "two"], "there are 2 here"),
+            (["one", "two", "three"], "there are 3 here"),
+            (["same"] * 10, "all are the same here"),
+        ],
+    )
+    def test_too_few_different_sentences_are_said(self, home, tmp_path, sentences, words):
+        space = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
+        with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
+            project(space, QUICK, ArrayCache(tmp_path), home)
+        with pytest.raises(InputError, match="at least 5 different sentences"):
+            project_aligned(space, space, QUICK, ArrayCache(tmp_path), home)
+
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    @pytest.mark.parametrize("n", [5, 6, 10])
+    def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
+        space = space_of(clouds(n)[0])
+        settings = MapSettings(dimensions=dimensions, epochs=20)
+        assert project(space, settings, ArrayCache(tmp_path), home).shape == (n, dimensions)
+        before, after = project_aligned(space, space_of(clouds(n, seed=1)[0]), settings, ArrayCache(tmp_path), home)
+        assert before.shape == after.shape == (n, dimensions)
+
+    def test_a_few_sentences_many_times_over(self, home, tmp_path):
+        vectors = np.repeat(clouds(5)[0], 60, axis=0)
+        space = space_of(vectors, [f"sentence {n // 60}" for n in range(300)])
+        assert np.isfinite(project(space, QUICK, ArrayCache(tmp_path), home)).all()
+        both = project_aligned(
+            space, space_of(vectors[::-1], space.corpus.sentences), QUICK, ArrayCache(tmp_path), home
+        )
+        assert np.isfinite(both).all()
+
+    def test_a_collapsed_model_is_said(self, home, tmp_path):
+        space = space_of(np.tile(clouds(1)[0], (20, 1)))
+        with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
+            project(space, QUICK, ArrayCache(tmp_path), home)
+
+    def test_vectors_of_nothing_but_zeros(self, home, tmp_path):
+        vectors = clouds(30)[0]
+        vectors[:3] = 0
+        assert np.isfinite(project(space_of(vectors), QUICK, ArrayCache(tmp_path), home)).all()
+
+    @pytest.mark.parametrize(
+        ("setting", "words"),
+        [
+            ({"dimensions": 4}, "2 or 3 dimensions"),
+            ({"neighbours": 1}, "from 2 to 200"),
+            ({"neighbours": 201}, "from 2 to 200"),
+            ({"min_dist": -0.1}, "0.99"),
+            ({"min_dist": float("nan")}, "0.99"),
+            ({"seed": -1}, "the seed is -1"),
+            ({"seed": 2**31}, "the seed is"),
+        ],
+    )
+    def test_settings_that_make_no_sense_are_said(self, home, tmp_path, setting, words):
+        with pytest.raises(InputError, match=words):
+            project(space_of(clouds()[0]), MapSettings(**setting), ArrayCache(tmp_path), home)
+
+
+class TestTwoMaps:
+    def test_near_stays_near_on_both_and_each_sentence_near_its_other_self(self, home):
+        vectors, group = clouds(200, groups=4)
+        after, _ = clouds(200, groups=4, seed=3)
+        before_map, after_map = draw_aligned(vectors, after, MapSettings(), home)
+        assert purity(before_map, group) > 0.95
+        assert purity(after_map, group) > 0.95
+        moved = np.linalg.norm(before_map - after_map, axis=1).mean()
+        strangers = np.linalg.norm(before_map - after_map[::-1], axis=1).mean()
+        assert moved < strangers / 2
+
+    def test_of_the_same_vectors_are_almost_one(self, home):
+        vectors, _ = clouds(200)
+        first, second = draw_aligned(vectors, vectors, MapSettings(), home)
+        spread = first.std(axis=0).max()
+        assert np.median(np.linalg.norm(first - second, axis=1)) < 0.25 * spread
+
+    def test_the_same_seed_gives_the_same_maps(self, home):
+        before, after = clouds()[0], clouds(seed=1)[0]
+        first, again = (draw_aligned(before, after, QUICK, home) for _ in range(2))
+        np.testing.assert_array_equal(first, again)
+
+    def test_the_cache_keeps_both_and_their_order(self, home, tmp_path, monkeypatch):
+        before, after = space_of(clouds()[0], key="a"), space_of(clouds(seed=1)[0], key="b")
+        cache = ArrayCache(tmp_path)
+        drawn = project_aligned(before, after, QUICK, cache, home)
+        assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
+        monkeypatch.setattr("sbert_app.services.maps.projection.draw_aligned", None)
+        np.testing.assert_array_equal(project_aligned(before, after, QUICK, cache, home), drawn)
+
+    def test_two_corpora_cannot_be_aligned(self, home, tmp_path):
+        one, other = space_of(clouds(10)[0]), space_of(clouds(10)[0], [f"other {n}" for n in range(10)])
+        with pytest.raises(InputError, match="the same sentences"):
+            project_aligned(one, other, QUICK, ArrayCache(tmp_path), home)
+
+    def test_stop(self, home):
+        with pytest.raises(Stopped):
+            draw_aligned(clouds()[0], clouds()[0], MapSettings(epochs=100_000), home, should_stop=lambda: True)
+
+    def test_overlap_is_jaccards(self):
+        from scipy.sparse import csr_matrix
+
+        first = csr_matrix(np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32))
+        second = csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
+        np.testing.assert_allclose(layout._overlap(first, second), [1 / 3, 1, 0, 0])
+
+
+class TestAtlas:
+    @pytest.fixture
+    def spaces(self, home):
+        return EmbeddingCache(ModelCache(home), home)
+
+    def test_two_poolings_of_stsb(self, spaces):
+        """What people find similar is near on both maps, and random pairs are not."""
+        pairs = Corpus.from_data("stsb:dev")
+        rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
+        corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
+        told = []
+        under = (EmbeddingSpec(DEFAULT_MODEL, "mean"), EmbeddingSpec(DEFAULT_MODEL, "cls"))
+        wanted = MapRequest(spaces.add(corpus), *under, MapSettings(epochs=100))
+        drawn = compute_map(spaces, wanted, lambda share, words=None: told.append(words))
+        assert [space.pooling for space in drawn.spaces] == ["mean", "cls"]
+        assert not drawn.known
+        assert compute_map(spaces, wanted, lambda *_: None).known
+        assert told[-1].startswith("Drawing the map of")
+        found = pair_distances(drawn, corpus.gold)
+        assert found.count == (gold >= 4).sum()
+        assert all(near > by_chance + 0.3 for near, by_chance in zip(found.cosines, found.random_cosines, strict=True))
+        assert all(distance < 0.5 for distance in found.on_map)
+
+    def test_without_similar_pairs_there_is_no_distance(self):
+        space = space_of(clouds(10)[0])
+        drawn = MapResult([space], [space.vectors[:, :2]], "key", True, 0.0)
+        assert pair_distances(drawn, GoldPairs(np.array([[0, 1]]), np.array([3.9]))) is None
+
+
+class TestEngine:
+    def test_it_is_warm_after_the_first_map_and_keeps_what_it_compiled(self, home):
+        umap_engine.warm_up(home)
+        assert umap_engine.is_warm()
+        assert (home / "numba" / umap_engine._key() / "compiled").exists()
+
+    def test_a_compiler_that_fails_is_no_error(self, tmp_path, monkeypatch, caplog):
+        monkeypatch.setattr(umap_engine.sys, "executable", "/nonexistent/python")
+        umap_engine._compile_apart(tmp_path, tmp_path / "numba", tmp_path / "numba" / "compiled")
+        assert "could not be compiled ahead" in caplog.text
+        assert not (tmp_path / "numba" / "compiled").exists()
+
+    def test_the_warm_up_can_be_turned_off(self, monkeypatch):
+        assert Settings.gather().warm_maps
+        monkeypatch.setenv("SBERT_WARM_MAPS", "0")
+        assert not Settings.gather().warm_maps
+
+    def test_a_second_installation_compiles_into_a_folder_of_its_own(self, monkeypatch):
+        here = umap_engine._key()
+        assert umap_engine._key() == here
+        monkeypatch.setattr(
+            umap_engine, "find_spec", lambda name: SimpleNamespace(origin="/elsewhere/umap/__init__.py")
+        )
+        assert umap_engine._key() != here

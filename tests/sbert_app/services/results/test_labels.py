@@ -1,0 +1,61 @@
+"""Triplets by accuracy, inference labels by rank correlation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels, wilson
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.metrics import evaluate
+from training.models.encoder import Encoder
+
+TRIPLETS = Dataset(
+    "toy",
+    (
+        ["A man plays the guitar.", "The dog sleeps."],
+        ["Someone is making music on a guitar.", "A dog is asleep."],
+        ["Stocks fell on Monday.", "The minister resigned."],
+    ),
+)
+NLI = Dataset(
+    "toy",
+    (["A man plays the guitar."] * 3, ["A man makes music.", "A man sings too.", "Nobody plays anything."]),
+    labels=[0, 1, 2],
+    label_names=("entailment", "neutral", "contradiction"),
+)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
+
+
+def test_triplets_are_scored_as_evaluate_scores_them(encoder):
+    found = score_labels(encoder, TRIPLETS)
+    assert isinstance(found, TripletScore)
+    assert found.accuracy == evaluate(encoder, TRIPLETS)["accuracy"]
+    assert (found.n, found.ties, found.accuracy["cosine"]) == (2, 0, 1.0)
+
+
+def test_labels_are_an_order_from_entailment_to_contradiction(encoder):
+    found = score_labels(encoder, NLI)
+    assert isinstance(found, LabelScore)
+    u, v = (encoder.encode(column) for column in NLI.columns)
+    assert found.rho == pytest.approx(stats.spearmanr((u * v).sum(1), [1, 0, -1])[0])
+    assert list(found.by_label) == ["entailment", "neutral", "contradiction"]
+
+
+def test_other_labels_and_other_forms_are_refused(encoder):
+    other = Dataset("mine", NLI.columns, labels=[0, 1, 0], label_names=("spam", "ham"))
+    with pytest.raises(InputError, match="the labels of mine are spam, ham"):
+        score_labels(encoder, other)
+    with pytest.raises(InputError, match="needs triplets, or pairs with labels"):
+        score_labels(encoder, Dataset("pairs", NLI.columns))
+
+
+def test_wilsons_interval_is_scipys():
+    theirs = stats.binomtest(83, 100).proportion_ci(method="wilson")
+    np.testing.assert_allclose(wilson(0.83, 100)[:2], (theirs.low, theirs.high), atol=1e-6)

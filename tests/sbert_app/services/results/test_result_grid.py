@@ -1,0 +1,425 @@
+"""The board of models × data sets: figures equal the command's, cells are remembered, what fails says why."""
+
+import csv
+import io
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import SHARED_DATA
+
+from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results import error_analysis, export, fingerprint, paper, precomputed
+from sbert_app.services.results.cache import EvalResultCache
+from sbert_app.services.results.difference import Difference
+from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, EvalResult, Metric
+from sbert_app.services.results.grid import ResultGrid, fill, grid_keys, read
+from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.resampling import replicates
+from sbert_app.services.results.results import AVERAGE, averaged, data_label
+from sbert_app.services.results.table import tabulate
+from training.data.load import Dataset, load_data
+from training.errors import InputError, Stopped
+from training.evaluation.metrics import bootstrap_interval, evaluate, spearman
+from training.models.scorer import load_scorer
+from training.sources.resolve import is_offline
+
+ROWS = [
+    ("A man plays the guitar.", "A man is playing a guitar.", 4.8),
+    ("A dog runs.", "The dog does not run.", 1.9),
+    ("Stocks fell on Monday.", "A cat sleeps.", 0.0),
+    ("Two women dance.", "Two women are dancing.", 5.0),
+    ("It is raining.", "The sun shines.", 1.0),
+    ("A girl eats an apple.", "A girl eats fruit.", 3.6),
+]
+
+
+def never():
+    return False
+
+
+def quiet(share, words=None):
+    pass
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file of six scored pairs."""
+    return write(tmp_path / "small.csv", ROWS)
+
+
+@pytest.fixture
+def own_home(tmp_path, home):
+    """A home of the test's own, with the real models and data."""
+    own = tmp_path / "home"
+    own.mkdir()
+    for kind in ("models", "data"):
+        (own / kind).symlink_to(home / kind)
+    return own
+
+
+def write(path: Path, rows) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *rows])
+    return str(path)
+
+
+def made(models, data, home):
+    return fill(grid_keys(models, data), ModelCache(home), home, quiet, never)
+
+
+# ---------------------------------------------------------------- figures
+
+
+@given(st.integers(4, 120), st.integers(1, 30), st.sampled_from(["spearman", "pearson"]), st.integers(0, 10_000))
+def test_intervals_are_those_of_the_command(n, different, statistic, seed):
+    random = np.random.default_rng(seed)
+    x, y = random.integers(different, size=n).astype(float), random.integers(6, size=n).astype(float)
+    expected = bootstrap_interval(x, y, statistic)
+    found = replicates(x, y, statistic)
+    if not math.isnan(expected.low):
+        assert tuple(np.nanpercentile(found, [2.5, 97.5])) == pytest.approx(expected[:2], abs=1e-9)
+
+
+def test_a_draw_of_equal_values_has_no_correlation():
+    x = np.array([1 / 7, 1 / 7, 1 / 7, 0.2, 1 / 7])
+    found = replicates(x, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pearson")
+    assert 0 < np.isnan(found).sum() < len(found)
+    assert np.nanmax(np.abs(found)) <= 1 + 1e-9
+
+
+def test_a_draw_is_the_correlation_of_the_drawn_pairs():
+    random = np.random.default_rng(3)
+    x, y = random.standard_normal(40), random.integers(5, size=40).astype(float)
+    drawn = np.random.default_rng(0).integers(40, size=(50, 40))
+    assert replicates(x, y, "spearman", draws=50) == pytest.approx([spearman(x[row], y[row]) for row in drawn])
+
+
+def test_a_cell_says_what_evaluate_says(own_home, tmp_path):
+    dev = load_data("stsb:dev").select(range(0, 1500, 10))
+    file = write(tmp_path / "part.csv", zip(*dev.columns, dev.scores, strict=True))
+    board = made(["all-MiniLM-L6-v2:max"], [file], own_home)
+    expected = evaluate(load_scorer("all-MiniLM-L6-v2", "max"), file)
+    for similarity in SIMILARITIES:
+        for statistic in STATISTICS:
+            figure = board.figure("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
+            assert figure.value == pytest.approx(100 * expected[statistic][similarity], abs=1e-3)
+    interval = board.figure("all-MiniLM-L6-v2:max", file, Metric())
+    assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
+
+
+@pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
+def test_the_default_model_on_the_test_sets(own_home):
+    files = [str(SHARED_DATA / f"{name}.csv") for name in ("sts12", "sts14", "sts16")]
+    board = made(["all-MiniLM-L6-v2"], [*files, "stsb:test"], own_home)
+    shown = tabulate(board, Metric())
+    values = [figure.value for figure in shown.rows[0].figures.values()]
+    assert values[:4] == pytest.approx([72.37, 75.60, 78.99, 82.03], abs=0.05)
+    assert values[4] == pytest.approx(np.mean(values[:4]))
+    glove = shown.paper_rows[0]  # files of those names and sizes are the paper's sets
+    assert [round(figure.value, 2) for figure in glove.figures.values()][:4] == [55.14, 59.73, 63.66, 58.02]
+
+
+def test_a_cross_encoder_has_one_score_under_every_similarity(own_home, small):
+    board = made(["minilm-stsb"], [small], own_home)
+    assert board.figure("minilm-stsb", small, Metric("dot")) == board.figure("minilm-stsb", small, Metric())
+
+
+def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
+    same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
+    board = made(["tfidf"], [same], own_home)
+    assert math.isnan(board.figure("tfidf", same, Metric()).value)
+    assert "nan" not in export.markdown(tabulate(board, Metric())).lower()
+
+
+# ---------------------------------------------------------------- the board
+
+
+def test_a_cell_that_fails_says_why_and_the_others_go_on(own_home, small, tmp_path):
+    plain = tmp_path / "plain.csv"
+    plain.write_text("sentence1,sentence2\na,b\n")
+    board = made(["run:nowhere", "tfidf", "tfidf:max"], [str(plain), small], own_home)
+    assert "here is no run" in board.reason("run:nowhere", small)
+    assert "needs a gold score" in board.reason("tfidf", str(plain))
+    assert "leave the pooling out" in board.reason("tfidf:max", small)
+    assert board.figure("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
+    assert board.done == 6
+
+
+def known(file):
+    return evaluate(load_scorer("tfidf"), file)["spearman"]["cosine"]
+
+
+def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(own_home / "nothing"))
+    assert is_offline()
+    board = made(["tfidf"], ["sts13", small], own_home)
+    assert "offline" in board.reason("tfidf", "sts13")
+    assert board.figure("tfidf", small, Metric()) is not None
+    assert not tabulate(board, Metric()).has_average, "one set is left"
+
+
+def test_what_was_measured_before_comes_at_once(own_home, small, monkeypatch):
+    first = made(["tfidf"], [small], own_home)
+    monkeypatch.setattr(ModelCache, "scorer", lambda *_: pytest.fail("it was loaded again"))
+    again = made(["tfidf"], [small], own_home)
+    assert again.cells["tfidf", small].remembered
+    assert again.figure("tfidf", small, Metric()) == first.figure("tfidf", small, Metric())
+    assert again.speed("tfidf") == pytest.approx(first.speed("tfidf"))
+
+
+def test_other_pairs_other_poolings_and_other_files_are_measured_anew(own_home, tmp_path):
+    data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
+    other = Dataset("mine", (["a"], ["b"]), scores=[2.0])
+    assert fingerprint.of_data(data) != fingerprint.of_data(other)
+    model = [fingerprint.of_model(ModelSpec.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
+    assert model[0] != fingerprint.of_model(ModelSpec.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
+    file = tmp_path / "vectors.txt"
+    file.write_text("man 1 2\n")
+    before = fingerprint.of_model(ModelSpec(str(file), None), own_home)
+    time.sleep(0.02)
+    file.write_text("man 1 3\n")
+    assert fingerprint.of_model(ModelSpec(str(file), None), own_home) != before
+
+
+def test_a_damaged_memory_is_no_memory(own_home, small):
+    made(["tfidf"], [small], own_home)
+    (file,) = EvalResultCache(own_home).folder.glob("*.npz")
+    file.write_bytes(b"PK\x03\x04 nothing")
+    board = made(["tfidf"], [small], own_home)
+    assert not board.cells["tfidf", small].remembered
+
+
+def test_stop_leaves_what_is_done(own_home, small, tmp_path):
+    other = write(tmp_path / "other.csv", ROWS[::-1])
+    board = grid_keys(["tfidf"], [small, other])
+    with pytest.raises(Stopped):
+        fill(board, ModelCache(own_home), own_home, quiet, lambda: bool(board.cells))
+    assert list(board.cells) == [("tfidf", small)]
+
+
+def test_nothing_and_too_much_are_refused():
+    with pytest.raises(InputError, match="at least one model"):
+        grid_keys([], ["stsb:test"])
+    with pytest.raises(InputError, match="names no model"):
+        grid_keys([":mean"], ["stsb:test"])
+    with pytest.raises(InputError, match="at least one data set"):
+        grid_keys(["tfidf"], [])
+    with pytest.raises(InputError, match="choose fewer"):
+        grid_keys([f"run:{i}" for i in range(30)], ["stsb:test", "stsb:dev", "sts12", "sts13"])
+
+
+def test_too_many_pairs_are_for_the_command_line(own_home, small, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.results.grid.MOST_PAIRS", 5)
+    with pytest.raises(InputError, match="python -m sbert_app evaluate"):
+        read(small, own_home)
+
+
+# ---------------------------------------------------------------- differences
+
+
+def cell(scores, gold, **kind):
+    by_each = dict.fromkeys(SIMILARITIES, np.asarray(scores, dtype=np.float32))
+    return EvalResult(by_each, np.asarray(gold, dtype=float), 10, 0.1, **kind)
+
+
+@pytest.fixture
+def three():
+    """A board with a good model, its equal twin, and a bad one."""
+    random = np.random.default_rng(0)
+    gold = random.uniform(0, 5, 400)
+    board = ResultGrid(["good", "twin", "bad"], ["stsb:test", "mine.csv"])
+    board.sizes = {"stsb:test": 400, "mine.csv": 400}
+    for data in board.data:
+        for model, noise in (("good", 0.8), ("twin", 0.8), ("bad", 4.0)):
+            board.cells[model, data] = cell(gold + noise * random.standard_normal(400), gold)
+    return board
+
+
+def test_a_difference_is_said_in_words(three):
+    found = three.difference("good", "bad", "stsb:test", Metric())
+    good, bad = (three.cells[model, "stsb:test"].value(Metric()) for model in ("good", "bad"))
+    assert found.points == pytest.approx(100 * (good - bad))
+    how = "(paired bootstrap, 1,000 draws, p ≤ 0.002)"
+    words = f"good is {found.points:.1f} ± {found.reach:.1f} points better than bad on STSb {how}"
+    assert found.words("good", "bad", "on STSb") == words
+    turned = three.difference("bad", "good", "stsb:test", Metric())
+    assert turned.words("bad", "good", "on STSb") == words
+
+
+def test_luck_is_called_luck(three):
+    found = three.difference("good", "twin", "stsb:test", Metric())
+    assert found.p > 0.05
+    assert "cannot be told apart" in found.words("good", "twin", "on STSb")
+    same = Difference.of(0.5, 0.5, np.full(1000, 0.5), np.full(1000, 0.5))
+    assert (same.points, same.p) == (0, 1)
+
+
+def test_a_paired_test_sees_more_than_two_intervals(three):
+    """The same pairs are hard for both models: the difference varies less than the figures."""
+    good = three.cells["good", "stsb:test"]
+    near = cell(good.scores["cosine"] + 0.3 * np.random.default_rng(1).standard_normal(400), good.gold)
+    draws = [each.replicates(Metric()) for each in (good, near)]
+    apart = Difference.of(good.value(Metric()), near.value(Metric()), *draws)
+    interval = good.figure(Metric())
+    assert apart.reach < (interval.high - interval.low) / 2
+
+
+def test_an_average_is_tested_too(three):
+    assert three.difference("good", "bad", AVERAGE, Metric()).p <= 0.002
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_the_average_leaves_out_what_is_for_choosing():
+    assert averaged(["sts12", "stsb:dev", "stsb:test"]) == ["sts12", "stsb:test"]
+    assert averaged(["stsb:test", "stsb:dev"]) == []
+
+
+def test_the_best_is_marked_in_each_column(three):
+    shown = tabulate(three, Metric())
+    assert shown.best["stsb:test"] <= {"good", "twin"}
+    assert "**" in export.markdown(shown)
+    assert r"\textbf" in export.latex(shown)
+
+
+def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
+    """The training part of STSb holds pairs of the SemEval sets."""
+    three.models, three.data = ["good", "minilm-stsb"], ["sts14", "stsb:test"]
+    three.sizes = {"sts14": 400, "stsb:test": 400}
+    for data in three.data:
+        three.cells["good", data] = three.cells["bad", "stsb:test"]
+        three.cells["minilm-stsb", data] = cell(
+            three.cells["bad", "stsb:test"].gold, three.cells["bad", "stsb:test"].gold
+        )
+    shown = tabulate(three, Metric())
+    assert shown.rows[1].seen == {"sts14", AVERAGE}
+    assert shown.best == {"sts14": {"good"}, "stsb:test": {"minilm-stsb"}, AVERAGE: {"good"}}
+    assert export.markdown(shown).count("†") == 2
+
+
+def test_the_paper_s_rows_stand_where_they_belong(three):
+    shown = tabulate(three, Metric(), "Tables 1 and 2")
+    assert len(shown.paper_rows) == len(paper.TABLE_1) + len(paper.TABLE_2)
+    assert AVERAGE not in shown.paper_rows[0].figures, "the paper has no figure for mine.csv"
+    assert tabulate(three, Metric(), "none").paper_rows == []
+    assert tabulate(three, Metric("dot")).paper_rows == [], "the paper's figures are of the cosine"
+
+
+def test_the_paper_s_averages_are_those_it_prints():
+    printed = (61.32, 54.81, 29.19, 65.01, 71.22, 74.89, 76.55, 74.21, 76.68)
+    for row, average in zip(paper.TABLE_1, printed, strict=True):
+        # SBERT-NLI-base: its seven figures make 74.86, the paper prints 74.89
+        assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
+
+
+def test_a_file_is_the_paper_s_set_only_with_its_size():
+    assert paper.column_of("/uploads/sts12.csv", 3108) == "sts12"
+    assert paper.column_of("/uploads/sts12.csv", 12) is None
+    assert paper.column_of("sts12", 3108) == "sts12"
+    assert paper.column_of("stsb:dev", 1500) is None
+
+
+def test_text_to_paste_is_well_formed(three):
+    three.models = ["good", "=cmd|x<b>_%", "bad"]
+    three.cells["=cmd|x<b>_%", "stsb:test"] = three.cells["twin", "stsb:test"]
+    shown = tabulate(three, Metric())
+    lines = export.markdown(shown).splitlines()
+    assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
+    assert "<b>" not in export.markdown(shown)
+    assert r"\_\%" in export.latex(shown)
+    assert export.latex(shown).count(r"\\") == 2 + len(shown.rows) + len(shown.paper_rows)  # and two heads
+    rows = list(csv.reader(io.StringIO(export.as_csv(shown))))
+    assert {len(row) for row in rows} == {3 + 3 * len(shown.columns)}
+    assert rows[2][0].startswith("'="), "a spreadsheet would run it"
+    assert float(rows[1][2]) == pytest.approx(shown.rows[0].figures["stsb:test"].value, abs=0.01)
+
+
+def test_a_choice_of_model_round_trips():
+    assert ModelSpec.parse(" all-MiniLM-L6-v2:cls ") == ("all-MiniLM-L6-v2", "cls")
+    assert ModelSpec.parse("run:20261121-x") == ("run:20261121-x", None)
+    assert ModelSpec.parse("run:20261121-x:max") == ("run:20261121-x", "max")
+    assert ModelSpec.parse("tfidf").label == "TF-IDF"
+    for nothing in ("", "  ", ":mean"):
+        with pytest.raises(InputError):
+            ModelSpec.parse(nothing)
+
+
+def test_labels_hide_folders():
+    assert data_label("/home/someone/secret/mine.csv") == "mine.csv"
+    assert data_label("stsb:test") == "STSb"
+
+
+# ---------------------------------------------------------------- what ships
+
+
+def test_what_ships_reads_as_what_was_measured(three, tmp_path):
+    values = {"machine": {}, "command": "", "measured": "", "speeds": {"good": 100.0}, **precomputed.to_dict(three)}
+    file = tmp_path / "table.json"
+    file.write_text(precomputed.as_text(values), encoding="utf-8")
+    shipped = precomputed.PrecomputedResults.read(file)
+    assert (shipped.models, shipped.data) == (three.models, three.data)
+    for name in (*three.data, AVERAGE):
+        for similarity in ("cosine",):
+            measure = Metric(similarity, "pearson")
+            assert shipped.figure("good", name, measure) == pytest.approx(three.figure("good", name, measure), abs=1e-3)
+        for pair in (("good", "bad"), ("bad", "good")):
+            ours, theirs = (each.difference(*pair, name, Metric()) for each in (three, shipped))
+            assert theirs == pytest.approx(ours, abs=1e-3)
+    assert shipped.speed("good") == 100
+    assert shipped.difference("good", "bad", "stsb:test", Metric("dot")) is None
+
+
+def test_the_table_that_ships():
+    shipped = precomputed.PrecomputedResults.read()
+    assert {"all-MiniLM-L6-v2", "tfidf", "glove", "minilm-stsb"} <= set(shipped.models)
+    assert shipped.figure("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
+    assert all(shipped.speed(model) > 0 for model in shipped.models)
+    assert "nan" not in export.markdown(tabulate(shipped, Metric())).lower()
+
+
+def test_no_table_is_one_clear_sentence(tmp_path):
+    with pytest.raises(InputError, match="no measured table"):
+        precomputed.PrecomputedResults.read(tmp_path / "absent.json")
+
+
+# ---------------------------------------------------------------- the picture, the errors
+
+
+def test_nothing_beats_the_frontier():
+    points = [Point("a", "encoder", 10, 80), Point("b", "encoder", 5, 70), Point("c", "encoder", 100, 60)]
+    assert [point.label for point in frontier(points)] == ["a", "c"]
+    figure = quality_and_speed([*points, Point("<b>x", "encoder", 3, 90, is_paper=True)], "Spearman")
+    assert "&lt;b&gt;x" in figure.to_json().replace("\\u003c", "<").replace("\\u0026", "&")
+
+
+def test_the_worst_errors_come_first(own_home, tmp_path):
+    gold = np.linspace(0, 5, 40)
+    scores = gold.copy()
+    scores[0], scores[39] = 6, -1  # one far too high, one far too low
+    data = Dataset("mine", ([f"s{i}" for i in range(40)], ["not here"] * 40), scores=gold.tolist())
+    found = error_analysis.find(cell(scores, gold), data)
+    assert (found.over[0].row, found.under[0].row) == (1, 40)
+    assert found.over[0].score_rank == 1
+    assert found.over[0].gold_rank == 0
+
+
+def test_slices_part_the_pairs_and_say_n():
+    first = ["A man plays.", "He doesn’t run.", "No dog barks at all in the long dark night of the whole cold winter."]
+    second = ["A man plays.", "He runs.", "Nobody barks at all in the long dark night of the whole cold winter today."]
+    data = Dataset("mine", (first * 5, second * 5), scores=[5.0, 1.0, 3.0] * 5)
+    found = error_analysis.find(cell(np.arange(15), data.scores), data).slices
+    by_name = {(each.by, each.name): each.n for each in found}
+    assert by_name["negation", "in neither sentence"] == 5
+    assert by_name["negation", "in one of the two"] == 5
+    assert by_name["negation", "in both"] == 5
+    for by in ("mean length", "negation", "words in common"):
+        assert sum(n for (kind, _), n in by_name.items() if kind == by) == 15
+    assert all(each.rho is None for each in found if each.n < error_analysis.FEWEST)

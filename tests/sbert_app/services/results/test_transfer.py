@@ -1,0 +1,114 @@
+"""What can be read out of frozen vectors; triplets and labels; folds."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from sbert_app.services.results.genres import pairs_by_genre, sentences_by_genre
+from sbert_app.services.results.transfer import Labelled, read_labelled, transfer
+from sbert_app.services.results.transfer_tasks import load_task
+from training.errors import InputError, Stopped
+
+
+class Fixed:
+    """An encoder whose vectors say what the test wants them to say."""
+
+    name, pooling = "fixed", "mean"
+
+    def __init__(self, vector_of):
+        self.vector_of = vector_of
+
+    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
+        return np.array([self.vector_of(sentence) for sentence in sentences], dtype=np.float32)
+
+
+def write(path: Path, header: list[str], rows: list[list[object]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def noise(sentence: str) -> np.ndarray:
+    return np.random.default_rng(crc32(sentence.encode())).standard_normal(8)
+
+
+def test_a_class_that_the_vectors_hold_is_read_out_and_noise_gives_chance():
+    labels = ["a" if number % 3 else "b" for number in range(300)]
+    sentences = [f"{label} {number}" for number, label in enumerate(labels)]
+    data = Labelled("toy", (sentences,), labels)
+
+    def telling(sentence: str) -> np.ndarray:
+        return noise(sentence) + 8 * (sentence[0] == "a")
+
+    found = transfer(Fixed(telling), data)
+    assert found.mean > 0.98
+    assert len(found.accuracies) == 10
+    assert found.majority == pytest.approx(2 / 3)
+    assert transfer(Fixed(noise), data).mean == pytest.approx(found.majority, abs=0.06)
+
+
+def test_pairs_are_told_apart_by_their_difference():
+    rows = [(f"{i}", f"{i if i % 2 else i + 500}", "same" if i % 2 else "other") for i in range(200)]
+    columns = ([a for a, _, _ in rows], [b for _, b, _ in rows])
+    data = Labelled("pairs", columns, [label for *_, label in rows])
+    assert transfer(Fixed(noise), data).mean > 0.95
+
+
+def test_a_small_class_gives_fewer_folds_and_the_same_seed_the_same_figures():
+    sentences = [f"x {number}" for number in range(40)]
+    data = Labelled("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+    first, second = (transfer(Fixed(noise), data) for _ in range(2))
+    assert len(first.accuracies) == 3
+    assert first.accuracies == second.accuracies
+
+
+def test_it_can_be_stopped():
+    data = Labelled("toy", ([str(number) for number in range(40)],), ["a", "b"] * 20)
+    with pytest.raises(Stopped):
+        transfer(Fixed(noise), data, should_stop=lambda: True)
+
+
+def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
+    rows = [["good", 1], ["bad", 0], ["fine", 1], ["", 1], ["awful", 0], ["none", ""]]
+    found = read_labelled(write(tmp_path / "a.csv", ["text", "label"], rows))
+    assert (len(found), found.classes) == (4, [("1", 2), ("0", 2)])
+    assert found.notes == ("2 rows without text or label left out",)
+    pairs = [["a", "b", "yes"], ["c", "d", "no"]] * 2
+    assert len(read_labelled(write(tmp_path / "b.csv", ["sentence1", "sentence2", "label"], pairs)).columns) == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "complaint"),
+    [
+        (["text", "class name"], [["a", "b"]], "needs sentence and label"),
+        (["text", "label"], [["a", "x"], ["b", "x"]], "two classes"),
+        (["text", "label"], [[f"s{i}", f"l{i}"] for i in range(200)], "200 different labels"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_said_in_one_sentence(tmp_path, header, rows, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read_labelled(write(tmp_path / "file.csv", header, rows))
+
+
+def test_a_task_of_the_paper_is_taken_from_the_home_folder(tmp_path):
+    folder = tmp_path / "data" / "SetFit" / "TREC-QC"
+    folder.mkdir(parents=True)
+    write(folder / "train.csv", ["text", "label", "label_coarse_text"], [["who", 3, "HUM"], ["where", 4, "LOC"]] * 3)
+    found = load_task("trec", tmp_path)
+    assert dict(found.classes) == {"HUM": 3, "LOC": 3}
+    with pytest.raises(InputError, match="there is no task"):
+        load_task("nothing", tmp_path)
+
+
+def test_the_genres_of_stsb_are_at_hand(home):
+    found = sentences_by_genre(home)
+    assert {label for label, _ in found.classes} == {"captions", "forums", "news"}
+    with pairs_by_genre(home).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 1_500
+    assert {row["topic"] for row in rows} == {"captions", "forums", "news"}

@@ -1,0 +1,151 @@
+"""What is known of a run before it starts: rows, steps, notes, time; and what is told when it cannot work."""
+
+from pathlib import Path
+
+import pytest
+
+from sbert_app.services.runs import plan as run_plan
+from sbert_app.services.runs.plan import HUB_FORMS, Plan, Rate, can_measure, known_rate, measure_rate, plan
+from sbert_app.services.runs.presets import PRESETS, two_stage_base
+from sbert_app.services.runs.store import RunStore
+from training.data.load import HUB_SETS
+from training.errors import InputError
+from training.trainer.config import DEFAULT_BASE, RunConfig
+
+
+@pytest.fixture
+def store(home: Path, tmp_path: Path) -> RunStore:
+    for kind in ("models", "data"):
+        (tmp_path / kind).symlink_to(home / kind)
+    return RunStore(tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "pairs.csv"
+    path.write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 40)
+    return str(path)
+
+
+def test_the_rows_and_steps_of_data_on_this_machine_are_exact(store, file):
+    found = plan(RunConfig("regression", train_data=file, epochs=2.5), store)
+    assert (found.rows, found.columns, found.kind, found.steps) == (40, 2, "scored pairs", 8)  # 3 batches a pass
+    assert plan(RunConfig("regression", train_data=file, max_steps=500), store).steps == 500
+
+
+def test_what_is_derived_is_said(store):
+    found = plan(RunConfig("triplet"), store)
+    assert found.columns == 3
+    assert "negatives" in found.notes[1]
+
+
+def test_a_file_that_has_changed_is_read_again(store, file):
+    config = RunConfig("regression", train_data=file)
+    before = plan(config, store).rows
+    Path(file).write_text("sentence1,sentence2,score\na,b,1\n")
+    assert (before, plan(config, store).rows) == (40, 1)
+
+
+def test_data_of_the_hub_is_judged_without_fetching_it(store):
+    found = plan(RunConfig("classification", train_data="all-nli:train"), store)
+    assert (found.rows, found.steps) == (942_069, 58_880)
+    assert "comes from the Hub" in found.notes[0]
+    assert plan(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
+    assert plan(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
+
+
+def test_every_set_of_the_hub_has_a_known_form():
+    assert set(HUB_FORMS) == set(HUB_SETS)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"objective": "regression", "train_data": "snli"}, "snli holds labelled pairs; classification learns from"),
+        ({"objective": "classification", "train_data": "wiki-sections"}, "holds triplets; triplet and mnrl learn"),
+        ({"objective": "regression", "train_data": "mine.csv"}, "neither a file nor a known set"),
+        ({"objective": "regression", "train_data": "snli:half"}, "no split 'half'; choose train, dev, test"),
+        ({"objective": "regression", "eval_data": "stsb:half"}, "no split 'half'"),
+        ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
+    ],
+)
+def test_what_cannot_work_is_told_with_what_can(store, config, told):
+    with pytest.raises(InputError, match=told):
+        plan(RunConfig(**config), store)
+
+
+def test_a_run_without_a_model_is_no_base_yet(store):
+    run = store.create(RunConfig("regression"))
+    with pytest.raises(InputError, match="has no model yet"):
+        plan(RunConfig("regression", base=f"run:{run.id}"), store)
+
+
+@pytest.mark.parametrize(
+    ("train_data", "rows"),
+    [("snli", 549_367), ("snli:train+mnli", 942_069), ("snli:dev", None), ("snli+mnli:dev", None), ("sts12", 3_108)],
+)
+def test_rows_of_the_hub_are_counted_only_where_they_are_known(store, train_data, rows):
+    objective = "regression" if train_data.startswith("sts") else "classification"
+    assert plan(RunConfig(objective, train_data=train_data), store).rows == rows
+
+
+def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
+    alone = plan(RunConfig("regression", train_data=file), store).rows
+    assert plan(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == alone + 3_108
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_time_is_steps_and_evaluations_at_their_rates():
+    found = Plan(RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs")
+    rate = Rate(sentences_per_second=320, evaluation_seconds=2, source="")
+    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
+    assert Plan(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
+
+
+def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
+    config = RunConfig("regression", train_data=file, base="scratch:1x32")
+    found = plan(config, store)
+    assert known_rate(found, store.list(), store) is None
+    for rate in (100.0, 300.0):
+        run = store.create(config)
+        lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {rate}}}' for step in (1, 2)]
+        lines.append('{"kind": "eval", "step": 2, "seconds": 0.5}')
+        (run.folder / "events.jsonl").write_text("\n".join([*lines, ""]))
+    assert known_rate(found, store.list(), store).sentences_per_second == 300
+    other = plan(RunConfig("regression", train_data=file, base="scratch:2x64"), store)
+    assert known_rate(other, store.list(), store) is None
+
+
+def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
+    monkeypatch.setattr(run_plan, "_measured", {})
+    found = plan(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
+    assert can_measure(found.config, store)
+    rate = measure_rate(found, store)
+    assert rate.sentences_per_second > 0
+    assert "8 steps measured just now" in rate.source
+    assert measure_rate(found, store) == rate == known_rate(found, [], store)
+    assert store.list() == [], "it leaves no run behind"
+
+
+def test_nothing_is_fetched_only_to_measure_it(store):
+    assert not can_measure(RunConfig("regression", base="bert-base-uncased"), store)
+    assert not can_measure(RunConfig("classification", train_data="snli"), store)
+
+
+# ---------------------------------------------------------------- presets
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "mine"])
+def test_each_preset_can_be_started_as_it_is(store, name):
+    assert plan(PRESETS[name].config(), store).steps > 0
+
+
+def test_the_second_stage_starts_from_the_newest_run_on_nli(store):
+    assert two_stage_base(store.list()) == DEFAULT_BASE
+    runs = [store.create(RunConfig("classification", train_data=data)) for data in ("snli", "all-nli:train", "stsb")]
+    for run in runs[1:]:
+        (run.folder / "model").mkdir()
+        (run.folder / "model/modules.json").write_text("[]")
+    assert two_stage_base(store.list()) == f"run:{runs[1].id}"

@@ -1,0 +1,301 @@
+"""The runs on disk: their states, their events as they are written, and what may be done to them when."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import ROOT
+
+from sbert_app.services.runs.events import EventReader, RunProgress
+from sbert_app.services.runs.export import export
+from sbert_app.services.runs.store import CUT_OFF, RunStore
+from training.errors import InputError
+from training.trainer.config import RunConfig
+
+CONFIG = RunConfig("regression", base="scratch:1x32", pooling="mean")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "home")
+
+
+def say(store: RunStore, run_id: str, *events: dict, end: str = "\n") -> None:
+    """Append events to a run, as the loop does."""
+    with (store.folder / run_id / "events.jsonl").open("a") as file:
+        file.write("\n".join(json.dumps(event) for event in events) + end)
+
+
+def evaluation(step: int, spearman: float, **more: object) -> dict:
+    return {"t": 1.0, "step": step, "kind": "eval", "spearman": spearman, "seconds": 1.0, **more}
+
+
+# ---------------------------------------------------------------- a run
+
+
+def test_a_new_run_waits_in_the_queue_and_keeps_its_config(store):
+    run = store.create(CONFIG)
+    assert (run.state, run.config) == ("queued", CONFIG)
+    assert RunConfig.from_json((run.folder / "config.json").read_text()) == CONFIG
+
+
+def test_an_id_says_when_and_what(store):
+    assert store.create(CONFIG).id.endswith("-regression-mean")
+    assert store.create(RunConfig("mnrl", name="Ünïcode / näme!")).id[15:] == "-n-code-n-me"
+
+
+def test_runs_of_one_second_have_different_ids(store):
+    assert len({store.create(CONFIG).id for _ in range(20)}) == 20
+
+
+def test_a_run_without_a_name_is_called_after_its_settings(store):
+    assert store.create(CONFIG).name == "regression · mean · scratch:1x32"
+    assert store.create(RunConfig("classification", pooling="cls")).name == (
+        "classification uv+diff · CLS · all-MiniLM-L6-v2"
+    )
+
+
+def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
+    first, second = store.create(CONFIG), store.create(CONFIG)
+    (store.folder / "half-made").mkdir()
+    assert [run.id for run in store.list()] == [second.id, first.id]
+
+
+def test_a_home_that_cannot_be_written_is_said_so(tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="no run can be written to"):
+        RunStore(tmp_path).create(CONFIG)
+
+
+def test_before_the_first_run_the_list_is_empty(store):
+    assert store.list() == []
+
+
+def test_another_process_sees_the_same_runs(store):
+    run = store.create(CONFIG)
+    assert RunStore(store.home).get(run.id) == run
+
+
+@given(st.text(max_size=30) | st.sampled_from(["..", "../x", "/etc", ".", "", "a/b", "x" * 500, "a\0b", ".hidden"]))
+def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
+    """Above all, no id leads out of the folder of runs."""
+    store = RunStore(tmp_path_factory.mktemp("home"))
+    (store.home / "run.json").write_text("{}")
+    for act in (store.get, store.stop, store.requeue, store.delete, store.log, store.events):
+        with pytest.raises(InputError, match="there is no run"):
+            act(run_id)
+
+
+# ---------------------------------------------------------------- states
+
+
+def test_a_claimed_run_is_running_and_ends_as_its_process_says(store):
+    run = store.create(CONFIG)
+    with store.claim(run.id) as work:
+        assert RunStore(store.home).get(run.id).state == "running"
+        work.state = "finished"
+    ended = store.get(run.id)
+    assert ended.state == "finished"
+    assert ended.record.created <= ended.record.started <= ended.record.ended
+
+
+def test_an_exception_makes_a_run_failed_with_the_reason_in_one_line(store):
+    run = store.create(CONFIG)
+    with pytest.raises(OSError), store.claim(run.id):
+        raise OSError("no space\nleft on device")
+    assert (store.get(run.id).state, store.get(run.id).record.reason) == ("failed", "no space left on device")
+
+
+def test_an_interrupt_makes_a_run_interrupted(store):
+    run = store.create(CONFIG)
+    with pytest.raises(KeyboardInterrupt), store.claim(run.id):
+        raise KeyboardInterrupt
+    assert store.get(run.id).state == "interrupted"
+
+
+def test_a_run_can_be_claimed_once(store):
+    run = store.create(CONFIG)
+    with store.claim(run.id), pytest.raises(InputError, match="worked on by another"), store.claim(run.id):
+        pass
+    with pytest.raises(InputError, match="is interrupted, not queued"), store.claim(run.id):
+        pass
+
+
+DIES_AT_WORK = """
+import os, sys
+from pathlib import Path
+from sbert_app.runs.store import RunStore
+with RunStore(Path(sys.argv[1])).claim(sys.argv[2]):
+    print("at work", flush=True)
+    sys.stdin.read()
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_run_whose_process_was_killed_is_interrupted(store):
+    """Until then it is running, though nobody else knows more of the process than the lock."""
+    run = store.create(CONFIG)
+    command = [sys.executable, "-c", DIES_AT_WORK, str(store.home), run.id]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as process:
+        process.stdout.readline()
+        assert store.get(run.id).state == "running"
+        process.stdin.close()
+        process.wait()
+    after = store.get(run.id)
+    assert (after.state, after.record.reason) == ("interrupted", CUT_OFF)
+
+
+def test_a_run_that_says_running_after_a_reboot_is_interrupted(store):
+    """Nobody holds its lock, whatever process numbers there are now."""
+    run = store.create(CONFIG)
+    (run.folder / "run.json").write_text(json.dumps({"state": "running", "created": 1.0, "started": 2.0}))
+    assert store.get(run.id).state == "interrupted"
+
+
+def test_stopping_a_run_that_waits_is_immediate(store):
+    run = store.create(CONFIG)
+    assert store.stop(run.id).state == "stopped"
+
+
+def test_stopping_a_run_at_work_leaves_a_note_for_its_process(store):
+    run = store.create(CONFIG)
+    with store.claim(run.id) as work:
+        assert store.stop(run.id).is_stopping
+        work.state = "stopped"
+    assert not store.get(run.id).is_stopping
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed", "interrupted"])
+def test_what_ended_early_can_be_queued_again(store, state):
+    run = store.create(CONFIG)
+    with store.claim(run.id) as work:
+        store.stop(run.id)
+        work.state, work.reason = state, "a reason"
+    again = store.requeue(run.id)
+    assert (again.state, again.record.reason) == ("queued", None)
+    with store.claim(run.id) as work:
+        assert work.resume, "it goes on from its checkpoint"
+        assert not store.get(run.id).is_stopping, "the old request to stop is forgotten"
+
+
+def test_what_finished_or_waits_cannot_be_resumed_and_what_ended_not_stopped(store):
+    run = store.create(CONFIG)
+    with pytest.raises(InputError, match="is queued; there is nothing to resume"):
+        store.requeue(run.id)
+    with store.claim(run.id) as work:
+        work.state = "finished"
+    with pytest.raises(InputError, match="is finished; there is nothing to resume"):
+        store.requeue(run.id)
+    with pytest.raises(InputError, match="is finished; there is nothing to stop"):
+        store.stop(run.id)
+
+
+def test_a_new_name_does_not_touch_the_state(store):
+    run = store.create(CONFIG)
+    with store.claim(run.id) as work:
+        assert store.rename(run.id, "  my \n run ").name == "my run"
+        work.state = "finished"
+    assert (store.get(run.id).name, store.get(run.id).state) == ("my run", "finished")
+    with pytest.raises(InputError, match="1 to 80 characters"):
+        store.rename(run.id, "  ")
+
+
+def test_a_deleted_run_is_gone_and_one_at_work_stays(store):
+    run, other = store.create(CONFIG), store.create(CONFIG)
+    with store.claim(run.id), pytest.raises(InputError, match="stop it before you delete it"):
+        store.delete(run.id)
+    store.delete(run.id)
+    assert [left.id for left in store.list()] == [other.id]
+    assert sorted(path.name for path in store.folder.iterdir()) == [other.id]
+
+
+# ---------------------------------------------------------------- events
+
+
+def test_a_line_that_is_being_written_is_waited_for(store):
+    run = store.create(CONFIG)
+    say(store, run.id, {"kind": "train", "step": 1}, {"kind": "train", "step": 2}, end='\n{"kind": "tra')
+    assert [event["step"] for event in store.events(run.id)] == [1, 2]
+    with (run.folder / "events.jsonl").open("a") as file:
+        file.write('in", "step": 3}\n')
+    assert [event["step"] for event in store.events(run.id)] == [1, 2, 3]
+    assert [event["step"] for event in store.events(run.id, since=2)] == [3]
+
+
+def test_a_line_that_a_crash_cut_short_is_left_out(tmp_path):
+    file = tmp_path / "events.jsonl"
+    file.write_text('{"kind": "train", "step": 1}\n{"kind": "tra\n{"kind": "train", "step": 2}\n')
+    assert [event["step"] for event in EventReader(file).read()] == [1, 2]
+
+
+def test_events_that_a_resumed_run_takes_back_are_forgotten(store):
+    run = store.create(CONFIG)
+    say(store, run.id, *({"kind": "train", "step": step} for step in range(1, 6)))
+    assert len(store.events(run.id)) == 5
+    fresh = run.folder / "events.tmp"
+    fresh.write_text("".join(f'{{"kind": "train", "step": {step}, "again": true}}\n' for step in range(1, 8)))
+    fresh.replace(run.folder / "events.jsonl")  # longer than before, and yet another file
+    assert all(event["again"] for event in store.events(run.id))
+    assert len(store.events(run.id, since=99)) == 7, "who has seen more than there is begins anew"
+
+
+def test_progress_is_the_sum_of_the_events(store):
+    run = store.create(CONFIG)
+    say(
+        store,
+        run.id,
+        {"kind": "state", "step": 0, "state": "running", "steps": 20, "device": "cpu", "notes": ["thirds"]},
+        evaluation(0, 0.80),
+        {"kind": "train", "step": 10, "loss": 0.5, "sentences_per_second": 300.0, "seconds_left": 7.0},
+        evaluation(10, 0.85, best=True),
+        evaluation(15, 0.84, collapsed="collapsed: random pairs …"),
+    )
+    progress = store.get(run.id).progress
+    assert (progress.step, progress.steps, progress.loss, progress.seconds_left) == (15, 20, 0.5, 7.0)
+    assert progress.notes == ("thirds",)
+    assert progress.measure == "spearman"
+    assert [progress.figure(event) for event in (progress.baseline, progress.best)] == [80.0, 85.0]
+    assert progress.collapsed.startswith("collapsed")
+
+
+def test_the_base_itself_is_never_the_best_of_a_run():
+    assert RunProgress.of([evaluation(0, 0.9, best=True)]).best is None
+
+
+def test_a_run_judged_by_nothing_has_no_figure():
+    progress = RunProgress.of([{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}])
+    assert (progress.measure, progress.figure(progress.best)) == (None, None)
+
+
+# ---------------------------------------------------------------- export
+
+
+def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store, tmp_path):
+    run = store.create(RunConfig("regression", name="My run"))
+    (run.folder / "model/1_Pooling").mkdir(parents=True)
+    for name in ("modules.json", "README.md", "1_Pooling/config.json"):
+        (run.folder / "model" / name).write_text(name)
+    with pytest.raises(InputError, match="is queued; export it when it has ended"):
+        export(store, run.id, tmp_path)
+    store.stop(run.id)
+    file = export(store, run.id, tmp_path)
+    assert file == tmp_path / "my-run.zip"
+    with zipfile.ZipFile(file) as packed:
+        inside = ["my-run/1_Pooling/config.json", "my-run/README.md", "my-run/modules.json", "my-run/run.json"]
+        assert packed.namelist() == inside
+        assert json.loads(packed.read("my-run/run.json"))["config"]["objective"] == "regression"
+    assert [path.name for path in tmp_path.glob("*.zip")] == ["my-run.zip"]
+
+
+def test_a_run_without_a_model_cannot_be_exported(store, tmp_path):
+    run = store.create(CONFIG)
+    store.stop(run.id)
+    with pytest.raises(InputError, match="has no model"):
+        export(store, run.id, tmp_path)

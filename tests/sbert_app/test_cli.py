@@ -1,0 +1,523 @@
+"""The command line: what goes in, what comes out on which stream, and with which exit code."""
+
+import csv
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import ROOT
+from tiny_models import make_model
+
+from sbert_app import cli
+from sbert_app.commands import options
+from sbert_app.settings import Settings
+from training.errors import InputError, Stopped
+
+PAIRS = "sentence1,sentence2,score\nthe man,a man,4.5\nthe cat,a dog,2\nthe cat is in the food,on a guitar,0.5\n"
+SENTENCES = ["the man is playing", "a dog", "", "ein Hörgerät 北京 😀", "the cat " * 2_000]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Stdout, which must be one JSON object and nothing else."""
+        assert self.code == cli.GOOD, self.err
+        value = json.loads(self.out)
+        assert isinstance(value, dict)
+        return value
+
+    @property
+    def complaint(self) -> str:
+        """The one line on stderr; stdout is empty."""
+        assert self.out == ""
+        assert self.err.count("\n") == 1, self.err
+        return self.err.strip()
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run a command in this process, and leave no trace in it."""
+    from transformers.utils.logging import disable_progress_bar  # a fresh process reads it from the environment
+
+    disable_progress_bar()
+    ours = logging.getLogger("sbert_lab")
+    before = ours.handlers, ours.level
+
+    def run(*arguments: object) -> Answer:
+        code = cli.main([str(argument) for argument in arguments])
+        return Answer(code, *capsys.readouterr())
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS"):
+            patch.setenv(name, os.environ.get(name, ""))  # whatever it becomes, it is put back
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield run
+    ours.handlers, ours.level = before
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a file of pairs and one of sentences."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text(PAIRS, encoding="utf-8")
+    rows = "".join(json.dumps({"id": i, "sentence": text}) + "\n" for i, text in enumerate(SENTENCES))
+    (tmp_path / "sentences.jsonl").write_text(rows, encoding="utf-8")
+    return tmp_path
+
+
+def left_over(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} - {"pairs.csv", "sentences.jsonl", "home"}
+
+
+# ---------------------------------------------------------------- encode
+
+
+def test_encode_writes_rows_in_input_order(run: Run, folder: Path, model: Path):
+    from training.models.encoder import Encoder
+
+    said = run("encode", "sentences.jsonl", "out.npy", "--model", model, "--dtype", "float32", "--json").json
+    vectors = np.load(folder / "out.npy", mmap_mode="r")
+    assert (vectors.dtype, vectors.shape) == (np.float32, (5, 32))
+    expected = Encoder.load(str(model), dtype="float32").encode(SENTENCES)
+    expected[2] = np.nan  # a row without text has no vector
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
+    counted = {key: said[key] for key in ("rows", "missing_text", "truncated", "dimension", "column", "pooling")}
+    assert counted == {
+        "rows": 5, "missing_text": 1, "truncated": 1, "dimension": 32, "column": "sentence", "pooling": "mean"
+    }  # fmt: skip
+    assert left_over(folder) == {"out.npy"}
+
+
+def test_encode_to_parquet_has_the_sentences_beside(run: Run, folder: Path, model: Path):
+    import pyarrow.parquet as pq
+
+    run("encode", "sentences.jsonl", "out.npy", "--model", model)
+    said = run("encode", "sentences.jsonl", "out.parquet", "--model", model)
+    assert "1 without text" in said.out
+    table = pq.read_table(folder / "out.parquet")
+    assert table.column_names == ["sentence", "embedding"]
+    assert table["sentence"].to_pylist() == [text or None for text in SENTENCES]
+    vectors = np.load(folder / "out.npy")
+    for vector, row in zip(vectors, table["embedding"].to_pylist(), strict=True):
+        assert row is None if np.isnan(vector).all() else row == vector.tolist()
+
+
+def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, model: Path):
+    from training.models.encoder import Encoder
+
+    run("encode", "pairs.csv", "b.npy", "--column", "sentence2", "--model", model, "--pooling", "max", "--no-normalize")
+    expected = Encoder.load(str(model), "max").encode(["a man", "a dog", "on a guitar"], normalize=False)
+    np.testing.assert_allclose(np.load(folder / "b.npy"), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 9, 10, 99, 20_000])
+def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path, rows: int):
+    from sbert_app.services.files.encode import NpyFile
+
+    file = NpyFile(tmp_path / "x.npy", 3, "sentence")
+    vectors = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+    for part in np.array_split(vectors, 3):
+        file.write(["text"] * len(part), part.copy())
+    file.close()
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), vectors)
+
+
+# ---------------------------------------------------------------- score, evaluate
+
+
+def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Path):
+    said = run("score", "pairs.csv", "scored.csv", "--model", model, "--json").json
+    assert (said["rows"], said["scored"], said["report"]["cosine_gold"]["n"]) == (3, 3, 3)
+    with (folder / "scored.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
+    assert [row["sentence1"] for row in rows] == ["the man", "the cat", "the cat is in the food"]
+    assert all(-1 <= float(row["cosine"]) <= 1 for row in rows)
+    assert left_over(folder) == {"scored.csv"}
+
+
+def test_score_says_in_words_how_it_went(run: Run, folder: Path, model: Path):
+    said = run("score", "pairs.csv", "scored.parquet", "--model", model, "--columns", "sentence2,sentence1")
+    assert said.code == cli.GOOD
+    assert "3 rows: 3 scored" in said.out
+
+
+def test_evaluate_prints_the_design_s_object(run: Run, folder: Path, model: Path):
+    said = run("evaluate", "--data", "pairs.csv", "--model", model, "--pooling", "max", "--json").json
+    assert {"model", "pooling", "data", "n", "spearman", "pearson", "seconds"} <= set(said)
+    assert (said["pooling"], said["n"]) == ("max", 3)
+    assert set(said["spearman"]) == set(said["pearson"]) == {"cosine", "dot", "euclidean", "manhattan"}
+    assert all(-1 <= value <= 1 for value in said["spearman"].values())
+
+
+def test_a_correlation_that_does_not_exist_is_null_in_json(run: Run, folder: Path, model: Path):
+    (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
+    assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
+
+
+def test_the_default_model_on_the_sts_benchmark(run: Run, home: Path):
+    said = run("evaluate", "--data", "stsb:test", "--home", home, "--json").json
+    assert (said["model"], said["data"], said["n"]) == ("all-MiniLM-L6-v2", "stsb:test", 1379)
+    assert said["spearman"]["cosine"] == pytest.approx(0.8203, abs=5e-4)
+
+
+def test_evaluate_for_people(run: Run, folder: Path, model: Path):
+    said = run("evaluate", "--data", "pairs.csv", "--model", model).out
+    assert "Spearman ρ ×100" in said
+    assert "95% interval" in said
+
+
+# ---------------------------------------------------------------- train, runs
+
+
+def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
+    at = ("--home", folder / "home")
+    (folder / "home").mkdir()
+    for kind in ("models", "data"):
+        (folder / "home" / kind).symlink_to(home / kind)
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv")
+    said = run("train", *what, "--eval-data", "pairs.csv", "--max-steps", 3, "--batch-size", 2, *at, "--json").json
+    assert (said["status"], said["steps"]) == ("finished", 3)
+    assert set(said["best"]) >= {"step", "spearman"}
+    assert Path(said["path"]).is_dir()
+    name = said["id"]
+
+    [listed] = run("runs", "list", *at, "--json").json["runs"]
+    assert (listed["id"], listed["state"], listed["config"]["base"]) == (name, "finished", "scratch:1x32")
+    assert run("runs", *at, "--json").json == run("runs", "list", *at, "--json").json
+    assert name in run("runs", "list", *at).out
+    assert run("runs", "rename", name, "my first", *at, "--json").json["name"] == "my first"
+    assert "scratch:1x32" in run("runs", "show", name, *at).out
+
+    assert run("runs", "export", name, "exported", *at, "--json").json["path"] == str(folder / "exported")
+    by_folder = run("evaluate", "--model", "exported", "--data", "pairs.csv", "--json").json
+    by_id = run("evaluate", "--model", f"run:{name}", "--data", "pairs.csv", *at, "--json").json
+    assert by_folder["spearman"] == by_id["spearman"]
+
+    for refused in ("stop", "resume"):
+        assert run("runs", refused, name, *at).code == cli.WRONG_INPUT
+    assert "is finished" in run("train", "--resume", name, *at).complaint
+    assert run("runs", "delete", name, "--yes", *at, "--json").json == {"id": name, "deleted": True}
+    assert run("runs", "list", *at, "--json").json == {"runs": []}
+
+
+def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
+    (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
+    at = ("--home", folder / "home")
+    said = run("train", "--objective", "classification", "--train-data", "plain.csv", "--eval-data", "none", *at)
+    assert said.code == cli.WRONG_INPUT
+    assert "plain.csv holds pairs" in said.complaint
+    assert run("runs", "list", *at, "--json").json == {"runs": []}
+
+
+def test_resume_takes_no_other_settings(run: Run, folder: Path):
+    said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
+    assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)
+
+
+def test_a_run_that_fails_is_exit_1_with_its_reason(
+    run: Run, folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from training.trainer.trainer import Trainer
+
+    def too_much(_: Trainer) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Trainer, "work", too_much)
+    (folder / "home").mkdir()
+    (folder / "home" / "models").symlink_to(home / "models")
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
+    said = run("train", *what, "--home", folder / "home", "--json")
+    assert (said.code, json.loads(said.out)["status"]) == (cli.BROKEN, "failed")
+    assert said.err.splitlines()[-1].startswith("error: run ")
+    assert "not enough memory" in said.err.splitlines()[-1]
+
+
+# ---------------------------------------------------------------- wrong input: exit 2 and one line
+
+WRONG: dict[str, tuple[str, str]] = {
+    "no such command": ("frobnicate", "No such command"),
+    "no such option": ("encode a b --frobnicate", "No such option"),
+    "an argument is missing": ("encode pairs.csv", "Missing argument 'OUT'"),
+    "an option is missing": ("evaluate", "--data"),
+    "an option without its value": ("evaluate --data", "--data"),
+    "one argument too many": ("encode a b c", "unexpected extra argument"),
+    "no such file": ("encode no.csv out.npy", "no.csv"),
+    "a folder in place of a file": ("encode . out.npy", "not a file"),
+    "an empty file": ("encode empty.csv out.npy", "empty.csv"),
+    "no column of sentences": ("encode pairs3.csv out.npy", "a, b, c"),
+    "no such column": ("encode pairs.csv out.npy --column zork", "zork"),
+    "an output of no known kind": ("encode pairs.csv out.txt --column score", ".npy or .parquet"),
+    "an output without an ending": ("encode pairs.csv out --column score", ".npy or .parquet"),
+    "an output in no folder": ("encode pairs.csv no/such/out.npy --column score", "no folder"),
+    "an output that may not be written": ("encode sentences.jsonl /proc/out.npy --model MODEL", "/proc"),
+    "an output that is a folder": ("encode pairs.csv folder.npy --column score", "is a folder"),
+    "an output that is the input": ("encode in.parquet in.parquet", "in.parquet"),
+    "no such pooling": ("encode sentences.jsonl out.npy --pooling sum", "choose mean, max, cls"),
+    "no such dtype": ("encode sentences.jsonl out.npy --dtype int8", "choose auto, float32 or bfloat16"),
+    "no such device": ("encode sentences.jsonl out.npy --device abacus", "cannot be used"),
+    "no such model": ("encode sentences.jsonl out.npy --model no-such-model", "no-such-model"),
+    "a folder without a model": ("encode sentences.jsonl out.npy --model .", "holds no model"),
+    "an empty model": ("encode sentences.jsonl out.npy --model=", "neither"),
+    "no such run as a model": ("encode sentences.jsonl out.npy --model run:nobody", "nobody"),
+    "a shape out of range": ("encode sentences.jsonl out.npy --model scratch:99x64", "out of range"),
+    "a home that is a file": ("encode sentences.jsonl out.npy --home pairs.csv", "is a file"),
+    "score without pairs": ("score sentences.jsonl out.csv", "two with sentences"),
+    "score to a known input only": ("score pairs.csv out.npy --model MODEL", "out.npy"),
+    "score onto itself": ("score pairs.csv pairs.csv --model MODEL", "the input itself"),
+    "score with no such columns": ("score pairs.csv out.csv --columns a,b", "'a'"),
+    "score with one column": ("score pairs.csv out.csv --columns sentence1", "two columns"),
+    "no such cross-encoder": ("score pairs.csv out.csv --model MODEL --cross-encoder no-such", "no-such"),
+    "no such data": ("evaluate --data zork", "the sets are stsb"),
+    "no such split": ("evaluate --data stsb:zork", "choose train, dev, test"),
+    "data that is a folder": ("evaluate --data .", "neither a file"),
+    "data without scores": ("evaluate --data plain.csv --model MODEL", "needs scored pairs"),
+    "scores that are no numbers": ("evaluate --data words.csv --model MODEL", "row 1"),
+    "train without an objective": ("train", "needs an objective"),
+    "no such objective": ("train --objective zork", "choose classification, regression, triplet, mnrl"),
+    "no such concatenation": ("train --objective classification --concat u+v", "uv+diff"),
+    "a learning rate out of range": ("train --objective regression --lr 7", "learning_rate is 7.0"),
+    "a number that is none": ("train --objective regression --batch-size many", "--batch-size"),
+    "no steps": ("train --objective regression --max-steps 0", "max_steps is 0"),
+    "no such run to resume": ("train --resume nobody", "there is no run 'nobody'"),
+    "no such run": ("runs show nobody", "there is no run 'nobody'"),
+    "a run outside the home": ("runs delete ../../etc --yes", "there is no run"),
+    "no such run to export": ("runs export nobody out", "there is no run"),
+    "no such verb for runs": ("runs frobnicate", "No such command"),
+    "a port that is none": ("serve --port http", "--port"),
+    "a port out of range": ("serve --port 99999", "port is '99999'"),
+    "a password without a name": ("serve --auth secret", "USER:PASSWORD"),
+    "no room for uploads": ("serve --upload-limit-mb 0", "upload_limit_mb"),
+}
+
+
+@pytest.mark.parametrize(("command", "said"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, model: Path, command: str, said: str):
+    (folder / "empty.csv").touch()
+    (folder / "folder.npy").mkdir()
+    (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
+    (folder / "pairs3.csv").write_text("a,b,c\n1,2,3\n")
+    (folder / "words.csv").write_text("sentence1,sentence2,score\nthe man,a man,much\nthe cat,a dog,little\n")
+    (folder / "in.parquet").write_bytes(b"PAR1")
+    there = left_over(folder)
+    answer = run(*(str(model) if word == "MODEL" else word for word in command.split()))
+    assert answer.code == cli.WRONG_INPUT
+    assert answer.complaint.startswith("error: ")
+    assert said in answer.complaint
+    assert left_over(folder) == there
+
+
+def test_an_output_that_fails_in_the_middle_leaves_the_old_one(
+    run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from sbert_app.services.files.encode import NpyFile
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(NpyFile, "write", full)
+    (folder / "out.npy").write_text("old")
+    answer = run("encode", "sentences.jsonl", "out.npy", "--model", model)
+    assert (answer.code, "No space left on device" in answer.complaint) == (cli.WRONG_INPUT, True)
+    assert (folder / "out.npy").read_text() == "old"
+    assert left_over(folder) == {"out.npy"}
+
+
+# ---------------------------------------------------------------- everything else
+
+FAILURES = [
+    (RuntimeError("boom\nand more"), cli.BROKEN, "error: RuntimeError: boom and more"),
+    (InputError("wrong,\nand why"), cli.WRONG_INPUT, "error: wrong, and why"),
+    (FileNotFoundError(2, "No such file or directory", "x.csv"), cli.WRONG_INPUT, "error: x.csv: No such file or"),
+    (OSError(5, "Input/output error"), cli.BROKEN, "error: OSError: [Errno 5] Input/output error"),
+    (MemoryError(), cli.BROKEN, "error: MemoryError"),
+    (Stopped(), cli.INTERRUPTED, "stopped"),
+    (KeyboardInterrupt(), cli.INTERRUPTED, "stopped"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "said"), FAILURES, ids=lambda value: type(value).__name__)
+def test_each_kind_of_failure_has_its_code_and_one_line(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, said: str
+):
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(options, "load_encoder", fail)
+    answer = run("encode", "sentences.jsonl", "out.npy", "--json")
+    assert answer.code == code
+    assert answer.complaint.startswith(said)
+
+
+def test_the_traceback_is_there_for_those_who_ask(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SBERT_DEBUG", "1")
+    monkeypatch.setattr(options, "load_encoder", lambda *_: 1 / 0)
+    answer = run("encode", "sentences.jsonl", "out.npy")
+    assert answer.code == cli.BROKEN
+    assert "Traceback (most recent call last)" in answer.err
+    assert answer.err.splitlines()[-1] == "error: ZeroDivisionError: division by zero"
+
+
+def test_what_libraries_print_is_kept_out_of_the_json(
+    run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    load = options.load_encoder
+
+    def chatty(*given: Any) -> Any:
+        print("I am a library, and I have advice")
+        return load(*given)
+
+    monkeypatch.setattr(options, "load_encoder", chatty)
+    answer = run("encode", "sentences.jsonl", "out.npy", "--model", model, "--json")
+    assert answer.json["rows"] == 5
+    assert "I have advice" in answer.err
+
+
+def test_without_arguments_it_says_what_it_can_do(run: Run):
+    answer = run()
+    assert answer.code == cli.GOOD
+    assert all(command in answer.out for command in ("serve", "encode", "score", "evaluate", "train", "runs"))
+
+
+def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    from training.sources.resolve import is_offline
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    run(
+        "encode", "sentences.jsonl", "out.npy", "--model", "some-org/some-model", "--home", folder / "home", "--offline"
+    )
+    assert is_offline()
+
+
+# ---------------------------------------------------------------- serve
+
+
+def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    from sbert_app import pages
+
+    served: list[Settings] = []
+    monkeypatch.setattr(pages, "serve", served.append)
+    monkeypatch.setenv("SBERT_PORT", "8001")
+    monkeypatch.setenv("SBERT_HOST", "0.0.0.0")  # noqa: S104 - nothing listens
+    assert run("serve", "--port", 8002, "--auth", "ann:pass:word", "--home", folder / "home").code == cli.GOOD
+    [settings] = served
+    assert (settings.host, settings.port, settings.auth) == ("0.0.0.0", 8002, ("ann", "pass:word"))  # noqa: S104
+    assert settings.home == folder / "home"
+
+
+def test_app_py_is_serve():
+    """In a process of its own, which it ends."""
+    helped = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert helped.returncode == cli.GOOD
+    assert "--upload-limit-mb" in helped.stdout
+
+
+# ---------------------------------------------------------------- real processes: Ctrl-C and pipes
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sbert_app", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(folder / "home")}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores Ctrl-C
+    )
+
+
+def wait_for(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_ctrl_c_leaves_no_half_written_file(folder: Path, model: Path):
+    with (folder / "many.csv").open("w") as file:
+        file.write("sentence\n")
+        file.writelines(f"the cat is number {i} {'and so on ' * (i % 30)}\n" for i in range(400_000))
+    process = start(folder, "encode", "many.csv", "out.npy", "--model", model)
+    wait_for(lambda: list(folder.glob(".out.npy.*")), process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", "stopped")
+    assert left_over(folder) == {"many.csv"}
+
+
+def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
+    with (folder / "many.csv").open("w") as file:
+        file.write("sentence1,sentence2\n")
+        file.writelines(f"the cat is number {i},a dog {'and so on ' * (i % 30)}\n" for i in range(400_000))
+    process = start(folder, "score", "many.csv", "out.csv", "--model", model)
+    wait_for(lambda: any(part.stat().st_size > 10_000 for part in folder.glob(".out.csv.*")), process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    rows = len((folder / "out.csv").read_text().splitlines()) - 1
+    assert 0 < rows < 400_000
+    told = f"stopped: the {rows:,} rows before are scored in out.csv"
+    assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", told)
+    assert left_over(folder) == {"many.csv", "out.csv"}
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path, run: Run):
+    (folder / "home").mkdir()
+    for kind in ("models", "data"):
+        (folder / "home" / kind).symlink_to(home / kind)
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv")
+    process = start(folder, "train", *what, "--eval-data", "none", "--max-steps", 300, "--eval-every", 300)
+
+    def has_begun() -> bool:
+        events = list((folder / "home").glob("runs/*/events.jsonl"))
+        return bool(events) and '"kind": "train"' in events[0].read_text()
+
+    wait_for(has_begun, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (cli.INTERRUPTED, "")
+    stopped = err.strip().splitlines()[-1]
+    [listed] = run("runs", "list", "--home", folder / "home", "--json").json["runs"]
+    assert stopped.startswith(f"stopped: {listed['id']} at step")
+    assert (listed["state"], 0 < listed["step"] < 300) == ("interrupted", True)
+    said = run("train", "--resume", listed["id"], "--home", folder / "home", "--json").json
+    assert (said["id"], said["status"], said["steps"]) == (listed["id"], "finished", 300)
+
+
+def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path):
+    process = start(folder, "runs", "list")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.wait(timeout=60)

@@ -1,0 +1,276 @@
+"""Files as people really have them. Each is refused with one clear line, or scored with its bad rows marked.
+
+``REFUSED`` maps a file to words of the sentence that refuses it; ``SCORED`` to how many rows come out, how many
+of them have a cosine, and what the note says at which row. No file crashes, and no row is lost.
+"""
+
+import csv
+import gzip
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bag_encoder import BagEncoder
+
+from sbert_app.cli import main
+from sbert_app.commands import options
+from sbert_app.services.files.score import score_file
+from training.errors import InputError
+
+GOOD = "sentence1,sentence2,score\nA man plays.,A man plays music.,4.5\nA dog runs.,A cat sleeps.,1\n"
+Content = bytes | str | Callable[[], bytes]
+
+
+@dataclass(frozen=True)
+class Refused:
+    name: str
+    content: Content
+    says: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    name: str
+    content: Content
+    rows: int
+    scored: int
+    notes: dict[int, str] = field(default_factory=dict)
+
+
+def parquet(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file, row_group_size=10)
+    return file.getvalue()
+
+
+def workbook(*rows, sheets: int = 1) -> bytes:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    for _ in range(sheets - 1):
+        book.create_sheet()
+    book.save(file)
+    return file.getvalue()
+
+
+def archive(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as zipped:
+        for name, content in files.items():
+            zipped.writestr(name.replace("__", "/"), content)
+    return out.getvalue()
+
+
+def broken_parquet_page() -> bytes:
+    """The footer is whole, the bytes of the first column are not."""
+    whole = bytearray(parquet(pa.table({"s1": [f"sentence {i}" for i in range(500)], "s2": ["b"] * 500})))
+    whole[4:400] = b"\xff" * 396
+    return bytes(whole)
+
+
+def broken_sheet() -> bytes:
+    """A workbook whose sheet ends in the middle of a tag."""
+    whole = workbook(["s1", "s2"], ["a", "b"])
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(out, "w") as target:
+        for entry in source.namelist():
+            content = source.read(entry)
+            target.writestr(entry, content[: len(content) // 2] if entry.endswith("sheet1.xml") else content)
+    return out.getvalue()
+
+
+def binary_strings() -> bytes:
+    """A Parquet string column that holds bytes which are no UTF-8."""
+    raw = pa.array([b"good", b"caf\xe9"], pa.binary()).view(pa.string())
+    return parquet(pa.table({"s1": raw, "s2": ["a", "b"]}))
+
+
+REFUSED = {
+    "an empty file": Refused("a.csv", b"", "is empty"),
+    "only a byte order mark": Refused("a.csv", b"\xef\xbb\xbf", "is empty"),
+    "only blank lines": Refused("a.csv", "\n\r\n  \n\n", "is empty"),
+    "a header without rows": Refused(
+        "a.csv", "sentence1,sentence2\n", "has a header with the columns sentence1, sentence2, but no rows"
+    ),
+    "a header and blank lines": Refused("a.csv", "sentence1,sentence2\n\n\n", "no rows"),
+    "unknown columns": Refused("a.csv", "id,title,body\n1,a,b\n", "has the columns id, title, body"),
+    "a name on two lines": Refused("a.csv", 'id,"the\nbody",x\n1,a,b\n', "the columns id, the body, x"),
+    "one column": Refused("a.csv", "sentence\na\nb\n", "two with sentences are needed"),
+    "no header, three columns": Refused("a.csv", "He walks home.,She runs.,2.5\n", "column_1, column_2, column_3"),
+    "a wall of columns": Refused(
+        "a.csv", ",".join(f"c{i}" for i in range(5_000)) + "\n" + "," * 4_999, "5,000 columns"
+    ),
+    "a zip named .csv": Refused("a.csv", archive(inside=b"x"), "is a zip archive: unpack it first"),
+    "an OpenDocument sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "OpenDocument"),
+    "a gzip named .csv": Refused("a.csv", gzip.compress(GOOD.encode()), "gzip archive"),
+    "an old Excel file": Refused(
+        "a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "old or password-protected"
+    ),
+    "an image": Refused("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, "an image"),
+    "a PDF": Refused("a.csv", b"%PDF-1.7\n%\xe2\xe3\n", "a PDF"),
+    "a database": Refused("a.csv", b"SQLite format 3\0" + b"\0" * 100, "SQLite"),
+    "random bytes": Refused("a.csv", bytes(range(256)) * 40, "is not a text file"),
+    "zeros": Refused("a.csv", b"\0" * 10_000, "is empty"),
+    "UTF-16 that breaks off": Refused("a.csv", GOOD.encode("utf-16")[:-1], "begins as UTF-16, but breaks it"),
+    "text named .parquet": Refused("a.parquet", GOOD, "is named .parquet, but it is not one"),
+    "text named .xlsx": Refused("a.xlsx", GOOD, "is named .xlsx, but it is not one"),
+    "half a Parquet file": Refused(
+        "a.parquet", lambda: parquet(pa.table({"s1": ["a"] * 99}))[:200], "no complete Parquet"
+    ),
+    "Parquet without rows": Refused("a.parquet", lambda: parquet(pa.table({"s1": [], "s2": []})), "holds no rows"),
+    "Parquet with a broken page": Refused("a.parquet", broken_parquet_page, "broken"),
+    "half a workbook": Refused("a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"])[:3_000], "damaged"),
+    "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged Excel workbook"),
+    "an empty workbook": Refused("a.xlsx", workbook, "no sheet with anything in it"),
+    "a workbook with a header alone": Refused("a.xlsx", lambda: workbook(["s1", "s2"]), "no rows"),
+    "no JSON": Refused("a.jsonl", "sentence1 sentence2\na b\n", "row 1 is not JSON"),
+    "JSON lists": Refused("a.jsonl", '["a", "b"]\n["c", "d"]\n', "not a JSON object"),
+    "a JSON number": Refused("a.json", "42", "not a JSON object"),
+    "JSON nested without end": Refused("a.jsonl", "[" * 100_000, "broken"),
+    "an array that breaks off": Refused(
+        "a.json", '[{"s1": "a", "s2": "b"}, {"s1": "c"', "row 2: the JSON array is broken"
+    ),
+    "an array without objects": Refused("a.json", "[]", "holds no rows"),
+    "a single line of 65 MB": Refused("a.csv", lambda: b"s1,s2\na," + b"b" * (65 << 20), "longer than 64 MB"),
+}
+
+SCORED = {
+    "a good file": Scored("a.csv", GOOD, 2, 2),
+    "Latin-1": Scored("a.csv", "sentence1,sentence2\ncafé,thé\n".encode("latin-1"), 1, 1),
+    "UTF-16 from Excel": Scored("a.csv", "sentence1\tsentence2\r\ncafé\tthé\r\n".encode("utf-16"), 1, 1),
+    "missing text": Scored("a.csv", "s1,s2\na,\n,b\n,\na,b\n", 4, 1, {1: "in s2", 2: "in s1", 3: "s1 and s2"}),
+    "only spaces for text": Scored("a.csv", "s1,s2\na,   \nb,\u00a0\nc,d\n", 3, 1, {1: "no text in s2", 2: "no text"}),
+    "a row too short": Scored("a.csv", "s1,s2,score\na,b,1\nonly\na,b,2\n", 3, 2, {2: "1 field where"}),
+    "a row too long": Scored("a.csv", "s1,s2\na,b,c,d\na,b\n", 2, 2, {1: "beyond the header: c | d"}),
+    "an empty line inside": Scored("a.csv", "s1,s2\na,b\n\nc,d\n", 3, 2, {2: "an empty line"}),
+    "scores that are no numbers": Scored(
+        "a.csv", "s1,s2,score\na,b,abc\na,b,NaN\na,b,\na,b,inf\na,b,2\n", 5, 5,
+        {1: "column score: 'abc' is not a number", 2: "'NaN' is not a number", 4: "'inf' is not a number"},
+    ),
+    "scores with a decimal comma": Scored("a.csv", "s1;s2;score\na;b;2,5\nc;d;0,1\n", 2, 2),
+    "an unclosed quote": Scored("a.csv", 's1,s2\na,b\n"c,d\ne,f\n', 3, 3, {2: "not closed properly"}),
+    "a quote inside a field": Scored("a.csv", 's1,s2\n5" nails,6" nails\n', 1, 1),
+    "text behind a quote": Scored("a.csv", 's1,s2\n"Yes" she said,b\n', 1, 1, {1: "not closed properly"}),
+    "zero bytes in the text": Scored("a.csv", b"s1,s2\na\0b,c\nd,e\n", 2, 2, {1: "zero byte"}),
+    "broken UTF-8 in a row": Scored("a.csv", b"s1,s2\n" + "ä,ö\n".encode() * 20 + b"\xff,b\n", 21, 21, {21: "UTF-8"}),
+    "column names twice": Scored("a.csv", "s1,s2,s1,\na,b,c,d\n", 1, 1),
+    "a field of a megabyte": Scored("a.csv", "s1,s2\n" + "word " * 200_000 + ",b\n", 1, 1),
+    "ten thousand words": Scored("a.csv", "s1,s2\n" + "word " * 10_000 + ",word\n", 1, 1),
+    "old Mac line ends": Scored("a.csv", "s1,s2\ra,b\rc,d\r", 2, 2),
+    "mixed line ends": Scored("a.csv", "s1,s2\r\na,b\nc,d\re,f", 3, 3),
+    "line ends doubled": Scored("a.csv", b"s1,s2\r\r\na,b\r\r\n", 1, 1),
+    "a quoted line end": Scored("a.csv", 's1,s2\n"one\ntwo",b\n', 1, 1),
+    "names in capitals and spaces": Scored("a.csv", " Sentence 1 , SENTENCE_2 \na,b\n", 1, 1),
+    "semicolons named .csv": Scored("a.csv", "s1;s2\na, a;b, b\n", 1, 1),
+    "bars named .txt": Scored("a.txt", "s1|s2\na|b\n", 1, 1),
+    "no name at all": Scored("pairs", GOOD, 2, 2),
+    "two columns without a header": Scored("a.csv", "The sun shines today.,It is sunny.\nHe ran.,She ran.\n", 2, 2),
+    "emoji and every script": Scored("a.csv", "s1,s2\n👩‍👩‍👧‍👦 💚,שלום\n你好,ไทย\n", 2, 2),
+    "a column called cosine": Scored("a.csv", "s1,s2,cosine,note\na,b,mine,mine\n", 1, 1),
+    "lines that are no JSON": Scored(
+        "a.jsonl", '{"s1": "a", "s2": "b"}\nnonsense\n[1]\n{"s1": "a", "s2": "c"}\n', 4, 2,
+        {2: "is not JSON", 3: "not a JSON object"},
+    ),
+    "half characters in JSON": Scored("a.jsonl", '{"s1": "\\ud83d", "s2": "b"}\n', 1, 1, {1: "half a character"}),
+    "numbers for sentences": Scored("a.jsonl", '{"s1": 5, "s2": null}\n{"s1": 5, "s2": "five"}\n', 2, 1, {1: "s2"}),
+    "types that change": Scored("a.jsonl", '{"s1":"a","s2":"b","x":1}\n{"s1":"a","s2":"b","x":{"y":[2]}}\n', 2, 2),
+    "a number too long for JSON": Scored(
+        "a.jsonl", '{"s1": "a", "s2": "b"}\n{"s1": ' + "9" * 5_000 + "}\n", 2, 1, {2: "is not JSON"}
+    ),
+    "Parquet named .csv": Scored("a.csv", lambda: parquet(pa.table({"s1": ["a"], "s2": [None]})), 1, 0, {1: "s2"}),
+    "Parquet with bytes that are no text": Scored("a.parquet", binary_strings, 2, 2, {2: "not UTF-8"}),
+    "Parquet with names twice": Scored(
+        "a.parquet", lambda: parquet(pa.Table.from_arrays([pa.array(["a"])] * 3, ["s1", "s2", "s1"])), 1, 1
+    ),
+    "a workbook named .csv": Scored("a.csv", lambda: workbook(["s1", "s2"], ["a", "b"], sheets=3), 1, 1),
+    "a workbook with gaps": Scored(
+        "a.xlsx", lambda: workbook([], [None, "s1", "s2"], [None, "a", "b"], [], ["x", None, "c"]), 3, 1,
+        {2: "an empty line", 3: "no text in s1"},
+    ),
+    "numbers and formulas": Scored("a.xlsx", lambda: workbook(["s1", "s2"], [1, 2.5], ["=A1", "x"]), 2, 1, {2: "s1"}),
+}  # fmt: skip
+
+
+def put(folder: Path, case: Refused | Scored) -> Path:
+    content = case.content() if callable(case.content) else case.content
+    path = folder / case.name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_there_are_more_than_forty_of_them():
+    assert len(REFUSED) + len(SCORED) >= 70
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_one_clear_line(tmp_path, name):
+    case = REFUSED[name]
+    path = put(tmp_path, case)
+    with pytest.raises(InputError, match=case.says) as error:
+        score_file(path, [tmp_path / "out.csv", tmp_path / "out.parquet"], BagEncoder())
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+    assert [file.name for file in tmp_path.iterdir()] == [case.name], "nothing half-written stays"
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_scored_with_its_bad_rows_marked(tmp_path, name):
+    case = SCORED[name]
+    path = put(tmp_path, case)
+    before = path.read_bytes()
+    outputs = [tmp_path / "scored.csv", tmp_path / "scored.parquet"]
+    summary = score_file(path, outputs, BagEncoder())
+    assert (summary.rows, summary.scored) == (case.rows, case.scored)
+
+    cosine, note = summary.added["cosine"], summary.added["note"]
+    with outputs[0].open(encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == case.rows
+    assert sum(row[cosine] != "" for row in written) == case.scored
+    assert {at for at, row in enumerate(written, start=1) if row[note]} == set(case.notes)
+    for at, words in case.notes.items():
+        assert words in written[at - 1][note]
+
+    typed = pq.read_table(outputs[1], columns=[cosine, note]).to_pydict()
+    assert [value or "" for value in typed[note]] == [row[note] for row in written]
+    assert [f"{value:.6f}" if value is not None else "" for value in typed[cosine]] == [row[cosine] for row in written]
+    assert path.read_bytes() == before
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
+class TestOnTheCommandLine:
+    """The same files through ``python -m sbert_app score``."""
+
+    @pytest.fixture(autouse=True)
+    def a_model_that_loads_at_once(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(options, "load_encoder", lambda *_: BagEncoder())
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_exit_2_and_one_line(self, tmp_path, capsys, name):
+        path = put(tmp_path, REFUSED[name])
+        assert main(["score", path.name, "out.csv", "--json"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert re.fullmatch(rf"error: [^\n]*{REFUSED[name].says}[^\n]*\n", said.err)
+
+    @pytest.mark.parametrize("name", SCORED)
+    def test_exit_0_and_the_counts_as_json(self, tmp_path, capsys, name):
+        path = put(tmp_path, SCORED[name])
+        assert main(["score", path.name, "out.parquet", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["rows"], said["scored"]) == (SCORED[name].rows, SCORED[name].scored)
+
+
+@pytest.mark.parametrize("where", ["nowhere.csv", ".", "missing/folder/a.csv"])
+def test_what_is_no_file_is_refused(tmp_path, where):
+    with pytest.raises(InputError, match=r"There is no file|is not a file"):
+        score_file(tmp_path / where, [tmp_path / "out.csv"], BagEncoder())

@@ -1,0 +1,469 @@
+"""Users' files as row batches: what is written comes back, whatever the format, the encoding, the delimiter."""
+
+import csv
+import io
+import json
+import tracemalloc
+from datetime import datetime
+from pathlib import Path
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from training.data.tables.columns import canonical_names, free_name, looks_like_data, unique_names
+from training.data.tables.table import (
+    PairColumns,
+    as_text,
+    bad_number,
+    open_table,
+    parse_number,
+    pick_columns,
+    pick_sentence,
+    read_columns,
+)
+from training.data.tables.text import scan
+from training.errors import InputError
+
+PAIRS = [("A man plays.", "Un café, déjà vu"), ('She said "no"', "two\nlines"), ("  spaces  ", "naïve; yes | no\tok")]
+HEADER = ["sentence1", "sentence2"]
+
+
+def rows_of(path: Path, size: int = 8192) -> list[tuple]:
+    return [row for batch in open_table(path).batches(size) for row in zip(*batch.rows.values(), strict=True)]
+
+
+def notes_of(path: Path) -> dict[int, str]:
+    return {batch.first_row + at: note for batch in open_table(path).batches() for at, note in batch.notes.items()}
+
+
+def as_csv(rows, delimiter=",", **options) -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, **options).writerows(rows)
+    return text.getvalue()
+
+
+def write_xlsx(path: Path, rows) -> None:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for line in book.active.iter_rows():
+        for cell in line:
+            if isinstance(cell.value, str):
+                cell.data_type = "s"  # text that begins with "=" stays text
+    book.save(path)
+
+
+class TestFormats:
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+    def test_delimited_text_in_any_encoding(self, tmp_path, encoding, delimiter):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(as_csv([HEADER, *PAIRS], delimiter).encode(encoding))
+        table = open_table(path)
+        assert table.columns == ("sentence1", "sentence2")
+        assert rows_of(path) == PAIRS
+        assert notes_of(path) == {}
+
+    def test_it_says_in_words_what_it_found(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(as_csv([HEADER, *PAIRS], ";").encode("cp1252"))
+        assert open_table(path).description == "Windows-1252 text separated by semicolons"
+
+    def test_json_lines_keep_their_types_and_find_late_columns(self, tmp_path):
+        path = tmp_path / "pairs.jsonl"
+        rows = [{"text1": "a", "text2": "ä", "score": 1}, {"text1": None, "text2": "c", "score": 2.5, "new": [1]}]
+        path.write_text("\n".join(map(json.dumps, rows)))
+        table = open_table(path)
+        assert table.columns == ("text1", "text2", "score", "new")
+        assert table.row_estimate == 2
+        assert [str(field.type) for field in table.fields()] == ["string", "string", "double", "string"]
+        assert rows_of(path) == [("a", "ä", 1, None), (None, "c", 2.5, [1])]
+
+    def test_a_json_array_is_read_object_by_object(self, tmp_path):
+        path = tmp_path / "pairs.json"
+        rows = [
+            {"sentence1": f"a {i}" * 30, "sentence2": "b", "nested": {"x": [1, {"y": "}],{"}]}} for i in range(20_000)
+        ]
+        path.write_text(json.dumps(rows, indent=1))
+        assert open_table(path).row_estimate == 20_000
+        assert rows_of(path)[-1] == tuple(rows[-1].values())
+
+    def test_parquet_hands_its_types_on(self, tmp_path):
+        path = tmp_path / "pairs.parquet"
+        when = pa.array([datetime(2026, 1, 1), None], pa.timestamp("ns"))
+        table = pa.table({"s1": ["a", None], "s2": ["b", "c"], "when": when, "tags": [["x"], []]})
+        pq.write_table(table, path)
+        batch = next(open_table(path).batches())
+        assert batch.arrow.schema.types == table.schema.types
+        assert batch.rows["s1"] == ["a", None]
+        assert [field.type for field in open_table(path).fields()] == table.schema.types
+
+    def test_a_workbook_is_text_as_the_cells_read(self, tmp_path):
+        path = tmp_path / "pairs.xlsx"
+        write_xlsx(path, [["s1", "s2", "score", "day", "ok"], ["a", "ü", 4.2, datetime(2026, 11, 21), True], ["b"]])
+        assert rows_of(path) == [
+            ("a", "ü", "4.2", "2026-11-21 00:00:00", "TRUE"),
+            ("b", None, None, None, None),
+        ]
+
+    def test_the_first_sheet_with_anything_in_it(self, tmp_path):
+        path = tmp_path / "pairs.xlsx"
+        book = openpyxl.Workbook()
+        book.create_sheet("hidden").sheet_state = "hidden"
+        book["hidden"].append(["no", "no"])
+        sheet = book.create_sheet("pairs")
+        sheet.append(HEADER)
+        sheet.append(["a", "b"])
+        book.save(path)
+        table = open_table(path)
+        assert table.description == "Excel workbook, sheet pairs"
+        assert rows_of(path) == [("a", "b")]
+
+    @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a", "a.parquet"])
+    def test_the_bytes_decide_the_format_not_the_name(self, tmp_path, name):
+        path = tmp_path / name
+        pq.write_table(pa.table({"s1": ["a"], "s2": ["b"]}), path)
+        assert open_table(path).description == "Parquet"
+
+    def test_json_lines_named_csv(self, tmp_path):
+        path = tmp_path / "a.csv"
+        path.write_text('{"s1": "a", "s2": "b"}\n')
+        assert rows_of(path) == [("a", "b")]
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\r\n"), max_size=30)
+XML_CELL = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1, max_size=30
+)
+ROWS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12)
+ROUND_TRIP = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class TestRoundTrips:
+    """Any Unicode text that a program writes comes back equal."""
+
+    @ROUND_TRIP
+    @given(ROWS, st.sampled_from([",", ";", "\t"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]))
+    @example([("control\x01 characters\x7f", "here and there\x1f")], ",", "utf-8")  # a file of nothing else is no text
+    @example([("", "\r\t")], "\t", "utf-8")  # its first line looks complete, and its quotes are odd
+    def test_csv(self, tmp_path, rows, delimiter, encoding):
+        path = tmp_path / "pairs.csv"
+        text = as_csv([HEADER, *rows], delimiter, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
+        path.write_bytes(text.encode(encoding))
+        assert rows_of(path, size=5) == rows
+
+    @ROUND_TRIP
+    @given(ROWS)
+    def test_json_lines(self, tmp_path, rows):
+        path = tmp_path / "pairs.jsonl"
+        path.write_text("\n".join(json.dumps(dict(zip(HEADER, row, strict=True))) for row in rows))
+        assert rows_of(path, size=5) == rows
+
+    @ROUND_TRIP
+    @given(ROWS)
+    def test_json_array(self, tmp_path, rows):
+        path = tmp_path / "pairs.json"
+        objects = [dict(zip(HEADER, row, strict=True)) for row in rows]
+        path.write_text(json.dumps(objects, ensure_ascii=False), encoding="utf-8")
+        assert rows_of(path, size=5) == rows
+
+    @ROUND_TRIP
+    @given(ROWS)
+    def test_parquet(self, tmp_path, rows):
+        path = tmp_path / "pairs.parquet"
+        pq.write_table(pa.table(dict(zip(HEADER, map(list, zip(*rows, strict=True)), strict=True))), path)
+        assert rows_of(path, size=5) == rows
+
+    @settings(ROUND_TRIP, max_examples=25)
+    @given(st.lists(st.tuples(XML_CELL, XML_CELL), min_size=1, max_size=6))
+    def test_xlsx(self, tmp_path, rows):
+        path = tmp_path / "pairs.xlsx"
+        write_xlsx(path, [HEADER, *rows])
+        assert rows_of(path, size=5) == rows
+
+    @ROUND_TRIP
+    @given(st.binary(max_size=300))
+    def test_any_bytes_are_a_table_or_one_clear_sentence(self, tmp_path, junk):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(junk)
+        try:
+            assert rows_of(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+class TestEncoding:
+    def test_a_foreign_byte_at_row_900_000_is_found_before_reading_starts(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(b"sentence1,sentence2\n" + b"plain,ascii\n" * 900_000 + "déjà,vu\n".encode("cp1252"))
+        table = open_table(path)
+        assert table.description.startswith("Windows-1252")
+        assert table.row_estimate == 900_001
+        for batch in table.batches():
+            last = batch
+        assert last.rows["sentence1"][-1] == "déjà"
+
+    def test_codes_that_windows_lacks_mean_latin_1(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(b"s1,s2\ncaf\xe9,\x81\n")
+        assert scan(path).encoding == "latin-1"
+
+    def test_a_few_broken_bytes_do_not_turn_good_utf8_into_nonsense(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(b"s1,s2\n" + "déjà,vu\n".encode() * 50 + b"bro\xffken,x\n")
+        assert rows_of(path)[0] == ("déjà", "vu")
+        assert rows_of(path)[-1] == ("bro\ufffdken", "x")
+        assert notes_of(path) == {51: "holds bytes that are not UTF-8, shown as �"}
+
+    def test_a_character_cut_in_two_at_the_end(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes("s1,s2\nä,ö\nä,ö\nä,ö\nä,ö\nä,ö\nä,ü".encode()[:-1])
+        assert rows_of(path)[-1] == ("ä", "\ufffd")
+
+    def test_a_line_of_a_hundred_megabytes_is_refused_before_it_fills_the_memory(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(b"s1,s2\na,b\n" + b"x" * (65 << 20))
+        with pytest.raises(InputError, match=r"line 3, is longer than 64 MB"):
+            open_table(path)
+
+
+class TestQuotes:
+    def test_an_unclosed_quote_costs_a_note_not_the_rest_of_the_file(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text('s1,s2\na,b\n"open,c\n' + "d,e\n" * 1000)
+        assert rows_of(path)[1:3] == [('"open', "c"), ("d", "e")]
+        assert len(rows_of(path)) == 1002
+        assert list(notes_of(path)) == [2]
+
+    def test_text_behind_a_closing_quote_stays(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text('s1,s2\n"Yes" he said,ok\n"Yes, well" he said,ok\n')
+        assert rows_of(path) == [('"Yes" he said', "ok"), ("Yes, well he said", "ok")]
+        assert list(notes_of(path)) == [1, 2]
+
+    def test_a_tab_separated_file_that_was_never_quoted(self, tmp_path):
+        path = tmp_path / "pairs.tsv"
+        path.write_text('s1\ts2\n"Hello\tthere\n"whole"\tx\nsaid "so"\ty\n"Bye\tnow\n')
+        assert rows_of(path) == [('"Hello', "there"), ('"whole"', "x"), ('said "so"', "y"), ('"Bye', "now")]
+        assert notes_of(path) == {}
+        assert any("never quoted" in remark for remark in open_table(path).remarks)
+
+    def test_a_tab_separated_file_that_is_quoted(self, tmp_path):
+        path = tmp_path / "pairs.tsv"
+        path.write_text('s1\ts2\na\t"two\nlines"\nb\t"say ""x"""\n')
+        assert rows_of(path) == [("a", "two\nlines"), ("b", 'say "x"')]
+
+    def test_a_field_of_many_megabytes(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "x" * 11_000_000 + ",b\nc,d\n")
+        assert [len(row[0]) for row in rows_of(path)] == [11_000_000, 1]
+
+
+class TestRows:
+    def test_ragged_rows_are_kept_with_a_note_that_loses_nothing(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2,score\na,b\na,b,1,surplus,more\na,b,1\n")
+        assert rows_of(path) == [("a", "b", None), ("a", "b", "1"), ("a", "b", "1")]
+        assert notes_of(path) == {
+            1: "2 fields where the header has 3",
+            2: "5 fields where the header has 3; beyond the header: surplus | more",
+        }
+
+    def test_empty_lines_keep_their_place_but_not_at_the_end(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("\n\ns1,s2\na,b\n\n\nc,d\n\n\n")
+        assert rows_of(path) == [("a", "b"), (None, None), (None, None), ("c", "d")]
+        assert notes_of(path) == {2: "an empty line", 3: "an empty line"}
+
+    def test_line_ends_doubled_by_windows_are_no_empty_lines(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(b"s1,s2\r\r\na,b\r\r\nc,d\r\r\n")
+        assert rows_of(path) == [("a", "b"), ("c", "d")]
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    def test_line_ends_of_every_system(self, tmp_path, end):
+        path = tmp_path / "pairs.csv"
+        path.write_bytes(end.join(["s1,s2", "a,b", "c,d"]).encode())
+        assert rows_of(path) == [("a", "b"), ("c", "d")]
+        assert open_table(path).row_estimate == 2
+
+    def test_excel_says_which_delimiter_it_used(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("sep=|\ns1|s2\na, b; c|d\n")
+        assert rows_of(path) == [("a, b; c", "d")]
+
+    def test_one_sentence_a_line_keeps_its_commas(self, tmp_path):
+        path = tmp_path / "corpus.txt"
+        path.write_text("sentence\nWell, yes.\nNo; or, perhaps, yes.\n")
+        assert rows_of(path) == [("Well, yes.",), ("No; or, perhaps, yes.",)]
+
+    def test_row_numbers_go_on_across_batches_and_parts(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "".join(f"{i},x\n" for i in range(1, 11)) + "only\n")
+        batches = list(open_table(path).batches(4))
+        assert [batch.first_row for batch in batches] == [1, 5, 9]
+        part = batches[2].part(1, 3)
+        assert (part.first_row, part.rows["s1"], list(part.notes)) == (10, ["10", "only"], [1])
+
+    def test_preview_is_the_first_rows(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "a,b\n" * 30)
+        assert len(open_table(path).preview(10)) == 10
+
+
+class TestHeader:
+    def test_a_first_line_of_data_is_no_header(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("A man is playing a guitar.,A man plays.,4.2\na,b,1\n")
+        table = open_table(path)
+        assert table.columns == ("column_1", "column_2", "column_3")
+        assert len(rows_of(path)) == 2
+        assert table.remarks == (
+            "The first line is data, not a header, so the columns are called column_1 to column_3.",
+        )
+
+    @pytest.mark.parametrize(
+        ("first", "is_data"),
+        [
+            (["sentence1", "2"], False),
+            (["left", "right"], False),
+            (["Der Satz", "the other one"], False),
+            (["1", "2"], True),
+            (["left", "0.5"], True),
+            (["He runs far.", "x"], True),
+            (["x", "y" * 90], True),
+        ],
+    )
+    def test_what_looks_like_data(self, first, is_data):
+        assert looks_like_data(first) is is_data
+
+    def test_names_become_different_and_the_user_is_told(self):
+        names, remarks = unique_names(["text", "text", "", "text_2"])
+        assert names == ("text", "text_3", "column_3", "text_2")
+        assert len(remarks) == 2
+
+    def test_a_free_name_differs_in_more_than_case(self):
+        assert free_name("cosine", ["Cosine", "cosine_2"]) == "cosine_3"
+        assert free_name("cosine", ["score"]) == "cosine"
+
+
+def table_with(tmp_path, *columns, row=None):
+    path = tmp_path / "pairs.csv"
+    path.write_text(as_csv([columns, row or ["x"] * len(columns)]))
+    return open_table(path)
+
+
+class TestPickColumns:
+    @pytest.mark.parametrize(
+        ("columns", "pair"),
+        [
+            (("Sentence 1", "SENTENCE_2"), ("Sentence 1", "SENTENCE_2")),
+            (("id", "text_a", "text_b"), ("text_a", "text_b")),
+            (("premise", "hypothesis", "label"), ("premise", "hypothesis")),
+            (("question1", "question2", "is_duplicate"), ("question1", "question2")),
+            (("query", "passage"), ("query", "passage")),
+            (("left", "right"), ("left", "right")),
+        ],
+    )
+    def test_pairs_are_found_by_name(self, tmp_path, columns, pair):
+        found = pick_columns(table_with(tmp_path, *columns))
+        assert (found.sentence1, found.sentence2) == pair
+
+    def test_triplets(self, tmp_path):
+        found = pick_columns(table_with(tmp_path, "anchor", "positive", "negative"))
+        assert found == PairColumns("anchor", "positive", negative="negative")
+
+    @pytest.mark.parametrize("name", ["score", "Similarity_Score", "gold", "relatedness"])
+    def test_the_gold_score(self, tmp_path, name):
+        assert pick_columns(table_with(tmp_path, "s1", "s2", name)).score == name
+
+    def test_a_numeric_label_is_a_score_but_for_nli(self, tmp_path):
+        assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"])).score == "label"
+        assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"])).label == "label"
+        nli = pick_columns(table_with(tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]))
+        assert (nli.score, nli.label) == (None, "label")
+
+    def test_as_the_caller_says(self, tmp_path):
+        table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
+        assert pick_columns(table, ["yours", "MINE"]) == PairColumns("yours", "mine", score="score")
+        assert pick_columns(table, ["yours", "mine", "rank"]).score == "rank"
+
+    @pytest.mark.parametrize(
+        ("requested", "message"),
+        [
+            (["s1", "nope"], "has no column 'nope'; it has the columns s1, s2, score"),
+            (["s1", "s1"], "name two different columns"),
+            (["s1"], "Name two columns"),
+            (["s1", "s2", "score", "s1"], "Name two columns"),
+        ],
+    )
+    def test_what_cannot_be_done(self, tmp_path, requested, message):
+        with pytest.raises(InputError, match=message):
+            pick_columns(table_with(tmp_path, "s1", "s2", "score"), requested)
+
+    def test_unknown_names_are_listed_with_what_is_needed(self, tmp_path):
+        with pytest.raises(
+            InputError, match="the columns foo, bar, baz, but two with sentences are needed: call them sen"
+        ):
+            pick_columns(table_with(tmp_path, "foo", "bar", "baz"))
+
+    def test_two_columns_of_which_one_is_a_score_are_no_pair(self, tmp_path):
+        with pytest.raises(InputError, match="two with sentences are needed"):
+            pick_columns(table_with(tmp_path, "sentence", "score"))
+
+    def test_a_single_sentence_column(self, tmp_path):
+        assert pick_sentence(table_with(tmp_path, "id", "Text")) == "Text"
+        assert pick_sentence(table_with(tmp_path, "whatever")) == "whatever"
+        assert pick_sentence(table_with(tmp_path, "id", "x"), "X") == "x"
+        with pytest.raises(InputError, match="call the one to use sentence"):
+            pick_sentence(table_with(tmp_path, "id", "x"))
+
+    def test_what_training_calls_the_columns(self):
+        assert canonical_names(["Text 1", "text2", "similarity"]) == {
+            "Text 1": "sentence1",
+            "text2": "sentence2",
+            "similarity": "score",
+        }
+        assert list(canonical_names(["query", "positive", "negative"]).values()) == ["anchor", "positive", "negative"]
+        assert list(canonical_names(["text", "id"]).values()) == ["sentence", "id"]
+
+    def test_whole_files_for_training(self, tmp_path):
+        path = tmp_path / "pairs.tsv"
+        path.write_text("premise\thypothesis\tgold_label\na\tb\tneutral\n")
+        assert read_columns(path) == {"sentence1": ["a"], "sentence2": ["b"], "label": ["neutral"]}
+
+
+class TestCells:
+    @pytest.mark.parametrize(
+        ("value", "number"),
+        [("4.2", 4.2), (" -1.5 ", -1.5), ("0,85", 0.85), ("1e-3", 0.001), (3, 3.0), (True, 1.0), (".5", 0.5)],
+    )
+    def test_numbers(self, value, number):
+        assert parse_number(value) == number
+
+    @pytest.mark.parametrize("value", ["abc", "", "NaN", "inf", float("nan"), None, "1_000", "1,2,3", [1], "0x1"])
+    def test_what_is_no_number(self, value):
+        assert parse_number(value) is None
+
+    def test_the_complaint_names_row_and_column(self):
+        assert bad_number("score", "abc", 17) == "row 17, column score: 'abc' is not a number"
+
+    def test_text(self):
+        assert [as_text(value) for value in (None, "", " \t", float("nan"), "a", 5, b"\xc3\xa4")] == [
+            *[None] * 4, "a", "5", "ä",
+        ]  # fmt: skip
+
+
+def test_memory_stays_flat_however_long_the_file_is(tmp_path):
+    path = tmp_path / "pairs.csv"
+    line = "A sentence of ordinary length that says something.,Another one that says something else.,3.5\n"
+    path.write_text("sentence1,sentence2,score\n" + line * 200_000)
+    tracemalloc.start()
+    assert sum(len(batch) for batch in open_table(path).batches()) == 200_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 24 << 20  # of 19 MB in the file and some 60 MB as Python strings

@@ -1,0 +1,403 @@
+"""Data sets by name and from files, and the views that objectives need."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import SHARED_DATA
+
+from training.data import load as data_module
+from training.data.load import DATA_NAMES, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, Dataset, join, load_data
+from training.data.parsing import NLI_LABELS, parse_dataset, to_gold
+from training.data.transforms import (
+    NEAREST_FORM,
+    POSITIVE_FROM,
+    REQUIRED_FORMS,
+    TRANSFORMS,
+    training_data,
+    transform_for,
+)
+from training.errors import InputError
+from training.sources.resolve import ResolvedFiles
+from training.trainer.config import CHOICES
+
+OBJECTIVES = CHOICES["objective"]
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def pairs(n: int, **more) -> Dataset:
+    return Dataset("toy", ([f"a{i}" for i in range(n)], [f"b{i}" for i in range(n)]), **more)
+
+
+# ---------------------------------------------------------------- a Dataset
+
+
+def test_a_dataset_says_its_form():
+    assert Dataset("x", (["one"],)).kind == SENTENCES
+    assert pairs(2).kind == PAIRS
+    assert pairs(2, scores=[0.0, 5.0]).kind == SCORED
+    assert pairs(2, labels=[0, 1], label_names=("no", "yes")).kind == LABELLED
+    assert Dataset("x", (["a"], ["p"], ["n"])).kind == TRIPLETS
+
+
+def test_selecting_rows_keeps_everything_that_belongs_to_them():
+    chosen = pairs(4, scores=[0.0, 1.0, 2.0, 3.0]).select([3, 1], "two of four")
+    assert chosen.columns == (["a3", "a1"], ["b3", "b1"])
+    assert chosen.scores == [3.0, 1.0]
+    assert list(chosen.rows) == [4, 2]
+    assert chosen.notes == ("two of four",)
+
+
+# ---------------------------------------------------------------- named sets
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A home folder with a tiny STS benchmark: an odd quotation mark, a row with licence columns."""
+    folder = tmp_path / "data/stsb"
+    folder.mkdir(parents=True)
+    rows = {
+        "train": ['main-news\tMSRpar\t2012\t1\t4.500\tHe said "no.\tHe refused.'],
+        "dev": ["main\tx\t2012\t1\t0.000\tA cat sits.\tPrices fell.\tlicence\tmore"],
+        "test": ["main\tx\t2012\t1\t5.000\tSame.\tSame.", "main\tx\t2012\t2\t2.5\tA dog.\tA wolf."],
+    }
+    for split, lines in rows.items():
+        (folder / f"sts-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Path:
+    """The tiny benchmark, taken for whole."""
+    from training.sources import resolve
+
+    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedModel(Path(home) / "data/stsb", "here"))
+    return tiny
+
+
+def test_the_sts_benchmark_is_read_as_it_is_written(complete):
+    train, dev, test = (load_data(f"stsb:{split}", complete) for split in ("train", "dev", "test"))
+    assert train.columns == (['He said "no.'], ["He refused."])
+    assert (train.scores, dev.scores, test.scores) == ([4.5], [0.0], [5.0, 2.5])
+    assert (train.kind, train.name, train.origin) == (SCORED, "stsb:train", "here")
+
+
+def test_a_name_without_a_split_takes_the_callers(complete):
+    assert load_data("stsb", complete).name == "stsb:train"
+    assert load_data("stsb", complete, split="test").name == "stsb:test"
+
+
+def test_unknown_names_and_splits_are_refused_with_what_there_is(complete):
+    with pytest.raises(InputError, match="no split 'validation'; choose train, dev, test"):
+        load_data("stsb:validation", complete)
+    with pytest.raises(InputError, match=r"neither a file nor a known set.*sts12.*wiki-sections"):
+        load_data("stbs", complete)
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, paths: list[Path]) -> list[tuple]:
+    """The Hub replaced by files here; returns the questions it was asked."""
+    from training.sources import resolve
+
+    asked: list[tuple] = []
+
+    def dataset_files(repo, patterns, home=None):
+        asked.append((repo, patterns))
+        return ResolvedFiles(tuple(paths), "Hub")
+
+    monkeypatch.setattr(resolve, "dataset_files", dataset_files)
+    return asked
+
+
+def parquet(path: Path, **columns: list) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_nli_from_the_hub_drops_rows_without_a_gold_label(monkeypatch, tmp_path):
+    file = parquet(tmp_path / "train-0.parquet", premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2])
+    asked = hub(monkeypatch, [file])
+    snli = load_data("snli")
+    assert asked == [("stanfordnlp/snli", ("plain_text/train-*.parquet",))]
+    assert snli.columns == (["p", "r"], ["h", "j"])
+    assert (snli.labels, snli.label_names) == ([0, 2], NLI_LABELS)
+    assert snli.notes[0] == "1 rows without a gold label left out"
+    assert list(snli.rows) == [1, 3]
+
+
+def test_sections_of_wikipedia_are_triplets_over_several_files(monkeypatch, tmp_path):
+    files = [parquet(tmp_path / f"{i}.parquet", anchor=[f"a{i}"], positive=["p"], negative=["n"]) for i in range(2)]
+    hub(monkeypatch, files)
+    sections = load_data("wiki-sections:dev")
+    assert sections.kind == TRIPLETS
+    assert sections.columns[0] == ["a0", "a1"]
+
+
+def test_a_gzipped_test_set(monkeypatch, tmp_path):
+    lines = [{"sentence1": "a", "sentence2": "b", "score": 3.5}, {"sentence1": "c", "sentence2": "d", "score": 0}]
+    file = tmp_path / "test.jsonl.gz"
+    file.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    hub(monkeypatch, [file])
+    assert load_data("sts13").scores == [3.5, 0.0]
+    assert load_data("sts13").name == "sts13:test"
+
+
+def test_a_split_that_the_hub_does_not_have(monkeypatch):
+    hub(monkeypatch, [])
+    with pytest.raises(InputError, match="sts12 has no split 'dev'; choose test"):
+        load_data("sts12:dev")
+
+
+def test_every_named_set_has_an_address():
+    assert {"stsb", "sts12", "sts16", "sickr", "snli", "mnli", "all-nli", "wiki-sections"} <= set(DATA_NAMES)
+    assert all(source.repo.count("/") == 1 and source.splits for source in data_module.HUB_SETS.values())
+
+
+@pytest.mark.skipif(not (SHARED_DATA / "snli-dev.csv").exists(), reason="the shared data is not here")
+def test_real_files_have_the_rows_that_they_are_known_to_have():
+    assert len(load_data(str(SHARED_DATA / "sts12.csv"))) == 3108
+    assert len(load_data(str(SHARED_DATA / "sts16.csv"))) == 1186
+    nli = load_data(str(SHARED_DATA / "snli-dev.csv"))
+    assert (nli.kind, len(nli), nli.label_names) == (LABELLED, 9842, NLI_LABELS)
+    assert [nli.labels.count(i) for i in range(3)] == [3329, 3235, 3278]
+    assert len(training_data(f"{SHARED_DATA}/snli-dev.csv+{SHARED_DATA}/snli-test.csv", "classification")) == 19_666
+
+
+# ---------------------------------------------------------------- users' files
+
+
+def test_a_file_of_scored_pairs(tmp_path):
+    mine = load_data(write(tmp_path, "mine.csv", "sentence1,sentence2,score\nOne.,Two.,4\nThree.,Four.,1.5\n"))
+    assert (mine.kind, mine.name, mine.scores) == (SCORED, "mine.csv", [4.0, 1.5])
+
+
+def test_triplets_and_single_sentences(tmp_path):
+    assert load_data(write(tmp_path, "t.csv", "anchor,positive,negative\na,p,n\n")).kind == TRIPLETS
+    assert load_data(write(tmp_path, "s.csv", "sentence\nHello there.\n")).kind == SENTENCES
+
+
+def test_two_columns_need_no_names():
+    assert parse_dataset("x", {"left": ["a"], "right": ["b"]}).kind == PAIRS
+
+
+def test_columns_that_fit_no_form(tmp_path):
+    with pytest.raises(InputError, match=r"odd.csv has the columns id, headline, score; it needs sentence1"):
+        load_data(write(tmp_path, "odd.csv", "id,headline,score\n1,Hello.,3\n"))
+
+
+def test_rows_that_cannot_be_used_are_left_out_and_counted():
+    mine = parse_dataset(
+        "mine", {"sentence1": ["a", "", "c", "d"], "sentence2": ["b", "x", None, "e"], "score": [1, 2, 3, ""]}
+    )
+    assert mine.columns == (["a"], ["b"])
+    assert mine.notes[:2] == ("2 rows with an empty sentence left out", "1 rows without a score left out")
+    assert list(mine.rows) == [1]
+
+
+def test_a_score_that_is_no_number_names_its_row():
+    with pytest.raises(InputError, match=r"mine, row 2, column score: 'high'"):
+        parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]})
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(InputError, match="holds no usable row; 1 rows with an empty sentence left out"):
+        parse_dataset("mine", {"sentence1": [" "], "sentence2": ["b"]})
+
+
+@pytest.mark.parametrize(
+    ("scores", "gold", "note"),
+    [
+        ([0, 5, 2.5], [0, 5, 2.5], ""),
+        ([0.2, 1.0], [1.0, 5.0], "scores from 0 to 1 stretched to 0–5"),
+        ([-1, 0, 1], [0, 2.5, 5], "scores from -1 to 1 stretched to 0–5"),
+        ([10, 0], [5, 0], "scores from 0 to 10 stretched to 0–5"),
+        ([100, 40], [5, 2], "scores from 0 to 100 stretched to 0–5"),
+    ],
+)
+def test_scores_become_gold_scores(scores, gold, note):
+    assert to_gold("mine", scores) == (gold, note)
+
+
+def test_a_range_that_no_scale_has():
+    with pytest.raises(InputError, match="run from -40 to 7"):
+        to_gold("mine", [-40, 7])
+
+
+@given(st.lists(st.floats(-1, 100, allow_subnormal=False), min_size=1))
+def test_stretching_keeps_the_order_and_the_bounds(scores):
+    try:
+        gold, _ = to_gold("mine", scores)
+    except InputError:
+        assert min(scores) < 0
+        return
+    assert all(0 <= score <= 5 for score in gold)
+    order = sorted(range(len(scores)), key=lambda i: scores[i])
+    assert all(gold[i] <= gold[j] for i, j in pairwise(order))
+
+
+def labelled(cells: list) -> Dataset:
+    n = len(cells)
+    return parse_dataset("x", {"sentence1": ["a"] * n, "sentence2": ["b"] * n, "label": cells})
+
+
+def test_labels_of_inference_keep_their_order():
+    assert labelled(["neutral", "Contradiction", "entailment"]).labels == [1, 2, 0]
+    numbered = labelled([2, 0, 1])
+    assert (numbered.labels, numbered.label_names) == ([2, 0, 1], NLI_LABELS)
+    assert numbered.notes == ("labels 0, 1, 2 read as entailment, neutral, contradiction",)
+
+
+def test_other_labels_are_numbered_in_order():
+    assert labelled(["spam", "ham", "spam"]).labels == [1, 0, 1]
+    many = labelled([10, 9, "9", 10.0])
+    assert (many.labels, many.label_names) == ([1, 0, 0, 1], ("9", "10"))
+
+
+def test_fractions_under_the_name_label_are_scores():
+    similar = labelled([0.5, 1.0, 0.0])
+    assert (similar.kind, similar.scores) == (SCORED, [2.5, 5.0, 0.0])
+    assert "fractions" in similar.notes[0]
+
+
+def test_sentences_in_the_label_column_are_refused():
+    with pytest.raises(InputError, match="1,001 different labels"):
+        labelled([f"label {i}" for i in range(1001)])
+
+
+# ---------------------------------------------------------------- joining
+
+
+def test_two_sets_of_one_form_join(tmp_path):
+    a = write(tmp_path, "a.csv", "sentence1,sentence2,score\na,b,1\nc,d,5\n")
+    b = write(tmp_path, "b.csv", "sentence1,sentence2,score\ne,f,3\n")
+    both = load_data(f"{a}+{b}")
+    assert (both.name, both.scores) == ("a.csv+b.csv", [1, 5, 3])
+    assert both.notes == ("a.csv: 2 rows", "b.csv: 1 rows")
+
+
+def test_a_file_may_have_a_plus_in_its_name(tmp_path):
+    assert len(load_data(write(tmp_path, "a+b.csv", "sentence1,sentence2\na,b\n"))) == 1
+
+
+def test_different_forms_or_labels_do_not_join():
+    with pytest.raises(InputError, match="holds scored pairs and toy pairs"):
+        join([pairs(1, scores=[1.0]), pairs(1)])
+    with pytest.raises(InputError, match="labels of toy are no, yes, those of toy low, high"):
+        join([pairs(1, labels=[0], label_names=("no", "yes")), pairs(1, labels=[0], label_names=("low", "high"))])
+
+
+# ---------------------------------------------------------------- views
+
+
+def test_thirds_of_the_scale():
+    scored = pairs(6, scores=[0.0, 1.66, 1.67, 3.33, 3.34, 5.0])
+    seen = transform_for(scored, "classification")
+    assert seen.labels == [0, 0, 1, 1, 2, 2]
+    assert seen.label_names == ("low", "middle", "high")
+    assert seen.notes == ("labels are the thirds of the gold scores 0–5: 2 low, 2 middle, 2 high",)
+
+
+def test_positive_pairs_are_those_from_four_on():
+    seen = transform_for(pairs(4, scores=[5.0, 4.0, 3.99, 0.0]), "mnrl")
+    assert (seen.kind, seen.columns[0]) == (PAIRS, ["a0", "a1"])
+    assert "2 of 4 with a gold score of at least 4" in seen.notes[0]
+
+
+def test_a_negative_of_the_same_anchor_is_preferred_to_a_drawn_one():
+    scored = Dataset("toy", (["a", "a", "b", "c"], ["near", "far", "close", "other"]), scores=[4.5, 1.0, 5.0, 2.5])
+    seen = transform_for(scored, "triplet")
+    assert seen.kind == TRIPLETS
+    assert [column[0] for column in seen.columns] == ["a", "near", "far"]
+    assert seen.columns[2][1] in {"near", "far", "other"}
+    assert seen.notes[-1] == "2 triplets; negatives: 1 with a gold score of at most 1.5, 1 drawn at random"
+
+
+@given(st.integers(0, 1000), st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), min_size=1))
+def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
+    data = Dataset("toy", ([a for a, _ in rows], [b for _, b in rows]))
+    try:
+        seen = transform_for(data, "triplet", seed)
+    except InputError:
+        return
+    together = set(rows)
+    assert all((a, n) not in together and a != n for a, _, n in zip(*seen.columns, strict=True))
+    assert seen == transform_for(data, "triplet", seed)
+
+
+def test_too_few_sentences_to_draw_from():
+    with pytest.raises(InputError, match="too few different sentences"):
+        transform_for(Dataset("toy", (["a"], ["b"])), "triplet")
+
+
+NLI = Dataset(
+    "nli",
+    (["p", "p", "p", "q", "q", "r"], ["yes1", "no", "yes2", "yes3", "maybe", "not"]),
+    labels=[0, 2, 0, 0, 1, 2],
+    label_names=NLI_LABELS,
+)
+
+
+@pytest.mark.parametrize("objective", ["triplet", "mnrl"])
+def test_entailment_and_contradiction_of_one_premise_make_triplets(objective):
+    seen = transform_for(NLI, objective)
+    assert list(zip(*seen.columns, strict=True)) == [("p", "yes1", "no"), ("p", "yes2", "no")]
+    assert seen.notes == ("2 triplets from 6 pairs: a sentence, its entailment and its contradiction",)
+    assert seen.labels is None
+
+
+def test_without_contradictions_mnrl_takes_the_positive_pairs():
+    seen = transform_for(NLI.select([0, 3, 4]), "mnrl")
+    assert seen.columns == (["p", "q"], ["yes1", "yes3"])
+
+
+def test_paraphrase_labels_one_and_zero_are_understood():
+    data = pairs(3, labels=[1, 0, 1], label_names=("0", "1"))
+    assert transform_for(data, "mnrl").columns[0] == ["a0", "a2"]
+
+
+def test_labels_that_do_not_say_what_belongs_together():
+    with pytest.raises(InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"):
+        transform_for(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
+
+
+def test_a_form_that_cannot_work_says_the_nearest_that_can():
+    with pytest.raises(InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"):
+        transform_for(pairs(3), "classification")
+
+
+def test_a_view_without_rows_is_an_error():
+    with pytest.raises(InputError, match="gives no rows for mnrl"):
+        transform_for(pairs(2, scores=[0.0, 1.0]), "mnrl")
+
+
+def test_every_objective_and_form_is_decided():
+    for objective in OBJECTIVES:
+        assert objective in REQUIRED_FORMS
+        for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS):
+            assert (objective, kind) in TRANSFORMS or kind in NEAREST_FORM
+
+
+def test_parts_of_different_forms_join_where_the_objective_can_use_both(tmp_path):
+    scored = write(tmp_path, "s.csv", "sentence1,sentence2,score\na,b,5\nc,d,0\n")
+    plain = write(tmp_path, "p.csv", "sentence1,sentence2\ne,f\n")
+    joined = training_data(f"{scored}+{plain}", "mnrl")
+    assert joined.columns == (["a", "e"], ["b", "f"])
+
+
+def test_the_views_of_the_real_benchmark():
+    train = load_data("stsb:train")
+    assert len(train) == 5749
+    assert sum(score >= POSITIVE_FROM for score in train.scores) == len(transform_for(train, "mnrl")) == 1406

@@ -1,0 +1,78 @@
+"""Attribution: the map of word pairs sums to the cosine, whatever the sentences; nothing is approximated."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.errors import InputError
+from training.evaluation.attribution import attribute, attribute_tokens, words_of
+from training.models.encoder import Encoder, TokenVectors
+
+A = "Your contribution wasn't unhelpful, not at all!"
+B = "Ça n'était guère utile 😀, שלום."
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize(("a", "b"), [(A, B), (A, A), ("yes", "no " * 300), ("", "a"), ("!?", "…")])
+def test_the_map_sums_to_the_cosine(encoder, pooling, a, b):
+    model = encoder.with_pooling(pooling)
+    u, v = model.encode([a, b])
+    found = attribute(model, a, b)
+    assert found.matrix.sum() == pytest.approx(float(u @ v), abs=1e-5)
+    assert found.cosine == pytest.approx(float(u @ v), abs=1e-5)
+    assert found.matrix.shape == (len(found.words_a), len(found.words_b))
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**31))
+def test_the_identity_holds_for_any_token_vectors(tokens_a, tokens_b, seed):
+    random = np.random.default_rng(seed)
+    sides = [
+        TokenVectors(["x"] * n, list(range(n)), [(i, i + 1) for i in range(n)], random.standard_normal((n, 16)))
+        for n in (tokens_a, tokens_b)
+    ]
+    for pooling, pool in (("mean", np.mean), ("max", np.max)):
+        u, v = (pool(side.hidden, axis=0) for side in sides)
+        found = attribute_tokens(pooling, "x" * tokens_a, "x" * tokens_b, *sides)
+        assert found.matrix.sum() == pytest.approx(u @ v / np.linalg.norm(u) / np.linalg.norm(v), abs=1e-9)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_shares_say_how_much_of_the_vector_each_word_is(encoder, pooling):
+    found = attribute(encoder.with_pooling(pooling), A, B)
+    assert found.shares_a.sum() == pytest.approx(1)
+    assert found.shares_b.sum() == pytest.approx(1)
+    assert (found.shares_a >= 0).all()
+
+
+def test_sub_words_are_merged_to_words_and_special_tokens_stay(encoder):
+    sentence = "unbelievably antidisestablishmentarian"
+    (vectors,) = encoder.token_vectors([sentence])
+    words = words_of(sentence, vectors)
+    assert [word.text for word in words] == ["[CLS]", "unbelievably", "antidisestablishmentarian", "[SEP]"]
+    assert len(words[2].tokens) > 1
+    assert sorted(token for word in words for token in word.tokens) == list(range(len(vectors.tokens)))
+
+
+def test_words_say_where_they_stand(encoder):
+    (vectors,) = encoder.token_vectors([B])
+    for word in words_of(B, vectors):
+        if word.end > word.start:
+            assert B[word.start : word.end] == word.text
+
+
+def test_equal_words_hold_the_sentences_together(encoder):
+    found = attribute(encoder, "The guitar is old.", "An old guitar.")
+    strongest = np.unravel_index(found.matrix.argmax(), found.matrix.shape)
+    assert (found.words_a[strongest[0]], found.words_b[strongest[1]]) in {("guitar", "guitar"), ("old", "old")}
+
+
+def test_cls_pooling_has_no_map_and_says_so(encoder):
+    with pytest.raises(InputError, match="CLS pooling has no exact word map"):
+        attribute(encoder.with_pooling("cls"), A, B)

@@ -1,0 +1,232 @@
+"""The fast path computes what the transformers library computes, whatever stands beside a sentence."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import ARCHITECTURES, make_model
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from training import parallel
+from training.data.load import load_data
+from training.errors import Stopped
+from training.evaluation.metrics import spearman
+from training.inference import fused_bert
+from training.inference.fused_bert import FusedBert, FusedLinear, OneDnnLinear, has_onednn, supports_fused
+from training.inference.runner import InferenceRunner, Job, PackedRunner, PaddedRunner, build_runner
+from training.models.encoder import Encoder
+
+CPU = torch.device("cpu")
+FAMILIES = [name for name in ARCHITECTURES if name != "modernbert"]
+lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
+
+
+def backbone(folder: Path, architecture: str, **settings: object) -> nn.Module:
+    """Random weights of a size at which float32 has five digits left."""
+    return AutoModel.from_pretrained(make_model(folder, architecture, initializer_range=0.2, **settings)).eval()
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> nn.Module:
+    return backbone(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> nn.Module:
+    return backbone(tmp_path_factory.mktemp("bert"), "bert")
+
+
+def sentences(lengths: list[int], seed: int = 0) -> list[list[int]]:
+    """Token ids at random, none of them a special token."""
+    draw = np.random.default_rng(seed)
+    return [draw.integers(5, 100, length).tolist() for length in lengths]
+
+
+@torch.no_grad()
+def alone(model: nn.Module, ids: list[list[int]]) -> list[Tensor]:
+    """What the module itself computes for each sentence, one at a time: (T, D) each."""
+    return [model(input_ids=torch.tensor([row])).last_hidden_state[0].float() for row in ids]
+
+
+def run(prepared: InferenceRunner, ids: list[list[int]]) -> list[Tensor]:
+    """Hidden states of each sentence, without padding."""
+    states: list[Tensor] = [torch.empty(0)] * len(ids)
+    for rows, (hidden, mask) in prepared.map(ids, lambda hidden, mask: (hidden, mask)):
+        for place, i in enumerate(rows):
+            states[i] = hidden[place] if mask is None else hidden[place][mask[place]]
+    return states
+
+
+def assert_close(mine: list[Tensor], theirs: list[Tensor], tolerance: float = 1e-5) -> None:
+    assert [len(a) for a in mine] == [len(b) for b in theirs]
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=0, atol=tolerance)
+
+
+@given(lengths=lengths_lists)
+def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, lengths: list[int]):
+    ids = sentences(lengths)
+    assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
+    kind = PaddedRunner if architecture == "modernbert" else PackedRunner
+    assert type(build_runner(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+def test_long_texts_take_pytorchs_attention_and_mean_the_same(tmp_path: Path, architecture: str):
+    long = fused_bert.LONG_ROW_TOKENS
+    model = backbone(tmp_path, architecture, max_position_embeddings=long + 80)
+    ids = sentences([long + 70, 3, 65, long, long + 1, 20])
+    assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
+    ids = sentences([3, 64, 17, 17])
+    states = run(build_runner(model, torch.bfloat16, pad_id=0), ids)
+    assert {state.dtype for state in states} == {torch.bfloat16}
+    for mine, theirs in zip(states, alone(model, ids), strict=True):
+        assert nn.functional.cosine_similarity(mine.float().flatten(), theirs.flatten(), dim=0) > 0.995
+
+
+def test_what_is_trained_later_changes_nothing(model: nn.Module):
+    ids, trained = sentences([5, 9]), copy.deepcopy(model)
+    prepared = build_runner(trained, torch.float32, pad_id=0)
+    before = run(prepared, ids)
+    with torch.no_grad():
+        for weight in trained.parameters():
+            weight.mul_(2)
+    trained.train()
+    assert_close(run(prepared, ids), before, tolerance=0)
+    assert not any(weight.grad_fn for weight in before)
+
+
+class Adapter(nn.Linear):
+    """Like Linear, and more: what peft puts in its place."""
+
+
+def test_weights_that_are_not_plain_run_as_they_are(bert: nn.Module):
+    adapted = copy.deepcopy(bert)
+    plain = adapted.encoder.layer[1].intermediate.dense
+    adapted.encoder.layer[1].intermediate.dense = Adapter(plain.in_features, plain.out_features)
+    assert supports_fused(bert)
+    assert not supports_fused(adapted)
+
+
+@pytest.mark.parametrize("setting", [{"hidden_act": "gelu_new"}, {"hidden_act": "relu"}, {"is_decoder": True}])
+def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, setting: dict[str, object]):
+    model = backbone(tmp_path, "bert", **setting)
+    ids = sentences([7, 30])
+    assert not supports_fused(model)
+    assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+@torch.no_grad()
+def test_token_types_and_one_bias_for_each_layer(bert: nn.Module):
+    ids = torch.tensor(sentences([12, 12]))
+    kinds = (torch.arange(12) >= 5).long().expand(2, 12)
+    positions = torch.arange(12).expand(2, 12)
+    hidden = FusedBert(bert, torch.float32)(ids, positions, kinds=kinds)
+    torch.testing.assert_close(hidden, bert(ids, token_type_ids=kinds).last_hidden_state, rtol=0, atol=1e-5)
+
+    second_only = torch.zeros(2, 1, 1, 12).masked_fill(torch.arange(12) < 5, -1e9)
+    free = torch.zeros(1, 1, 1, 1)
+    mixed = FusedBert(bert, torch.float32)(ids, positions, [free, second_only])
+    states = bert.encoder.layer[0](bert.embeddings(ids), attention_mask=None)
+    states = bert.encoder.layer[1](states[0] if isinstance(states, tuple) else states, second_only)
+    expected = states[0] if isinstance(states, tuple) else states
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+@torch.no_grad()
+def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
+    if not has_onednn(CPU, dtype):
+        pytest.skip("no oneDNN here")
+    layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
+    plain, fast = (kind([layer], 1.0, dtype) for kind in (FusedLinear, OneDnnLinear))
+    for a, b in [
+        (plain(x), fast(x)),
+        (plain.gelu(x), fast.gelu(x)),
+        (plain.plus(x, residual), fast.plus(x, residual)),
+    ]:
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+def test_without_onednn_the_result_is_the_same(bert: nn.Module, monkeypatch: pytest.MonkeyPatch):
+    ids = sentences([5, 64, 30])
+    monkeypatch.setattr(fused_bert, "has_onednn", lambda device, dtype: False)
+    prepared = PackedRunner(bert, torch.float32)
+    assert type(prepared.transformer.layers[0].up) is FusedLinear
+    assert_close(run(prepared, ids), alone(bert, ids))
+
+
+def test_many_threads_get_what_one_gets(model: nn.Module):
+    prepared = build_runner(model, torch.float32, pad_id=0)
+    jobs = [sentences(list(range(1, 40 + seed)), seed) for seed in range(8)]
+    expected = [run(prepared, ids) for ids in jobs]
+    with ThreadPoolExecutor(8) as threads:
+        for mine, theirs in zip(threads.map(lambda ids: run(prepared, ids), jobs), expected, strict=True):
+            assert_close(mine, theirs, tolerance=1e-6)
+
+
+def test_each_sentence_comes_once_and_a_small_job_is_cut_for_all_workers(model: nn.Module):
+    batches = [rows for rows, _ in build_runner(model, torch.float32, 0).map(sentences([60] * 8), lambda *_: None)]
+    assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
+    assert len(batches) >= min(8, parallel.num_threads())
+
+
+def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
+    answers = itertools.chain([False, False], itertools.repeat(True))
+    done: list[int] = []
+    with pytest.raises(Stopped):
+        for rows, _ in build_runner(bert, torch.float32, 0).map(
+            sentences([64] * 200), lambda *_: None, lambda: next(answers)
+        ):
+            done.extend(rows)
+    assert 0 < len(done) < 200
+
+
+def test_nothing_needs_no_batch(model: nn.Module):
+    assert run(build_runner(model, torch.float32, pad_id=0), []) == []
+
+
+def test_real_text_of_all_lengths_in_float32():
+    encoder = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu")
+    texts = sorted({text for column in load_data("stsb:test").columns for text in column}, key=len)
+    ids = encoder.tokenize([*texts[::40], texts[-1], " ".join(texts[:100])])
+    assert max(map(len, ids)) == encoder.max_length
+    assert_close(run(build_runner(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
+
+
+def test_bfloat16_ranks_as_float32_does():
+    """Spearman ρ ×100 on the test part of the STS benchmark: 82.03 in float32."""
+    data = load_data("stsb:test")
+    encoder = Encoder.load("all-MiniLM-L6-v2", dtype="bfloat16", device="cpu")
+    first, second = map(encoder.encode, data.columns)
+    assert abs(100 * spearman((first * second).sum(1), np.array(data.scores)) - 82.03) < 0.05
+
+
+@settings(max_examples=15)
+@given(jobs=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6), min_size=1, max_size=6))
+def test_jobs_that_share_batches_get_what_each_would_get_alone(model: nn.Module, jobs: list[list[int]]):
+    prepared = build_runner(model, torch.float32, pad_id=0)
+    asked = [sentences(lengths, seed) for seed, lengths in enumerate(jobs)]
+    shared = prepared._share_batches([Job(ids, lambda hidden, mask: (hidden, mask)) for ids in asked])
+    for ids, batches in zip(asked, shared, strict=True):
+        states = [torch.empty(0)] * len(ids)
+        for rows, (hidden, mask) in batches:
+            for place, i in enumerate(rows):
+                states[i] = hidden[place] if mask is None else hidden[place][mask[place]]
+        assert_close(states, alone(model, ids))

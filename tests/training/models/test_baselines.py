@@ -1,0 +1,185 @@
+"""Encoders without a transformer: TF-IDF equals scikit-learn's, averages are averages, bad files are said plainly."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.data.load import load_data
+from training.errors import InputError, Stopped
+from training.evaluation.metrics import SIMILARITIES, evaluate
+from training.models.baselines import TfIdf, WordVectors, is_baseline, load_baseline
+from training.models.scorer import CROSS_ENCODERS, kind_of, load_scorer, row_scores, sentence_vectors, similarities
+
+words = st.sampled_from(["a", "man", "plays", "the", "guitar", "Ünïcode", "3", "don't", ".", ""])
+sentences = st.lists(st.lists(words, max_size=8).map(" ".join), min_size=1, max_size=20)
+
+
+@given(sentences)
+def test_tfidf_equals_scikit_learns(texts):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    ours = TfIdf().encode(texts)
+    if not any(any(sign.isalnum() for sign in text) for text in texts):
+        assert ours.shape == (len(texts), 0)
+        return
+    referee = TfidfVectorizer(token_pattern=r"\w+")
+    theirs = referee.fit_transform(texts).toarray()
+    columns = list(dict.fromkeys(word for text in texts for word in referee.build_analyzer()(text)))
+    order = [referee.vocabulary_[word] for word in columns]
+    assert ours == pytest.approx(theirs[:, order], abs=1e-6)
+
+
+def test_tfidf_rows_have_length_one_and_one_without_words_is_zero():
+    vectors = TfIdf().encode(["a man plays", "...", "a dog"])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 0, 1])
+    assert vectors.dtype == np.float32
+
+
+def test_tfidf_refuses_a_matrix_that_would_not_fit(monkeypatch):
+    monkeypatch.setattr("training.models.baselines.MOST_DENSE_BYTES", 100)
+    with pytest.raises(InputError, match="give fewer sentences"):
+        TfIdf().encode(["a b c d e f", "g h i j k l", "m n o p q r"])
+
+
+def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
+    monkeypatch.setattr("training.models.scorer.ROWS", 2)  # several blocks
+    texts = ["a man plays", "a man sings", "the dog", "a dog", "", "a guitar"]
+    sparse, dense = TfIdf().encode_sparse(texts), TfIdf().encode(texts)
+    found = similarities(sparse[:3], sparse[3:])
+    for name, similarity in SIMILARITIES.items():
+        assert found[name] == pytest.approx(similarity(dense[:3], dense[3:]), abs=1e-6)
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    """Three words in two dimensions, as word2vec writes them: a first line with the counts."""
+    file = tmp_path / "small.txt"
+    file.write_text("4 2\nman 1 0\nplays 0 2\nn't 3 3\ndo 1 1\n", encoding="utf-8")
+    return file
+
+
+def test_the_average_of_word_vectors_by_hand(vectors):
+    encoder = load_baseline(str(vectors))
+    found = encoder.encode(["A man plays!", "Man man plays", "unknown words", "don't"], normalize=False)
+    assert found.tolist() == [[0.5, 1.0], [pytest.approx(2 / 3), pytest.approx(2 / 3)], [0, 0], [2, 2]]
+    assert encoder.dimension == 2
+    unit = encoder.encode(["A man plays!", "unknown"])
+    assert np.linalg.norm(unit, axis=1) == pytest.approx([1, 0])
+
+
+def test_an_array_and_its_words_are_the_same_as_the_text(vectors, tmp_path):
+    np.save(tmp_path / "small2.npy", np.array([[1, 0], [0, 2]], dtype=np.float32))
+    (tmp_path / "small2.words.txt").write_text("man\nplays\n")
+    both = [load_baseline(str(file)).encode(["man plays"]) for file in (vectors, tmp_path / "small2.npy")]
+    assert both[0] == pytest.approx(both[1])
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    np.save(tmp_path / "evil.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (tmp_path / "evil.words.txt").write_text("man\n")
+    with pytest.raises(InputError, match="no array of numbers"):
+        load_baseline(str(tmp_path / "evil.npy"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("man 1 2\nplays 1\n", "line 2: 2 finite numbers"),
+        ("man 1 x\n", "line 1: not all of it after the word is numbers"),
+        ("man\n", "line 1"),
+        ("man 1 nan\n", "finite numbers"),
+        ("", "holds no word vectors"),
+    ],
+)
+def test_a_file_that_holds_no_vectors_is_said_plainly(tmp_path, text, said):
+    file = tmp_path / "bad.txt"
+    file.write_text(text)
+    with pytest.raises(InputError, match=said) as told:
+        load_baseline(str(file))
+    assert "x'" not in str(told.value), "the content of a file is not repeated"
+
+
+def test_words_and_numbers_that_do_not_match_are_said(tmp_path):
+    np.save(tmp_path / "v.npy", np.ones((2, 3)))
+    with pytest.raises(InputError, match="put their words"):
+        load_baseline(str(tmp_path / "v.npy"))
+    (tmp_path / "v.words.txt").write_text("man\n")
+    with pytest.raises(InputError, match=r"1 words, but v\.npy 2 vectors"):
+        load_baseline(str(tmp_path / "v.npy"))
+
+
+def test_a_baseline_has_no_other_pooling(vectors):
+    for name in ("tfidf", str(vectors)):
+        with pytest.raises(InputError, match="leave the pooling out"):
+            load_scorer(name, "cls")
+    with pytest.raises(InputError, match="pools nothing"):
+        load_scorer("minilm-stsb", "mean")
+
+
+def test_names_say_their_kind(vectors, tmp_path):
+    from training.models.cross_encoder import ADAPTERS
+
+    assert CROSS_ENCODERS == ADAPTERS
+    kinds = {name: kind_of(name) for name in ("tfidf", "glove", str(vectors), "all-MiniLM-L6-v2", "run:x", *ADAPTERS)}
+    assert list(kinds.values()) == ["baseline"] * 3 + ["encoder"] * 2 + ["cross-encoder"] * 2
+    assert kind_of("cross-encoder/stsb-roberta-base") == "cross-encoder"
+    assert not is_baseline(str(tmp_path / "absent.txt"))
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
+    assert kind_of(str(tmp_path)) == "cross-encoder"
+
+
+def test_work_is_told_and_can_be_stopped():
+    told = []
+    TfIdf().encode(["a"] * 5_000, on_progress=lambda done, total: told.append((done, total)))
+    assert told == [(0, 5_000), (4_096, 5_000)]
+    for encoder in (TfIdf(), WordVectors("mine", ["a"], np.ones((1, 2), dtype=np.float32))):
+        with pytest.raises(Stopped):
+            encoder.encode(["a"], should_stop=lambda: True)
+
+
+def test_tfidf_on_the_sts_benchmark():
+    """69.12 on STSb test: fitted on the sentences that it scores."""
+    found = evaluate(load_scorer("tfidf"), "stsb:test")
+    assert (found["model"], found["pooling"], found["n"]) == ("tfidf", "none", 1379)
+    assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
+
+
+def test_glove_on_the_sts_benchmark():
+    """41.09 on STSb test with 50 dimensions (the paper's 300 have 58.02)."""
+    found = evaluate(load_scorer("glove"), "stsb:test")
+    assert found["spearman"]["cosine"] == pytest.approx(0.4109, abs=0.0005)
+
+
+def test_the_command_line_takes_baselines(home, tmp_path, monkeypatch, capsys):
+    from sbert_app import cli
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")  # whatever it becomes, it is put back
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,score\na dog,a dog,5\na dog,the cat,1\none dog,a dog barks,3\n")
+    assert cli.main(["evaluate", "--model", "tfidf", "--data", str(file), "--home", str(home)]) == cli.GOOD
+    assert "tfidf on pairs.csv: n = 3" in capsys.readouterr().out
+    assert cli.main(["evaluate", "--model", "tfidf", "--pooling", "max", "--data", str(file)]) == 2
+    assert "leave the pooling out" in capsys.readouterr().err
+
+
+def test_triplets_are_scored_by_any_model():
+    from training.data.load import Dataset
+
+    rows = (["a dog runs"], ["a dog is running"], ["stocks fell"])
+    assert evaluate(load_scorer("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 1
+    assert evaluate(load_scorer("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 1}
+
+
+def test_a_cross_encoder_has_one_score():
+    data = load_data("stsb:dev").select(range(40))
+    found = evaluate(load_scorer("minilm-stsb"), data)
+    assert list(found["spearman"]) == ["score"]
+    assert found["pooling"] is None
+    (scores,) = row_scores(load_scorer("minilm-stsb"), data.columns)
+    assert scores["score"].shape == (40,)
+
+
+def test_vectors_of_a_bi_encoder_are_its_own_output():
+    scorer = load_scorer("scratch:1x32")
+    assert sentence_vectors(scorer, ["a"]) == pytest.approx(scorer.encode(["a"], normalize=None))

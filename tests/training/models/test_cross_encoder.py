@@ -1,0 +1,306 @@
+"""What the cross-encoder promises: two sentences in, one score out, whatever the model and the batch."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from tiny_models import make_model
+
+from training.data.load import load_data
+from training.errors import InputError, Stopped
+from training.evaluation.metrics import spearman
+from training.models import cross_encoder as module
+from training.models.cross_encoder import ADAPTERS_FOLDER, CrossEncoder, PredictReport
+from training.models.encoder import Encoder
+from training.models.joint_pair_model import JointPairModel
+from training.models.pair_runner import PackedClassifierPairs, PackedJointPairs, PaddedPairs, prepare_pairs
+from training.models.pair_tokenization import PairTokenizer, pad_pairs
+
+PAIRS = [
+    ("A man is playing a guitar.", "A man plays the guitar."),
+    ("A man is playing a guitar.", "A woman is eating food."),
+    ("Your contribution helped us.", "Your contributions were of no help at all with our students' education."),
+    ("", "A dog."),
+    ("Ein Hund schläft. 🐕 狗在睡觉", "Собака спит"),
+    ("one " * 3000, "two"),
+    ("", ""),
+]
+TOPICS = ("cat", "dog", "guitar", "food", "man", "woman")
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    """The one that ships, in float32 so that equalities are sharp."""
+    return CrossEncoder.load("minilm-stsb", dtype="float32")
+
+
+def make_cross_encoder(folder, architecture="bert", **config):
+    """A tiny sequence-classification model with random weights, as it lies on the Hub."""
+    make_model(folder, architecture)
+    if architecture == "bert":  # its tokenizer tells first from second
+        tokenizer = Encoder.load("all-MiniLM-L6-v2").tokenizer
+        tokenizer.model_max_length = 64
+        tokenizer.save_pretrained(folder)
+        config["vocab_size"] = len(tokenizer)
+    shape = transformers.AutoConfig.from_pretrained(folder)
+    for key, value in {"num_labels": 1, **config}.items():
+        setattr(shape, key, value)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = transformers.AutoModelForSequenceClassification.from_config(shape)
+    model.eval().save_pretrained(folder)
+    return folder
+
+
+# ---------------------------------------------------------------- any cross-encoder
+
+
+def test_scores_are_float32_in_order_and_between_0_and_1(adapter):
+    together = adapter.predict(PAIRS)
+    assert together.dtype == np.float32
+    assert together.shape == (len(PAIRS),)
+    assert ((together >= 0) & (together <= 1)).all()
+    np.testing.assert_allclose(together, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
+
+
+def test_similar_pairs_score_above_unrelated_ones(adapter):
+    similar, unrelated = adapter.predict(PAIRS[:2])
+    assert similar > 0.7
+    assert unrelated < 0.2
+
+
+def test_the_same_call_gives_the_same_scores(adapter):
+    np.testing.assert_array_equal(adapter.predict(PAIRS), adapter.predict(PAIRS))
+
+
+words = st.lists(st.sampled_from(TOPICS), max_size=12).map(" ".join)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(words, words), max_size=12), st.randoms())
+def test_a_score_depends_on_its_pair_alone(adapter, pairs, chance):
+    """Not on the batch it is in, nor on the order of the pairs."""
+    order = chance.sample(range(len(pairs)), len(pairs))
+    scores = adapter.predict(pairs)
+    np.testing.assert_allclose(adapter.predict([pairs[i] for i in order]), scores[order], atol=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second):
+    scores = adapter.predict([(first, second), (second, first)])
+    assert np.isfinite(scores).all()
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_half_a_character_is_read_as_a_question_mark(adapter):
+    assert adapter.predict([("\ud83d dogs", "a")])[0] == adapter.predict([("? dogs", "a")])[0]
+
+
+def test_no_pairs_no_scores(adapter):
+    assert adapter.predict([]).shape == (0,)
+
+
+def test_repeated_pairs_are_scored_once_and_cuts_are_counted(adapter):
+    report = PredictReport()
+    adapter.predict(PAIRS * 3, report=report)
+    assert (report.pairs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
+
+
+def test_progress_ends_at_all_pairs_across_chunks(adapter, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 3)
+    seen = []
+    whole = adapter.predict(PAIRS, on_progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1] == (len(PAIRS), len(PAIRS))
+    np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
+
+
+def test_it_can_be_stopped(adapter):
+    with pytest.raises(Stopped):
+        adapter.predict(PAIRS, should_stop=lambda: True)
+
+
+@pytest.mark.parametrize("wrong", ["ab", ("one",), ("one", None), ("a", "b", "c")])
+def test_what_is_not_a_pair_is_named_by_its_row(adapter, wrong):
+    with pytest.raises(InputError, match="pair 2 is not two texts"):
+        adapter.predict([("a", "b"), wrong])
+
+
+def test_bfloat16_agrees_with_float32_to_a_hundredth(adapter):
+    pairs = list(zip(*load_data("stsb:dev").select(range(0, 1500, 10)).columns, strict=True))
+    low = CrossEncoder.load("minilm-stsb", dtype="bfloat16")
+    assert low.dtype == torch.bfloat16
+    difference = np.abs(low.predict(pairs) - adapter.predict(pairs))
+    assert np.quantile(difference, 0.95) < 1e-2
+    assert difference.max() < 3e-2
+
+
+# ---------------------------------------------------------------- models of the Hub
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert", "modernbert"])
+def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
+    """Also of what ``save`` wrote, read by sentence-transformers."""
+    ours = CrossEncoder.load(str(make_cross_encoder(tmp_path / "theirs", architecture)), dtype="float32")
+    ours.save(tmp_path / "saved")
+    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedClassifierPairs)
+    scores = ours.predict(PAIRS)
+    assert np.ptp(scores) > 0.01  # random weights, but not deaf
+    assert ours.card is None
+    from sentence_transformers import CrossEncoder as Theirs
+
+    for folder in ("theirs", "saved"):
+        theirs = Theirs(str(tmp_path / folder), device="cpu").predict(PAIRS)
+        np.testing.assert_allclose(scores, theirs, atol=1e-5)
+    again = CrossEncoder.load(str(tmp_path / "saved"), dtype="float32")
+    np.testing.assert_array_equal(again.predict(PAIRS), scores)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}},
+        {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+        {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}},
+    ],
+)
+def test_the_activation_that_the_configuration_states_is_used(tmp_path, stated):
+    folder = make_cross_encoder(tmp_path / "model", **stated)
+    from sentence_transformers import CrossEncoder as Theirs
+
+    theirs = Theirs(str(folder), device="cpu").predict(PAIRS)
+    np.testing.assert_allclose(CrossEncoder.load(str(folder), dtype="float32").predict(PAIRS), theirs, atol=1e-5)
+
+
+def test_the_longer_sentence_of_a_pair_is_cut_first(tmp_path):
+    model = CrossEncoder.load(str(make_cross_encoder(tmp_path / "model")), dtype="float32")
+    kept = model.tokenizer([("dog " * 200, "cat food")])[0]
+    assert (len(kept.ids), len(kept.ids) - kept.split, kept.cut) == (64, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"num_labels": 3}, "gives 3 numbers for a pair"),
+        ({"sentence_transformers": {"activation_fn": "os.system"}}, "ends in os.system"),
+    ],
+)
+def test_a_model_that_gives_no_single_score_is_refused(tmp_path, config, complaint):
+    folder = make_cross_encoder(tmp_path / "model", **config)
+    with pytest.raises(InputError, match=complaint):
+        CrossEncoder.load(str(folder))
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    folder = make_cross_encoder(tmp_path / "model")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="safetensors"):
+        CrossEncoder.load(str(folder))
+
+
+def test_a_name_that_is_nothing_is_refused(alone):
+    with pytest.raises(InputError, match="no-such-model"):
+        CrossEncoder.load("no-such-model")
+
+
+# ---------------------------------------------------------------- the adapters
+
+SHIPPED = sorted(folder.name for folder in ADAPTERS_FOLDER.iterdir())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_an_adapter_is_small_safe_and_says_what_it_is(name):
+    folder = ADAPTERS_FOLDER / name
+    files = {file.name for file in folder.iterdir()}
+    assert files == {"adapter_config.json", "adapter_model.safetensors", "head.safetensors", "card.json"}
+    assert sum((folder / file).stat().st_size for file in files) <= 3_000_000
+    card = json.loads((folder / "card.json").read_text())
+    assert card["name"] == name
+    assert set(card["spearman"]) == {"dev", "test"}
+    assert card["settings"]["seed"] == 0
+    assert "stsb:train" in card["pairs_from"]
+    assert not any(source.startswith(("sts1", "stsb:dev", "stsb:test")) for source in card["pairs_from"])
+
+
+@pytest.mark.parametrize(("name", "every", "tolerance"), [("minilm-stsb", 1, 0.1), ("mpnet-stsb", 10, 3.0)])
+def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
+    """On STSb dev, whole for the default; the strong one on 150 pairs, within what so few can tell."""
+    card = json.loads((ADAPTERS_FOLDER / name / "card.json").read_text())
+    if not (home / "models" / card["base"]).exists():
+        pytest.skip(f"{card['base']} is fetched on demand")
+    model = CrossEncoder.load(name)
+    dev = load_data("stsb:dev").select(range(0, 1500, every))
+    reached = 100 * spearman(model.predict(list(zip(*dev.columns, strict=True))), np.array(dev.scores))
+    assert model.card == card
+    assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
+
+
+def test_the_merged_weights_are_those_of_peft(adapter):
+    """Our merge on load, against peft's own."""
+    from peft import PeftModel
+
+    base = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu").backbone
+    merged = PeftModel.from_pretrained(base, str(ADAPTERS_FOLDER / "minilm-stsb")).merge_and_unload()
+    ours = adapter.scorer.transformer.state_dict()
+    for key, value in merged.state_dict().items():
+        torch.testing.assert_close(ours[key], value.float(), atol=1e-6, rtol=1e-4)
+
+
+def test_a_copied_adapter_opens_anywhere(adapter, tmp_path):
+    adapter.save(tmp_path / "copy")
+    again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
+    np.testing.assert_array_equal(again.predict(PAIRS), adapter.predict(PAIRS))
+    assert again.card == adapter.card
+
+
+def test_a_head_of_another_size_is_refused(tmp_path):
+    folder = shutil.copytree(ADAPTERS_FOLDER / "minilm-stsb", tmp_path / "copy")
+    (folder / "head.safetensors").write_bytes((folder / "adapter_model.safetensors").read_bytes())
+    with pytest.raises(InputError, match=r"head\.safetensors does not fit"):
+        CrossEncoder.load(str(folder))
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+def test_with_attention_between_the_sentences_shut_a_twin_is_the_bi_encoder(tmp_path, architecture):
+    """Untrained, its score is then a calibrated cosine, exactly; opened, each sentence sees the other."""
+    encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
+    scorer = JointPairModel(encoder.backbone).eval()
+    pairs = [("the cat is eating food", "a dog"), ("a man", "the woman was playing guitar in a food on food")]
+    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)(pairs)
+    batch = pad_pairs(rows, 0, torch.device("cpu"))
+    u, v = (encoder.encode(list(column)) for column in zip(*pairs, strict=True))
+    cosines = torch.from_numpy((u * v).sum(1))
+    with torch.no_grad():
+        opened = scorer(batch)
+        scorer.cross.fill_(-1e4)
+        torch.testing.assert_close(scorer(batch), 6 * cosines - 3, atol=1e-4, rtol=1e-4)
+    assert (opened - (6 * cosines - 3)).abs().max() > 1e-2
+
+
+def test_only_bert_and_mpnet_make_a_twin(tmp_path):
+    encoder = Encoder.load(str(make_model(tmp_path / "base", "roberta")), dtype="float32")
+    with pytest.raises(InputError, match="family"):
+        JointPairModel(encoder.backbone)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+def test_packed_twins_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
+    encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
+    scorer = JointPairModel(encoder.backbone).requires_grad_(False).eval()
+    scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
+    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)(PAIRS)
+    prepared = prepare_pairs(scorer, torch.float32, 0)
+    assert type(prepared) is PackedJointPairs
+    scores = torch.empty(len(rows))
+    for group, logits in prepared.map(rows, lambda logits, _: logits):
+        scores[group] = logits
+    alone = torch.cat([scorer(pad_pairs([row], 0, torch.device("cpu"))) for row in rows])
+    torch.testing.assert_close(scores, alone, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,431 @@
+"""Encoder: any text in, float32 vectors out, in the caller's order, whatever the batches were."""
+
+import json
+import logging
+import sys
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import make_model
+
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder, EncodeReport
+
+SENTENCES = ["A man is playing a guitar.", "the cat", "", "Somebody is eating food in the rain, slowly.", "dog"]
+ANY_TEXT = st.text(st.characters(), max_size=60)  # lone surrogates too
+SAME = {"rtol": 0, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return Encoder.load(str(folder), dtype="float32", device="cpu")
+
+
+def settle(folder: Path, **files: dict) -> Path:
+    """A sentence-transformers folder around ``folder``'s transformer, with these settings."""
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (folder / "1_Pooling").mkdir()
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+# ---------------------------------------------------------------- shape and order
+
+
+def test_float32_of_n_by_d(encoder: Encoder):
+    vectors = encoder.encode(SENTENCES)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (len(SENTENCES), encoder.dimension)
+    assert vectors.flags["C_CONTIGUOUS"]
+
+
+def test_nothing_in_nothing_out(encoder: Encoder):
+    assert encoder.encode([]).shape == (0, encoder.dimension)
+    assert list(encoder.encode_stream(iter(()))) == []
+    assert encoder.tokenize([]) == []
+    assert encoder.token_vectors([]) == []
+
+
+@given(sentences=st.lists(ANY_TEXT, max_size=12))
+@settings(max_examples=40)
+def test_each_row_is_its_own_sentence_whatever_stands_beside_it(encoder: Encoder, sentences: list[str]):
+    together = encoder.encode(sentences)
+    for row, sentence in zip(together, sentences, strict=True):
+        np.testing.assert_allclose(row, encoder.encode([sentence])[0], **SAME)
+
+
+@given(order=st.permutations(SENTENCES + SENTENCES[:2]))
+@settings(max_examples=20)
+def test_the_callers_order_is_kept(encoder: Encoder, order: list[str]):
+    alone = dict(zip(SENTENCES, encoder.encode(SENTENCES), strict=True))
+    np.testing.assert_allclose(encoder.encode(order), np.stack([alone[sentence] for sentence in order]), **SAME)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 1_000])
+def test_the_size_of_the_chunks_changes_nothing(encoder: Encoder, chunk: int):
+    sentences = [f"the dog is number {i % 9} {'and so on ' * (i % 5)}" for i in range(20)]
+    streamed = list(encoder.encode_stream(iter(sentences), chunk=chunk))
+    assert [len(part) for part in streamed[:-1]] == [chunk] * (len(streamed) - 1)
+    np.testing.assert_allclose(np.concatenate(streamed), encoder.encode(sentences), **SAME)
+
+
+def test_the_same_call_gives_the_same_bits(encoder: Encoder):
+    assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_threads_may_share_an_encoder(encoder: Encoder):
+    lists = [[f"the cat {i} {j}" for j in range(12)] for i in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        for sentences, vectors in zip(lists, pool.map(encoder.encode, lists), strict=True):
+            np.testing.assert_allclose(vectors, encoder.encode(sentences), **SAME)
+
+
+# ---------------------------------------------------------------- any text
+
+AWKWARD = {
+    "empty": "",
+    "white space": " \t\r\n\u00a0\u2003",
+    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "right to left": "שלום \u202eabc\u202c العربية",
+    "controls": "".join(map(chr, range(32))) + "\x7f\x9b",
+    "a NUL": "the\0cat",
+    "lone surrogates": "the \ud83d cat \ude00",
+    "beyond the basic plane": "𝕊𝔹𝔼ℝ𝕋 𒀀𒁀 \U0010ffff",
+    "combining": "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́O",
+    "a special token": "[CLS] [SEP] [MASK] [PAD] </s>",
+    "one long word": "x" * 20_000,
+    "markup": "<script>alert(1)</script>&amp;",
+}
+
+
+@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD.keys())
+def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder, text: str):
+    plain, vector = encoder.encode(["the cat", text])
+    assert np.isfinite(vector).all()
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(plain, encoder.encode(["the cat"])[0], **SAME)
+
+
+@given(text=ANY_TEXT)
+@settings(max_examples=60)
+def test_any_unicode(encoder: Encoder, text: str):
+    assert np.isfinite(encoder.encode([text])).all()
+
+
+@pytest.mark.parametrize("bad", [None, 3, float("nan"), b"bytes", ["nested"], np.str_], ids=str)
+def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
+    with pytest.raises(InputError, match=r"^sentence 4 is \w+, not text$"):
+        encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"^sentence 4 is"):
+        list(encoder.encode_stream(["a", "a", "b", bad], chunk=2))  # type: ignore[list-item]
+
+
+def test_one_string_is_not_a_list_of_letters(encoder: Encoder):
+    with pytest.raises(InputError, match="list of sentences"):
+        encoder.encode("the cat")
+
+
+def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path: Path):
+    folder = make_model(tmp_path / "bare")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps({**tokenizer, "post_processor": None}))
+    bare = Encoder.load(str(folder), dtype="float32")
+    assert bare.tokenize(["", "the"])[0] == [bare.tokenizer.pad_token_id]
+    assert np.isfinite(bare.encode(["", "the"])).all()
+    assert bare.token_vectors([""])[0].hidden.shape == (0, bare.dimension)
+
+
+# ---------------------------------------------------------------- truncation and the report
+
+
+def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: pytest.LogCaptureFixture):
+    words = "the cat " * 5_000
+    report = EncodeReport()
+    with caplog.at_level(logging.WARNING, logger="sbert_lab"):
+        vectors = encoder.encode([words, "the cat", words + "dog"], report=report)
+    assert report.truncated == 2
+    assert "2 sentences were cut at 64 tokens" in caplog.text
+    np.testing.assert_allclose(vectors[0], encoder.encode(["the cat " * 31])[0], **SAME)
+    assert {len(ids) for ids in encoder.tokenize([words])} == {encoder.max_length}
+
+
+def test_a_sentence_that_just_fits_is_not_cut(encoder: Encoder, caplog: pytest.LogCaptureFixture):
+    report = EncodeReport()
+    encoder.encode(["the " * (encoder.max_length - 2)], report=report)
+    assert report.truncated == 0
+    assert not caplog.records
+
+
+def test_the_report_counts(encoder: Encoder):
+    report = EncodeReport()
+    encoder.encode(["the cat", "the cat", "dog"], report=report)
+    assert (report.sentences, report.unique, report.tokens) == (3, 2, 4 + 3)
+    encoder.encode(["dog"], report=report)
+    assert (report.sentences, report.unique) == (4, 3)
+    assert report.seconds > 0
+
+
+# ---------------------------------------------------------------- progress, stopping, streaming
+
+
+@pytest.mark.parametrize("chunk", [3, 50, 1_000])
+def test_progress_rises_and_ends_at_all(encoder: Encoder, chunk: int):
+    sentences = [f"{'the cat is ' * (i % 9)}{i % 70}" for i in range(101)]
+    seen: list[tuple[int, int | None]] = []
+    report = EncodeReport(sentences=5_000)  # of an earlier call
+    stream = encoder.encode_stream(sentences, chunk, on_progress=lambda *step: seen.append(step), report=report)
+    assert sum(map(len, stream)) == 101
+    done = [step for step, _ in seen]
+    assert done == sorted(done)
+    assert done[-1] == 101
+
+
+def test_encode_knows_how_many_there_are(encoder: Encoder):
+    seen: list[tuple[int, int | None]] = []
+    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: seen.append(step))
+    assert seen[-1] == (4, 4)
+    assert {total for _, total in seen} == {4}
+
+
+def test_stop_is_asked_before_each_batch_and_obeyed(encoder: Encoder):
+    answers = iter([False, True])
+    seen: list[int] = []
+    with pytest.raises(Stopped):
+        encoder.encode(
+            ["the cat " * 30 + str(i) for i in range(60)],
+            on_progress=lambda done, _: seen.append(done),
+            should_stop=lambda: next(answers),
+        )
+    assert len(seen) == 1
+
+
+def test_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
+    asked = count()
+    stream = encoder.encode_stream(iter(SENTENCES), chunk=2, should_stop=lambda: next(asked) >= 1)
+    assert next(stream).shape == (2, encoder.dimension)
+    with pytest.raises(Stopped):
+        next(stream)
+
+
+def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
+    read: list[int] = []
+
+    def endless() -> Iterator[str]:
+        for i in count():
+            read.append(i)
+            yield f"the cat {i}"
+
+    stream = encoder.encode_stream(endless(), chunk=4)
+    assert read == []
+    for chunks in (1, 2, 3):
+        assert len(next(stream)) == 4
+        assert len(read) == 4 * chunks
+
+
+class Sentence(str):
+    """Text that can be watched being thrown away."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_stream_holds_one_chunk_at_a_time(encoder: Encoder):
+    alive: weakref.WeakSet[Sentence] = weakref.WeakSet()
+
+    def million() -> Iterator[str]:
+        for i in range(1_000_000):
+            sentence = Sentence(f"dog {i}")
+            alive.add(sentence)
+            yield sentence
+
+    for _ in islice(encoder.encode_stream(million(), chunk=50), 20):
+        assert len(alive) <= 2 * 50
+
+
+# ---------------------------------------------------------------- length, prompt, case, pooling, precision
+
+
+def test_normalize_is_the_callers_choice(encoder: Encoder):
+    raw, unit = encoder.encode(SENTENCES, normalize=False), encoder.encode(SENTENCES, normalize=True)
+    np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)  # the folder has no Normalize
+
+
+def test_the_models_own_prompt_comes_first(encoder: Encoder, tmp_path: Path):
+    general = {"prompts": {"query": "the dog: "}, "default_prompt_name": "query"}
+    folder = settle(make_model(tmp_path / "prompted"), config_sentence_transformers=general)
+    prompted = Encoder.load(str(folder), dtype="float32").encode(SENTENCES)
+    np.testing.assert_allclose(prompted, encoder.encode(["the dog: " + text for text in SENTENCES]), **SAME)
+
+
+def test_lower_case_where_the_model_asks_for_it(tmp_path: Path):
+    folder = settle(make_model(tmp_path / "lower", "roberta"), sentence_bert_config={"do_lower_case": True})
+    lower = Encoder.load(str(folder), dtype="float32")
+    shout, speak, mask, word = lower.tokenize(["THE CAT", "the cat", "<mask>", "<MASK>"])
+    assert shout == speak
+    assert lower.tokenizer.mask_token_id in mask  # a special token keeps its meaning
+    assert mask != word
+
+
+def test_a_pooling_by_name_and_its_twin_share_the_weights(folder: Path, encoder: Encoder):
+    loaded = Encoder.load(str(folder), pooling="max", dtype="float32")
+    twin = encoder.with_pooling("max")
+    assert (loaded.pooling, twin.pooling, encoder.pooling) == ("max", "max", "mean")
+    assert twin.backbone is encoder.backbone
+    np.testing.assert_allclose(twin.encode(SENTENCES), loaded.encode(SENTENCES), **SAME)
+    assert encoder.with_pooling(None) is encoder
+    assert encoder.with_pooling("mean") is encoder
+    with pytest.raises(InputError, match="choose mean, max, cls"):
+        encoder.with_pooling("sum")
+
+
+def test_bfloat16_is_close(folder: Path, encoder: Encoder):
+    half = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
+    assert half.encode(SENTENCES).dtype == np.float32
+    assert (half.encode(SENTENCES) * encoder.encode(SENTENCES)).sum(axis=1).min() > 0.995
+    assert next(half.backbone.parameters()).dtype == torch.float32  # the truth stays whole
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def test_tokens_are_those_of_transformers(encoder: Encoder):
+    texts = [*SENTENCES, "naïve café 北京", "the " * 200]
+    theirs = encoder.tokenizer(texts, truncation=True, max_length=encoder.max_length)["input_ids"]
+    assert encoder.tokenize(texts) == theirs
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_embed_is_encode_with_a_gradient(encoder: Encoder, pooling: str):
+    twin = encoder.with_pooling(pooling)
+    pooled = twin.embed(twin.tokenize(SENTENCES))
+    assert (pooled.dtype, pooled.requires_grad) == (torch.float32, True)
+    np.testing.assert_allclose(pooled.detach(), twin.encode(SENTENCES, normalize=False), **SAME)
+
+
+def test_gradients_reach_every_layer(folder: Path):
+    encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
+    encoder.encode(SENTENCES)  # what encode prepares must not get in the way
+    encoder.embed(encoder.tokenize(SENTENCES)).square().sum().backward()
+    reached = {name for name, weight in encoder.backbone.named_parameters() if weight.grad is not None}
+    missed = {name for name, _ in encoder.backbone.named_parameters()} - reached
+    assert all(name.startswith("pooler.") for name in missed)
+
+
+def test_token_vectors_pool_to_the_sentence_vector(encoder: Encoder):
+    texts = [*SENTENCES, "the " * 200]
+    vectors = encoder.encode(texts, normalize=False)
+    for found, vector in zip(encoder.token_vectors(texts), vectors, strict=True):
+        assert found.hidden.dtype == np.float32
+        assert len(found.tokens) == len(found.words) == len(found.offsets) == len(found.hidden)
+        np.testing.assert_allclose(found.hidden.mean(axis=0), vector, **SAME)
+
+
+def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
+    text = "The CAT ate guitars"
+    found = encoder.token_vectors([text])[0]
+    assert (found.tokens[0], found.words[0], found.tokens[-1], found.words[-1]) == ("[CLS]", None, "[SEP]", None)
+    words: dict[int, str] = {}
+    for word, (start, end) in zip(found.words, found.offsets, strict=True):
+        if word is not None:
+            words[word] = words.get(word, "") + text[start:end]
+    assert list(words.values()) == text.split()
+
+
+# ---------------------------------------------------------------- training, random weights, names
+
+
+def test_encoding_in_training_mode_is_refused_and_new_weights_are_seen(folder: Path):
+    encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
+    before = encoder.encode(SENTENCES)
+    encoder.train()
+    with pytest.raises(RuntimeError, match=r"call eval\(\)"):
+        encoder.encode(SENTENCES)
+    with torch.no_grad():
+        for weight in encoder.backbone.parameters():
+            weight.mul_(1.5)
+    after = encoder.eval().encode(SENTENCES)
+    assert np.abs(after - before).max() > 1e-3
+
+
+def test_random_weights_follow_their_seed_and_nothing_else(home: Path):
+    def scratch(seed: int) -> np.ndarray:
+        return Encoder.load("scratch:2x64", seed=seed, dtype="float32", home=home).encode(SENTENCES)
+
+    torch.manual_seed(1)
+    first, drawn = scratch(0), torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(drawn, torch.rand(1))  # nobody else's random numbers are used up
+    assert first.shape == (len(SENTENCES), 64)
+    np.testing.assert_array_equal(first, scratch(0))
+    assert np.abs(first - scratch(1)).max() > 1e-2
+
+
+WRONG = [
+    ({"name": "no-such-model-anywhere"}, "no-such-model-anywhere"),
+    ({"name": "run:nobody"}, "nobody"),
+    ({"name": ""}, "neither"),
+    ({"name": "a\0b"}, "neither"),
+    ({"name": "/no/such/folder"}, "/no/such/folder"),
+    ({"name": "../" * 40 + "etc/passwd"}, "neither"),
+    ({"name": "scratch:2x65"}, "out of range"),
+    ({"name": "scratch:99x64"}, "out of range"),
+    ({"name": "scratch:2x64", "pooling": "sum"}, "choose mean, max, cls"),
+    ({"name": "scratch:2x64", "dtype": "float8"}, "choose auto, float32 or bfloat16"),
+    ({"name": "scratch:2x64", "device": "abacus"}, "cannot be used on this machine"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
+def test_a_wrong_name_is_one_clear_line(alone: Path, home: Path, arguments: dict[str, str], said: str):
+    where = home if arguments["name"].startswith("scratch:") else alone
+    with pytest.raises(InputError) as caught:
+        Encoder.load(**arguments, home=where)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_loading_leaves_no_model_code_behind(folder: Path):
+    before = set(sys.modules)
+    Encoder.load(str(folder))
+    assert not {name for name in set(sys.modules) - before if name.startswith("transformers_modules")}
+
+
+# ---------------------------------------------------------------- saving
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_a_saved_encoder_comes_back_the_same(folder: Path, tmp_path: Path, pooling: str):
+    encoder = Encoder.load(str(folder), pooling=pooling, dtype="float32")
+    encoder.save(tmp_path / "saved")
+    again = Encoder.load(str(tmp_path / "saved"), dtype="float32")
+    assert (again.pooling, again.max_length, again.normalizes) == (pooling, encoder.max_length, False)
+    np.testing.assert_array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
+    assert not list((tmp_path / "saved").rglob("*.bin"))
+
+
+def test_saving_replaces_a_model_but_never_other_files(encoder: Encoder, tmp_path: Path):
+    encoder.save(tmp_path / "model")
+    encoder.save(tmp_path / "model")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds other files"):
+        encoder.save(own)
+    assert (own / "thesis.txt").read_text() == "years of work"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"model", "own"}

@@ -1,0 +1,118 @@
+"""Opening a transformer: a damaged or incomplete folder is one clear line, never a model that answers nonsense."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import make_model
+
+from training.errors import InputError
+from training.models.loading import longest_input, open_backbone, open_tokenizer, random_backbone
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_model(tmp_path / "tiny")
+
+
+def without(folder: Path, part: str) -> None:
+    """Take the weights whose name holds ``part`` out of the file."""
+    file = folder / "model.safetensors"
+    kept = {name: tensor for name, tensor in load_file(file).items() if part not in name}
+    save_file(kept, file, metadata={"format": "pt"})
+
+
+def configure(folder: Path, **changes: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def refusal(opener: Callable[[Path], object], folder: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        opener(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{nonsense", "{}", "[]"])
+def test_a_damaged_tokenizer(folder: Path, text: str):
+    (folder / "tokenizer.json").write_text(text)
+    assert "no tokenizer that can be opened" in refusal(open_tokenizer, folder)
+
+
+def test_a_missing_tokenizer(folder: Path):
+    (folder / "tokenizer.json").unlink()
+    assert "no tokenizer that can be opened" in refusal(open_tokenizer, folder)
+
+
+@pytest.mark.parametrize("keep", [0, 7, 5_000])
+def test_weights_that_broke_off(folder: Path, keep: int):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
+
+
+def test_weights_that_are_something_else(folder: Path):
+    (folder / "model.safetensors").write_bytes(b"<html>please log in</html>" * 40)
+    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
+
+
+def test_missing_weights_are_not_made_up(folder: Path):
+    without(folder, "layer.1.")
+    assert "lacks the weights encoder.layer.1" in refusal(open_backbone, folder)
+
+
+def test_the_head_that_nobody_reads_may_be_missing(folder: Path):
+    without(folder, "pooler.")
+    assert isinstance(open_backbone(folder), torch.nn.Module)
+
+
+def test_weights_of_another_shape(folder: Path):
+    configure(folder, hidden_size=64)
+    assert "do not fit its config.json" in refusal(open_backbone, folder)
+
+
+def test_an_unknown_architecture(folder: Path):
+    configure(folder, model_type="zork", architectures=["ZorkModel"])
+    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
+
+
+def test_code_that_comes_with_a_model_is_never_run(folder: Path):
+    (folder / "zork.py").write_text("raise SystemExit('the model ran its code')")
+    configure(folder, model_type="zork", auto_map={"AutoConfig": "zork.Config", "AutoModel": "zork.Model"})
+    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
+
+
+def test_an_encoder_decoder_is_refused(tmp_path: Path):
+    from transformers import T5Config, T5Model
+
+    shape = {"vocab_size": 50, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    T5Model(T5Config(**shape)).save_pretrained(tmp_path)
+    assert "is an encoder-decoder (t5)" in refusal(open_backbone, tmp_path)
+
+
+def test_random_weights_have_the_shape_asked_for():
+    config = random_backbone(2, 64, vocabulary=100, seed=0).config
+    assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 64, 100)
+    assert config.hidden_size % config.num_attention_heads == 0
+
+
+@pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 0), (2, 33), (2, 1056)])
+def test_a_shape_out_of_range_is_refused_with_the_range(layers: int, dimension: int):
+    with pytest.raises(InputError, match="1 to 24 layers, 32 to 1024 dimensions in steps of 32"):
+        random_backbone(layers, dimension, vocabulary=100, seed=0)
+
+
+@pytest.mark.parametrize(("architecture", "longest"), [("bert", 64), ("roberta", 64), ("mpnet", 64)])
+def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
+    tmp_path: Path, architecture: str, longest: int
+):
+    made = make_model(tmp_path / architecture, architecture)
+    tokenizer = open_tokenizer(made)
+    tokenizer.model_max_length = 10**30  # "no limit", as transformers says it
+    assert longest_input(tokenizer, open_backbone(made)) == longest
+    tokenizer.model_max_length = 20
+    assert longest_input(tokenizer, open_backbone(made)) == 20

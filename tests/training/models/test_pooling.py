@@ -1,0 +1,118 @@
+"""Pooling: three ways to make one vector of many, and padding never enters any of them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from training.models.pooling import POOLINGS
+
+DIMENSION = 4
+REFEREE_ATOL = 1e-6
+
+
+def table(rows: list[list[list[float]]]) -> tuple[Tensor, Tensor]:
+    """Ragged lists of token vectors -> (hidden (B, T, D), mask (B, T)), padded with zeros on the right."""
+    longest = max(len(row) for row in rows)
+    hidden = torch.zeros(len(rows), longest, DIMENSION)
+    mask = torch.zeros(len(rows), longest, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        hidden[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = True
+    return hidden, mask
+
+
+token = st.lists(st.floats(-1e3, 1e3, width=32), min_size=DIMENSION, max_size=DIMENSION)
+batches = st.lists(st.lists(token, min_size=1, max_size=6), min_size=1, max_size=5).map(table)
+every_pooling = pytest.mark.parametrize("name", POOLINGS)
+
+
+def test_the_table_holds_the_three_strategies_of_the_paper():
+    assert list(POOLINGS) == ["mean", "max", "cls"]
+
+
+def test_by_hand():
+    hidden, mask = table([[[1, 2, 3, 4], [3, -2, 5, 0]], [[9, 9, 9, 9]]])
+    assert POOLINGS["mean"](hidden, mask).tolist() == [[2, 0, 4, 2], [9, 9, 9, 9]]
+    assert POOLINGS["max"](hidden, mask).tolist() == [[3, 2, 5, 4], [9, 9, 9, 9]]
+    assert POOLINGS["cls"](hidden, mask).tolist() == [[1, 2, 3, 4], [9, 9, 9, 9]]
+
+
+@every_pooling
+@given(batch=batches, rubbish=st.sampled_from([math.nan, math.inf, -math.inf, 1e30]))
+def test_what_stands_in_the_padding_changes_nothing(name: str, batch: tuple[Tensor, Tensor], rubbish: float):
+    hidden, mask = batch
+    spoilt = hidden.masked_fill(~mask.unsqueeze(-1), rubbish)
+    torch.testing.assert_close(POOLINGS[name](spoilt, mask), POOLINGS[name](hidden, mask), rtol=0, atol=0)
+
+
+@every_pooling
+@given(batch=batches)
+def test_a_sentence_is_pooled_alike_alone_and_in_company(name: str, batch: tuple[Tensor, Tensor]):
+    hidden, mask = batch
+    together = POOLINGS[name](hidden, mask)
+    for i, length in enumerate(mask.sum(dim=1).tolist()):
+        alone = POOLINGS[name](hidden[i : i + 1, :length], None)
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-5, atol=1e-3)
+
+
+@every_pooling
+@given(batch=batches)
+def test_no_mask_means_that_nothing_is_padding(name: str, batch: tuple[Tensor, Tensor]):
+    hidden, mask = batch
+    full = torch.ones_like(mask)
+    torch.testing.assert_close(POOLINGS[name](hidden, None), POOLINGS[name](hidden, full), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["mean", "max"])
+@given(batch=batches, data=st.data())
+def test_mean_and_max_know_no_order_of_words(name: str, batch: tuple[Tensor, Tensor], data: st.DataObject):
+    hidden, mask = batch
+    order = data.draw(st.permutations(range(hidden.shape[1])))
+    shuffled = POOLINGS[name](hidden[:, order], mask[:, order])
+    torch.testing.assert_close(shuffled, POOLINGS[name](hidden, mask), rtol=1e-5, atol=1e-3)
+
+
+@given(batch=batches)
+def test_the_mean_never_exceeds_the_maximum(batch: tuple[Tensor, Tensor]):
+    assert bool((POOLINGS["mean"](*batch) <= POOLINGS["max"](*batch) + 1e-3).all())
+
+
+@every_pooling
+@given(batch=batches)
+def test_equals_the_referee(name: str, batch: tuple[Tensor, Tensor]):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    hidden, mask = batch
+    features = {"token_embeddings": hidden, "attention_mask": mask.long()}
+    theirs = Pooling(DIMENSION, pooling_mode=name)(features)["sentence_embedding"]
+    torch.testing.assert_close(POOLINGS[name](hidden, mask), theirs, rtol=1e-6, atol=REFEREE_ATOL)
+
+
+@every_pooling
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_result_is_float32_whatever_comes_in(name: str, dtype: torch.dtype, masked: bool):
+    hidden, mask = table([[[1.0, 2, 3, 4]] * 3, [[-1.0, -2, -3, -4]]])
+    pooled = POOLINGS[name](hidden.to(dtype), mask if masked else None)
+    assert pooled.dtype == torch.float32
+    assert pooled.shape == (2, DIMENSION)
+
+
+def test_the_mean_of_many_bfloat16_tokens_is_summed_in_float32():
+    hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)  # a bfloat16 sum would stick at 256
+    assert POOLINGS["mean"](hidden, None).tolist() == [[1.0] * DIMENSION]
+    assert POOLINGS["mean"](hidden, torch.ones(1, 512, dtype=torch.bool)).tolist() == [[1.0] * DIMENSION]
+
+
+@every_pooling
+def test_gradients_reach_real_tokens_and_never_padding(name: str):
+    hidden, mask = table([[[1.0, 2, 3, 4], [4, 3, 2, 1], [0, 0, 9, 0]], [[5.0, 6, 7, 8]]])
+    hidden.requires_grad_(True)
+    POOLINGS[name](hidden, mask).sum().backward()
+    assert hidden.grad is not None
+    assert bool((hidden.grad[~mask] == 0).all())
+    assert bool((hidden.grad[:, 0].abs().sum(dim=1) > 0).all())

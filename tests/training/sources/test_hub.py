@@ -1,0 +1,185 @@
+"""Models over the real huggingface_hub client: the Hub, its cache, and places without a Hub."""
+
+import os
+import signal
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer
+from hypothesis import given
+from hypothesis import strategies as st
+from remote import model, visible, write
+
+from training.errors import InputError
+from training.sources import hub, resolve
+
+# ---------------------------------------------------------------- models from the Hub
+
+
+def test_a_model_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
+    with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
+        client.use(server)
+        first = client.call("model_folder", "org/tiny")
+    assert first["origin"] == f"Hub {server.url}"
+    folder = Path(first["paths"][0])
+    assert visible(folder) == [
+        "1_Pooling/config.json",
+        "config.json",
+        "model.safetensors",
+        "modules.json",
+        "tokenizer.json",
+        "vocab.txt",
+    ]
+    assert (folder / "1_Pooling/config.json").read_text() == "x 1_Pooling/config.json"
+    assert not [asked for asked in server.requests if "pytorch_model" in asked or ".py" in asked]
+
+    again = client.call("model_folder", "org/tiny")
+    assert (again["paths"], again["origin"]) == (first["paths"], "Hub cache")
+
+
+def test_a_model_with_pickled_weights_alone_is_refused_before_the_download(client, tmp_path):
+    repo = write(tmp_path / "repo", "config.json", "pytorch_model.bin")
+    with HubServer(models={"org/pickled": repo}) as server:
+        client.use(server)
+        answer = client.call("model_folder", "org/pickled")
+    assert answer["error"].startswith("model org/pickled has no safetensors weights on the Hub")
+    assert not [asked for asked in server.requests if "/resolve/" in asked]
+
+
+def test_a_misspelt_id_names_every_place(client):
+    with HubServer() as server:
+        client.use(server)
+        error = client.call("model_folder", "org/no-such")["error"]
+    assert "home folder: not there; Hub cache: not there" in error
+    assert f"Hub {server.url}: it has no model of this name" in error
+    assert f"put the model's files into {client.home / 'models/org/no-such'}" in error
+    assert "\n" not in error
+
+
+def test_offline_asks_nobody(client, tmp_path):
+    with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
+        client.use(server)
+        client.environment["HF_HUB_OFFLINE"] = "1"
+        assert f"Hub {server.url}: not asked, because offline" in client.call("model_folder", "org/tiny")["error"]
+        assert "package index: not asked, because offline" in client.call("stsb_folder")["error"]
+        assert server.requests == []
+
+
+def test_what_broke_off_is_not_taken_for_a_model(client, tmp_path):
+    with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
+        client.use(server)
+        server.stalls.add("model.safetensors")
+        process = client.start("model_folder", "org/tiny")
+        assert server.stalled.wait(60)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert "Hub cache: incomplete" in client.call("model_folder", "org/tiny")["error"]
+    with HubServer(models={"org/tiny": tmp_path / "repo"}) as server:
+        client.use(server)
+        found = client.call("model_folder", "org/tiny")
+    assert (Path(found["paths"][0]) / "model.safetensors").read_text() == "x model.safetensors"
+
+
+def test_what_others_left_in_the_cache_serves_when_there_is_no_hub(client):
+    """transformers alone loads no pooling and no listing, so such a cache comes after the Hub."""
+    repo = client.cache / "hub/models--org--tiny"
+    write(repo / "snapshots/abc", "config.json", "model.safetensors")
+    (repo / "refs").mkdir()
+    (repo / "refs/main").write_text("abc")
+    found = client.call("model_folder", "org/tiny")
+    assert found["paths"] == [str(repo / "snapshots/abc")]
+    assert found["log"].index("not from Hub http") < found["log"].index("from Hub cache in part:")
+
+
+# ---------------------------------------------------------------- no Hub
+
+
+def test_a_name_that_is_looked_up_for_ever_is_waited_for_once(alone, monkeypatch):
+    attempts, never = [], threading.Event()
+
+    def look_up(*address):
+        attempts.append(address)
+        never.wait()
+        raise OSError("the test is over")
+
+    monkeypatch.setattr(hub, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "create_connection", look_up)
+    for _ in range(3):
+        with pytest.raises(InputError, match=r"cannot connect to 127.0.0.1 \(no answer in 0.2 s\)"):
+            resolve.model_folder("org/tiny")
+    assert len(attempts) == 1
+    never.set()
+
+
+def test_a_refusal_is_forgotten_after_a_while(alone, monkeypatch):
+    monkeypatch.setattr(hub, "REMEMBER_SECONDS", 0.0)
+    attempts = []
+    monkeypatch.setattr(hub, "_why_unreachable", lambda url: attempts.append(url) or "closed")
+    for _ in range(3):
+        with pytest.raises(InputError, match="closed"):
+            resolve.model_folder("org/tiny")
+    assert len(attempts) == 3
+
+
+@pytest.mark.parametrize(
+    ("variables", "door"),
+    [
+        ({}, ("huggingface.co", 443)),
+        ({"HF_ENDPOINT": "http://mirror.local:8080/hub/"}, ("mirror.local", 8080)),
+        ({"HTTPS_PROXY": "http://proxy.local:3128"}, ("proxy.local", 3128)),
+        ({"HTTPS_PROXY": "proxy.local:3128"}, ("proxy.local", 3128)),
+        ({"ALL_PROXY": "socks5://proxy.local"}, ("proxy.local", 1080)),
+        ({"HTTPS_PROXY": "http://proxy.local:3128", "NO_PROXY": "huggingface.co"}, ("huggingface.co", 443)),
+    ],
+)
+def test_the_door_to_knock_at_is_the_hubs_or_its_proxys(variables, door, monkeypatch):
+    for name in ("HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert hub._door(hub.endpoint()) == door
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://", "http://host:port", "ftp://host"])
+def test_an_address_that_is_none_is_said_so(alone, monkeypatch, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(InputError, match="is not an address"):
+        resolve.model_folder("org/tiny")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (200, "", "what answers there is not a Hub"),  # the log-in page of a hotel
+        (403, "GatedRepo", "the model is gated: accept its terms on the Hub and set HF_TOKEN"),
+        (503, "", "it answered with status 503"),
+    ],
+)
+def test_an_odd_answer_is_put_in_words(client, status, code, words):
+    class Odd(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.end_headers()
+            self.wfile.write(b"<html>Welcome! Your room number, please.")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Odd) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client.environment["HF_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
+        assert words in client.call("model_folder", "org/tiny")["error"]
+        server.shutdown()
+
+
+@given(st.lists(st.text("ab/._-", max_size=6).map(lambda stem: stem + ".csv") | st.text(max_size=12)))
+def test_no_script_and_no_pickle_is_ever_picked(listing):
+    listing += ["load.py", "data.pkl", "model.pt", "pytorch_model.bin", "model.safetensors", "a.parquet"]
+    picked = hub.pick_data("x", ["*"], listing) + hub.pick_model("x", listing)
+    assert {"a.parquet", "model.safetensors"} <= set(picked) <= set(listing)
+    assert not [name for name in picked if name.endswith((".py", ".pkl", ".pt", ".bin"))]

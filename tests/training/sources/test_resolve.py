@@ -1,0 +1,160 @@
+"""Where models and data come from: the order of places, what is refused, and that nothing is left half-done."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer
+from hypothesis import example, given
+from hypothesis import strategies as st
+from remote import MINILM_ID, model, write
+
+from training.errors import InputError
+from training.sources import resolve
+
+# ---------------------------------------------------------------- the home folder
+
+
+def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, monkeypatch):
+    monkeypatch.setenv("SBERT_HOME", str(tmp_path / "variable"))
+    assert resolve.home_folder(tmp_path / "argument") == tmp_path / "argument"
+    assert resolve.home_folder() == tmp_path / "variable"
+    monkeypatch.delenv("SBERT_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert resolve.home_folder() == tmp_path / "sbert-lab"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert resolve.home_folder() == Path.home() / "Library/Application Support/sbert-lab"
+
+
+# ---------------------------------------------------------------- on this machine
+
+
+def test_a_folder_is_a_model(alone, tmp_path):
+    folder = model(tmp_path / "mine")
+    assert resolve.model_folder(str(folder)) == resolve.ResolvedModel(folder, "local folder")
+    assert resolve.model_folder("mine").path == folder
+
+
+def test_a_folder_in_home_is_a_model(alone):
+    folder = model(alone / "models/org/small")
+    assert resolve.model_folder("org/small") == resolve.ResolvedModel(folder, "home folder")
+
+
+def test_both_names_of_an_embedded_model_are_the_same(home):
+    for name in (resolve.DEFAULT_MODEL, MINILM_ID):
+        assert resolve.model_folder(name) == resolve.ResolvedModel(home / "models/all-MiniLM-L6-v2", "home folder")
+
+
+def test_pickled_weights_are_refused_with_the_reason(alone, tmp_path):
+    folder = write(tmp_path / "old", "config.json", "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"holds no model: it has no safetensors weights, .* can run code"):
+        resolve.model_folder(str(folder))
+
+
+def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
+    write(alone / "models/all-MiniLM-L6-v2", "config.json", "model.safetensors")
+    with pytest.raises(InputError, match=r"home folder: incomplete, README.md, .*1_Pooling/config.json missing"):
+        resolve.model_folder(resolve.DEFAULT_MODEL)
+
+
+def test_a_run_is_a_model_once_it_has_one(alone):
+    with pytest.raises(InputError, match="there is no run first"):
+        resolve.model_folder("run:first")
+    write(alone / "runs/first", "config.json")
+    with pytest.raises(InputError, match="run first has no model yet"):
+        resolve.model_folder("run:first")
+    folder = model(alone / "runs/first/model")
+    assert resolve.model_folder("run:first") == resolve.ResolvedModel(folder, "run first")
+
+
+@pytest.mark.parametrize("run", ["", ".", "..", "../runs/first", "a/b", "a\\b", "/etc", "first\n", "-x", "x" * 200])
+def test_a_runs_id_does_not_leave_its_folder(alone, run):
+    model(alone / "runs/first/model")
+    model(alone / "model")
+    with pytest.raises(InputError, match=r"is no run's id"):
+        resolve.model_folder(f"run:{run}")
+
+
+@given(st.text(max_size=40) | st.from_regex(r"\A[./~a-b\\:%-]{1,12}\Z"))
+@example("../../etc")
+@example("org/../../etc")
+@example("a\0b")
+@example("x" * 5000)
+@example("~nobody-here/x")
+@example("scratch:2x32")
+@example("name.git")
+@example("org/name-")
+def test_any_name_is_a_model_or_one_line(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises(InputError) as refused:
+            resolve.model_folder(name)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_offline_can_be_set_in_the_program(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    resolve.set_offline(True)
+    assert resolve.is_offline()
+    resolve.set_offline(False)
+    assert not resolve.is_offline()
+
+
+# ---------------------------------------------------------------- data sets
+
+
+def test_a_data_set_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
+    repo = write(tmp_path / "repo", "loader.py", "data/train-1.parquet", "data/train-0.parquet", "train.jsonl", "x.bin")
+    patterns = ["none-*.parquet", "*train-*.parquet", "*train*"]
+    with HubServer(datasets={"org/pairs": repo}) as server:
+        client.use(server)
+        first = client.call("dataset_files", "org/pairs", patterns)
+    assert first["origin"] == f"Hub {server.url}"
+    assert [Path(path).name for path in first["paths"]] == ["train-0.parquet", "train-1.parquet"]
+    assert Path(first["paths"][0]).read_text() == "x data/train-0.parquet"
+    assert not [asked for asked in server.requests if asked.endswith((".py", ".bin", ".jsonl"))]
+
+    again = client.call("dataset_files", "org/pairs", patterns)
+    assert (again["paths"], again["origin"]) == (first["paths"], "Hub cache")
+
+
+def test_a_data_set_without_the_file_says_what_it_has(client, tmp_path):
+    with HubServer(datasets={"org/pairs": write(tmp_path / "repo", "dev.csv", "load.py")}) as server:
+        client.use(server)
+        error = client.call("dataset_files", "org/pairs", ["train*"])["error"]
+    assert error == "data set org/pairs has no file train* on the Hub; it has dev.csv"
+
+
+def test_files_of_a_data_set_in_home_come_first(alone):
+    folder = write(alone / "data/org/pairs", "test.jsonl.gz", "test.py")
+    found = resolve.dataset_files("org/pairs", ["*test*.parquet", "*test*"])
+    assert found == resolve.ResolvedFiles((folder / "test.jsonl.gz",), "home folder")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "org/../x", "/etc/x", "a/b/c", "org/name.git", "org/ä"])
+def test_a_data_sets_name_is_checked(alone, name):
+    with pytest.raises(InputError, match="is no name of the Hub"):
+        resolve.dataset_files(name, ["*"])
+
+
+def test_the_hubs_copy_of_stsb_becomes_the_published_one(client, home, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def rows(folder, split):
+        lines = (folder / f"sts-{split}.csv").read_text(encoding="utf-8").strip("\n").split("\n")
+        return [(round(float(cells[4]), 6), *cells[5:7]) for cells in (line.split("\t") for line in lines)]
+
+    (tmp_path / "data").mkdir()
+    for split, theirs in {"train": "train", "dev": "validation", "test": "test"}.items():
+        scores, first, second = zip(*rows(home / "data/stsb", split), strict=True)
+        table = pa.table({"sentence1": first, "sentence2": second, "score": [score / 5 for score in scores]})
+        pq.write_table(table, tmp_path / f"data/{theirs}-00000-of-00001.parquet")
+    with HubServer(datasets={"sentence-transformers/stsb": tmp_path}) as server:
+        client.use(server)
+        found = client.call("stsb_folder")
+    assert found["paths"] == [str(client.home / "data/stsb")]
+    assert found["origin"] == f"Hub {server.url}"
+    for split in ("train", "dev", "test"):
+        assert rows(client.home / "data/stsb", split) == rows(home / "data/stsb", split)

@@ -1,0 +1,110 @@
+"""RunConfig: checked once, round-trips through JSON."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.errors import InputError
+from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
+
+
+def test_the_defaults_are_the_papers():
+    config = RunConfig("regression")
+    assert (config.batch_size, config.learning_rate, config.warmup, config.epochs) == (16, 2e-5, 0.1, 1)
+    assert (config.concatenation, config.triplet_metric, config.triplet_margin) == ("uv+diff", "euclidean", 1.0)
+    assert (config.base, config.pooling, config.lora_rank) == ("all-MiniLM-L6-v2", None, 0)
+
+
+def test_a_config_does_not_change():
+    with pytest.raises(FrozenInstanceError):
+        RunConfig("mnrl").seed = 3  # type: ignore[misc]
+
+
+configs = st.builds(
+    RunConfig,
+    objective=st.sampled_from(CHOICES["objective"]),
+    pooling=st.sampled_from(CHOICES["pooling"]),
+    concatenation=st.sampled_from(CHOICES["concatenation"]),
+    train_data=st.text(min_size=1).filter(str.strip),
+    eval_data=st.none() | st.text(),
+    epochs=st.floats(0.01, 100),
+    max_steps=st.none() | st.integers(1, 10**6),
+    batch_size=st.integers(2, 4096),
+    learning_rate=st.floats(1e-8, 1),
+    warmup=st.floats(0, 1),
+    seed=st.integers(0, 2**32 - 1),
+    eval_every=st.none() | st.integers(1, 1000),
+    lora_rank=st.integers(0, 512),
+    mnrl_symmetric=st.booleans(),
+    name=st.text(),
+)
+
+
+@given(configs)
+def test_json_brings_back_an_equal_config(config):
+    assert RunConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("objective", "contrastive", "objective 'contrastive' is unknown; choose classification, regression"),
+        ("pooling", "sum", "pooling 'sum' is unknown; choose mean, max, cls"),
+        ("concatenation", "diff+uv", "concatenation 'diff\\+uv' is unknown; choose uv, diff"),
+        ("dtype", "float16", "dtype 'float16' is unknown; choose auto, float32, bfloat16"),
+        ("batch_size", 0, "batch_size is 0, but rows a step must be a whole number from 1 to 65536"),
+        ("batch_size", 3.5, "batch_size is 3.5.*a whole number"),
+        ("batch_size", True, "batch_size is True"),
+        ("batch_size", "16", "batch_size is '16'"),
+        ("learning_rate", 0, "learning_rate is 0, but the highest rate of Adam must be a number above 0 to 1"),
+        ("learning_rate", float("nan"), "learning_rate is nan"),
+        ("warmup", 1.1, "warmup is 1.1.*from 0 to 1"),
+        ("epochs", 0, "epochs is 0.*above 0"),
+        ("max_steps", 0, "max_steps is 0.*from 1"),
+        ("seed", -1, "seed is -1"),
+        ("max_grad_norm", None, "max_grad_norm is None"),
+        ("train_data", " ", "train_data is empty"),
+        ("base", "", "base is empty"),
+    ],
+)
+def test_a_mistake_is_one_sentence(field, value, message):
+    with pytest.raises(InputError, match=message):
+        replace(RunConfig("regression"), **{field: value})
+
+
+def test_a_single_row_has_no_negatives():
+    with pytest.raises(InputError, match="at least 2 for mnrl"):
+        RunConfig("mnrl", batch_size=1)
+    assert RunConfig("triplet", batch_size=1).batch_size == 1
+
+
+def test_whole_numbers_may_come_as_floats():
+    """JSON from a browser has no integers."""
+    config = RunConfig("regression", batch_size=8.0, max_steps=20.0)
+    assert (config.batch_size, config.max_steps) == (8, 20)
+    assert isinstance(config.batch_size, int)
+
+
+def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times():
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
+    assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
+
+
+def test_unknown_fields_and_broken_json_are_refused():
+    with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, train_data"):
+        RunConfig.from_dict({"objective": "mnrl", "batchsize": 3})
+    with pytest.raises(InputError, match="needs an objective: classification"):
+        RunConfig.from_dict({})
+    with pytest.raises(InputError, match="not JSON"):
+        RunConfig.from_json("{")
+    with pytest.raises(InputError, match="not a JSON object"):
+        RunConfig.from_json("[]")
+
+
+def test_the_tables_speak_of_fields_that_exist():
+    names = {field.name for field in fields(RunConfig)}
+    assert set(CHOICES) | set(RANGES) | OPTIONAL <= names

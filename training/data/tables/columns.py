@@ -1,0 +1,260 @@
+"""Which columns of a table hold the sentences, the gold score, the label: found by name, or as the caller says.
+
+Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
+``SENTENCE1`` are one. A table of exactly two columns needs no names. Numbers are read here too, because "is this
+a score?" and "which number is it?" are one question; every complaint names the row and the column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any
+
+from training.data.tables.rows import shown
+from training.errors import InputError
+
+if TYPE_CHECKING:
+    from training.data.tables.table import Table
+
+PAIR_COLUMN_NAMES = (
+    ("sentence1", "sentence2"),
+    ("sentencea", "sentenceb"),
+    ("sent1", "sent2"),
+    ("senta", "sentb"),
+    ("text1", "text2"),
+    ("texta", "textb"),
+    ("s1", "s2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("q1", "q2"),
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("query", "text"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("source", "target"),
+    ("sentence", "paraphrase"),
+    ("a", "b"),
+)
+NEGATIVES = ("negative", "hardnegative")
+SCORES = (
+    "score",
+    "similarityscore",
+    "similarity",
+    "goldscore",
+    "gold",
+    "goldsimilarity",
+    "relatednessscore",
+    "relatedness",
+    "rating",
+    "sim",
+)
+LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
+SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
+NLI_PAIR = ("premise", "hypothesis")  # its 0, 1, 2 are classes, not a scale
+MOST_NAMED = 20  # columns that an error lists
+LONG_NAME = 80  # characters: a header does not hold whole sentences
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """The columns that matter, by the names they have in the table; None where there is none."""
+
+    sentence1: str
+    sentence2: str
+    score: str | None = None
+    label: str | None = None
+    negative: str | None = None
+
+
+def pick_columns(table: Table, requested: Sequence[str] | None = None) -> PairColumns:
+    """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
+
+    Raises:
+        InputError: a requested column does not exist, or no pair of names is known; it lists those there are.
+    """
+    columns = table.columns
+    if requested:
+        return _as_requested(table, [name for name in requested if name.strip()])
+    by_key = {normalize_name(name): name for name in reversed(columns)}
+    pair = next(((by_key[a], by_key[b]) for a, b in PAIR_COLUMN_NAMES if a in by_key and b in by_key), None)
+    if pair is None:
+        known = [name for name in columns if is_known(name)]
+        if len(columns) != 2 or known:
+            raise InputError(
+                f"{table.path.name} has {listed(columns)}, but two with sentences are needed: call them sentence1 and "
+                "sentence2, or say which they are."
+            )
+        pair = (columns[0], columns[1])
+    return _with_the_rest(table, *pair)
+
+
+def pick_sentence(table: Table, requested: str | None = None) -> str:
+    """The one column of sentences: as ``requested``, else by name, else the only one.
+
+    Raises:
+        InputError: there is no such column, or none that is known; it lists those there are.
+    """
+    if requested:
+        return _existing(table, requested)
+    by_key = {normalize_name(name): name for name in reversed(table.columns)}
+    found = next((by_key[name] for name in SENTENCES if name in by_key), None)
+    if found is None and len(table.columns) == 1:
+        found = table.columns[0]
+    if found is None:
+        raise InputError(
+            f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
+        )
+    return found
+
+
+def canonical_names(columns: Sequence[str]) -> dict[str, str]:
+    """What training calls the columns: text_a -> sentence1, similarity -> score, … Others keep their names."""
+    by_key = {normalize_name(name): name for name in reversed(columns)}
+    pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
+    negative = next((name for name in NEGATIVES if name in by_key), None)
+    single = next((name for name in SENTENCES if name in by_key), None)
+    called: list[tuple[str, str]] = []  # (key, what training calls it)
+    if pair:
+        called += zip(pair, ("anchor", "positive") if negative else ("sentence1", "sentence2"), strict=True)
+    elif single:
+        called += [(single, "sentence")]
+    for names, name in ((NEGATIVES, "negative"), (SCORES, "score"), (LABELS, "label")):
+        called += [(found, name) for found in names if found in by_key][:1]
+    renamed = {by_key[found]: name for found, name in called if name not in columns or by_key[found] == name}
+    return {name: renamed.get(name, name) for name in columns}
+
+
+def parse_number(value: Any) -> float | None:
+    """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85")."""
+    if isinstance(value, str):
+        text = value.strip()
+        if DECIMAL_COMMA.fullmatch(text):
+            text = text.replace(",", ".")
+        if not NUMBER.fullmatch(text):
+            return None
+        value = text
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def bad_number(column: str, value: Any, row: int | None = None) -> str:
+    """What is wrong with a value that should be a number: "row 17, column score: 'abc' is not a number"."""
+    return (f"row {row:,}, " if row else "") + f"column {column}: {shown(value)} is not a number"
+
+
+def as_text(value: Any) -> str | None:
+    """A cell as a sentence: None where there is nothing but space; numbers as they read."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", errors="replace")
+    text = value if isinstance(value, str) else str(value)
+    return text if text.strip() else None
+
+
+def normalize_name(name: str) -> str:
+    """A name without what people vary: case, spaces, dots, dashes, underscores."""
+    return re.sub(r"[\s_.\-]+", "", name).casefold()
+
+
+KNOWN = frozenset(
+    [name for pair in PAIR_COLUMN_NAMES for name in pair]
+    + list(NEGATIVES)
+    + list(SCORES)
+    + list(LABELS)
+    + list(SENTENCES)
+)
+
+
+def is_known(name: str) -> bool:
+    """Whether this is one of the names that columns are found by."""
+    return normalize_name(name) in KNOWN
+
+
+def looks_like_data(first: Sequence[str]) -> bool:
+    """Whether a table's first line is obviously a row: a number in it, or a whole sentence, and no known name."""
+    if any(map(is_known, first)):
+        return False
+    return any(parse_number(cell) is not None or _is_sentence(cell) for cell in first)
+
+
+def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Names that differ and are not empty, and a remark on each that had to change."""
+    unique: list[str] = []
+    remarks = []
+    stripped = [name.strip() for name in names]
+    for position, name in enumerate(stripped, start=1):
+        if name and name not in unique:
+            unique.append(name)
+            continue
+        unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
+        problem = f"has the same name as another, {shown(name)}" if name else "has no name"
+        remarks.append(f"Column {position} {problem}: it is called {unique[-1]} here.")
+    return tuple(unique), remarks
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """``name``, or name_2, name_3, …: the first that no column has, in any case of its letters."""
+    used = {other.casefold() for other in taken}
+    candidates = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate.casefold() not in used)
+
+
+def _as_requested(table: Table, requested: Sequence[str]) -> PairColumns:
+    if len(requested) not in (2, 3):
+        raise InputError(f"Name two columns, or three with the gold score last; {len(requested)} are named.")
+    first, second, *score = (_existing(table, name) for name in requested)
+    if first == second:
+        raise InputError(f"Both sentences are to come from the column {first}: name two different columns.")
+    return PairColumns(first, second, score=score[0]) if score else _with_the_rest(table, first, second)
+
+
+def _with_the_rest(table: Table, first: str, second: str) -> PairColumns:
+    """Gold score, label and negative by name, beside a pair that is settled."""
+    others = {normalize_name(name): name for name in reversed(table.columns) if name not in (first, second)}
+    score, label, negative = (
+        next((others[name] for name in names if name in others), None) for names in (SCORES, LABELS, NEGATIVES)
+    )
+    if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
+        score, label = label, None
+    return PairColumns(first, second, score=score, label=label, negative=negative)
+
+
+def _existing(table: Table, requested: str) -> str:
+    """The column as the table spells it."""
+    if requested in table.columns:
+        return requested
+    found = [name for name in table.columns if normalize_name(name) == normalize_name(requested)]
+    if len(found) == 1:
+        return found[0]
+    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}.")
+
+
+def _is_numeric(table: Table, column: str) -> bool:
+    values = [value for value in table.preview(50).rows[column] if as_text(value) is not None]
+    return bool(values) and all(parse_number(value) is not None for value in values)
+
+
+def _is_sentence(cell: str) -> bool:
+    words = len(cell.split())
+    return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Names of columns as an error lists them: on one line, none too long, not too many."""
+    names = [" ".join(name.split()) for name in columns[:MOST_NAMED]]
+    names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return f"the column{'s' * (len(columns) > 1)} {', '.join(names)}{more}"

@@ -1,0 +1,223 @@
+"""CSV, TSV and their relatives, read the way people write them.
+
+The delimiter comes from the file's first records (a ``sep=;`` line, Excel's own hint, settles it). Quotes follow
+RFC 4180, strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
+begins with a quotation mark, the one line is read again as plain text and marked, and reading goes on with the
+next line: an unclosed quote costs a note, not the rest of the file. Tab-separated files that were never quoted
+(the STS benchmark is one) are recognised by their odd quotes and read as they stand.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from training.data.tables.columns import is_known, looks_like_data, unique_names
+from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.data.tables.text import TextFile, scan
+from training.errors import InputError
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+NO_DELIMITER = "\x1f"  # a character that sentences do not hold: one column, commas and all
+LONGEST_FIELD = 10_000_000  # characters; a longer field is a quote that was never closed
+SNIFFED_RECORDS = 50
+MOST_COLUMNS = 2_000
+ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
+ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
+
+
+@dataclass(frozen=True)
+class DelimitedReader:
+    """A delimited text file whose encoding, delimiter, quoting and columns are settled."""
+
+    text: TextFile
+    delimiter: str
+    quoted: bool
+    skipped_lines: int  # the line ``sep=;``
+    columns: tuple[str, ...]
+    has_header: bool
+    remarks: tuple[str, ...]
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns: all text."""
+        import pyarrow as pa
+
+        return [pa.field(name, pa.string()) for name in self.columns]
+
+    @property
+    def description(self) -> str:
+        """The format in words: "UTF-8 text separated by semicolons"."""
+        separated = DELIMITERS.get(self.delimiter)
+        return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
+
+    @property
+    def row_estimate(self) -> int:
+        """Rows by the number of lines; more than there are where quotes hold line ends."""
+        return self.text.lines - self.skipped_lines - self.has_header
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order."""
+        records = islice(self._records(), int(self.has_header), None)
+        return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
+
+    def _records(self) -> Iterator[Record]:
+        """Every record, the header first; blank lines before it are no records."""
+        records = self._all_records()
+        for record in records:
+            if record[0]:
+                yield record
+                break
+        yield from records
+
+    def _all_records(self) -> Iterator[Record]:
+        csv.field_size_limit(LONGEST_FIELD)
+        taken: list[str] = []  # the lines of the record being read
+        returned: deque[str] = deque()  # lines to be read again
+        suspicious = self.text.suspicious
+        with self.text.open() as file:
+            lines = islice(file, self.skipped_lines, None)
+
+            def feed() -> Iterator[str]:
+                while True:
+                    line = returned.popleft() if returned else next(lines, None)
+                    if line is None:
+                        return
+                    taken.append(line)
+                    yield line
+
+            reader = self._csv_reader(feed())
+            while True:
+                taken.clear()
+                note = None
+                try:
+                    record = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error:
+                    returned.extendleft(reversed(taken[1:]))
+                    record = self._plain(taken[0])
+                    note = "a quotation mark is opened and not closed properly; read as plain text"
+                    del taken[1:]
+                    reader = self._csv_reader(feed())
+                if suspicious:
+                    note = "; ".join(filter(None, (note, _suspicion(taken, suspicious)))) or None
+                yield record, note, sum(map(len, taken))
+
+    def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
+        if not self.quoted:
+            return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
+        return csv.reader(lines, delimiter=self.delimiter, strict=strict)
+
+    def _plain(self, line: str) -> list[str]:
+        """A line whose quotes make no sense: as plain text where that gives the right number of fields."""
+        plain = line.rstrip("\r\n").split(self.delimiter)
+        if len(plain) == len(self.columns):
+            return plain
+        try:
+            lenient = next(self._csv_reader(iter([line]), strict=False))
+        except csv.Error:
+            return plain
+        return lenient if len(lenient) == len(self.columns) else plain
+
+
+def open_delimited(path: Path) -> DelimitedReader:
+    """Settle encoding, delimiter, quoting and header of a text file.
+
+    Raises:
+        InputError: the file is empty, is not text, or has more columns than a table of sentences can have.
+    """
+    text = scan(path)
+    head = text.head()
+    hint = re.match(r"\s*sep=(.)\r?\n", head)
+    skipped = 1 if hint else 0
+    if hint:
+        head = head[hint.end() :]
+    delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
+    quoted = delimiter != "\t" or not _never_quoted(text)
+    draft = DelimitedReader(text, delimiter, quoted, skipped, (), has_header=True, remarks=())
+    first = next((record for record, _, _ in draft._records()), None)
+    if first is None:
+        raise InputError(f"{path.name} is empty: it needs a header and at least one row.")
+    if len(first) > MOST_COLUMNS:
+        raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
+    has_header = not looks_like_data(first)
+    columns, renamed = unique_names(first if has_header else [""] * len(first))
+    return replace(
+        draft, columns=columns, has_header=has_header, remarks=_remarks(text, quoted, has_header, columns, renamed)
+    )
+
+
+def _remarks(
+    text: TextFile, quoted: bool, has_header: bool, columns: Sequence[str], renamed: Sequence[str]
+) -> tuple[str, ...]:
+    remarks = []
+    if not has_header:
+        remarks.append(
+            f"The first line is data, not a header, so the columns are called {columns[0]} to {columns[-1]}."
+            if len(columns) > 1
+            else f"The first line is data, not a header, so the column is called {columns[0]}."
+        )
+    else:
+        remarks.extend(renamed)
+    if text.damaged:
+        remarks.append(f"{text.damaged:,} broken UTF-8 characters read as �; their rows are marked.")
+    if text.has_nul:
+        remarks.append("Some text holds zero bytes; the rows are marked.")
+    if not quoted:
+        remarks.append("Quotation marks are part of the text: this file was never quoted.")
+    return tuple(remarks)
+
+
+def _delimiter(head: str, suffix: str) -> str:
+    """The delimiter that splits the first records most sensibly: known column names count most, then regularity."""
+    if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
+        return "\t"
+    lines = head.splitlines(keepends=True)
+    if len(lines) > 1 and not head.endswith(("\n", "\r")):
+        lines.pop()  # cut short by the size of the sample
+
+    def merit(delimiter: str) -> tuple[int, float, int]:
+        try:
+            records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
+        except csv.Error:
+            return (0, 0.0, 0)
+        if not records or len(records[0]) < 2:
+            return (0, 0.0, 0)
+        width = len(records[0])
+        regular = sum(len(record) == width for record in records) / len(records)
+        return (sum(map(is_known, records[0])), round(regular, 1), width)
+
+    best = max(DELIMITERS, key=merit)
+    known, regular, width = merit(best)
+    return best if width >= 2 and (known or regular >= 0.5) else NO_DELIMITER
+
+
+def _never_quoted(text: TextFile) -> bool:
+    """Whether quotes in a tab-separated file are mere characters: each odd one is in a line complete by itself.
+
+    A first line that has all its fields in quotes says that it was quoted.
+    """
+    evidence = False
+    with text.open() as file:
+        first = next(iter(file), "")
+        if ALL_QUOTED.fullmatch(first):
+            return False
+        tabs = first.count("\t")
+        for line in file:
+            if '"' in line and (line.count('"') % 2 or ODD_QUOTE.search(line)):
+                if line.count("\t") < tabs:
+                    return False
+                evidence = True
+    return evidence
+
+
+def _suspicion(lines: Sequence[str], characters: str) -> str | None:
+    found = {character for character in characters for line in lines if character in line}
+    says = {"\ufffd": "holds bytes that are not UTF-8, shown as �", "\0": "holds a zero byte"}
+    return "; ".join(says[character] for character in sorted(found)) or None

@@ -1,0 +1,186 @@
+"""JSON Lines, and the JSON array of objects, as a table.
+
+An object's keys are its columns, and no first line tells them all: ``open_json`` reads the whole file once and
+so knows every key, the type of every column and the number of rows before the first batch is asked for.
+A line that is no object stays a row: empty, with a note that says why. An array is read object by object, never
+whole, so that its size does not matter either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from training.data.tables.columns import unique_names
+from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather, shown
+from training.data.tables.text import TextFile, scan
+from training.errors import InputError
+
+MOST_COLUMNS = 2_000
+LONGEST_OBJECT = 64 << 20  # characters of one element of an array
+PIECE = 1 << 20
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+BETWEEN = re.compile(r"[,\s]*")
+NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
+TYPES = {
+    frozenset(): "string",
+    frozenset({"str"}): "string",
+    frozenset({"bool"}): "bool",
+    frozenset({"int"}): "int64",
+    frozenset({"long"}): "int64",
+    frozenset({"int", "long"}): "int64",
+    frozenset({"float"}): "double",
+    frozenset({"int", "float"}): "double",
+}
+INT64 = 1 << 63
+EXACT_IN_DOUBLE = 1 << 53
+
+
+@dataclass(frozen=True)
+class JsonReader:
+    """A file of JSON objects whose columns are known."""
+
+    text: TextFile
+    is_array: bool
+    keys: tuple[str, ...]  # as the objects spell them
+    columns: tuple[str, ...]  # the same, made unique and not empty
+    types: dict[str, str]  # column -> the name of its Arrow type, or "json" where its values are mixed or nested
+    row_estimate: int  # exact
+    remarks: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        """The format in words."""
+        return ("a JSON array" if self.is_array else "JSON Lines") + f", {self.text.spoken_encoding}"
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns; mixed and nested values are text."""
+        import pyarrow as pa
+
+        names = {name: kind if kind != "json" else "string" for name, kind in self.types.items()}
+        return [pa.field(name, pa.type_for_alias(kind)) for name, kind in names.items()]
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order."""
+        return gather(self._records(), self.columns, size)
+
+    def _records(self) -> Iterator[Record]:
+        empty = (None,) * len(self.columns)
+        suspicious = self.text.suspicious
+        for value, problem, weight in _values(self.text, self.is_array):
+            if problem is not None:
+                yield empty, problem, weight
+                continue
+            note = None
+            cells = [value.get(key) for key in self.keys]
+            for at, cell in enumerate(cells):
+                if isinstance(cell, str):
+                    if not cell.isascii() and LONE_SURROGATE.search(cell):
+                        cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
+                        note = "holds half a character, shown as �"
+                    elif any(character in cell for character in suspicious):
+                        note = "holds a zero byte or bytes that are not UTF-8"
+            yield cells, note, weight
+
+
+def open_json(path: Path) -> JsonReader:
+    """Read the file once for its columns, their types and the number of rows.
+
+    Raises:
+        InputError: there is no object in it, or an array breaks off.
+    """
+    text = scan(path)
+    is_array = text.head(4096).lstrip("\ufeff \t\r\n").startswith("[") and not _lines_of_arrays(text)
+    kinds: dict[str, set[str]] = {}
+    rows, bad, first_problem = 0, 0, None
+    for value, problem, _ in _values(text, is_array):
+        rows += 1
+        if problem is not None:
+            bad += 1
+            first_problem = first_problem or f"row {rows:,} {problem}"
+            continue
+        for name, cell in value.items():
+            if cell is not None:
+                kinds.setdefault(name, set()).add(_kind(cell))
+            else:
+                kinds.setdefault(name, set())
+        if len(kinds) > MOST_COLUMNS:
+            raise InputError(
+                f"{path.name} has more than {MOST_COLUMNS:,} different keys: this is no table of sentences."
+            )
+    if not kinds:
+        reason = f" ({first_problem})" if first_problem else ""
+        raise InputError(f"{path.name} holds no rows{reason}. {NEEDED}")
+    remarks = (f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.",) if bad else ()
+    columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
+    types = {name: TYPES.get(frozenset(found), "json") for name, found in zip(columns, kinds.values(), strict=True)}
+    return JsonReader(text, is_array, tuple(kinds), columns, types, rows, (*remarks, *renamed))
+
+
+def _lines_of_arrays(text: TextFile) -> bool:
+    """Whether the first line is a whole array that does not hold objects: a JSON Lines file of lists."""
+    first = text.head(4096).lstrip("\ufeff \t\r\n").partition("\n")[0].strip()
+    return first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]"))
+
+
+def _values(text: TextFile, is_array: bool) -> Iterator[tuple[Any, str | None, int]]:
+    """(the object, None, its characters) or ({}, what is wrong, characters) for every row."""
+    with text.open() as file:
+        if is_array:
+            yield from _array_values(file, text.path.name)
+            return
+        for line in file:
+            if not line.strip("\ufeff \t\r\n\x00"):
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                reason = getattr(error, "msg", "too deeply nested or too long a number")
+                yield {}, f"is not JSON ({reason}): {shown(line.strip())}", len(line)
+                continue
+            yield _checked(value, len(line))
+
+
+def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
+    if isinstance(value, dict):
+        return value, None, weight
+    return {}, f"is not a JSON object: {shown(json.dumps(value, ensure_ascii=False))}", weight
+
+
+def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | None, int]]:
+    """The elements of a JSON array, decoded one at a time from a sliding piece of the file."""
+    decode = json.JSONDecoder().raw_decode
+    buffer = file.read(PIECE)
+    at = buffer.index("[") + 1
+    row = 0
+    while True:
+        at = BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]  # it matches the empty string too
+        if buffer.startswith("]", at):
+            return
+        try:
+            value, end = decode(buffer, at)
+            complete = end < len(buffer)  # a number may go on in the next piece
+        except (ValueError, RecursionError):
+            complete = False
+        if complete:
+            row += 1
+            yield _checked(value, end - at)
+            at = end
+            continue
+        more = file.read(max(PIECE, len(buffer) - at))
+        if not more or len(buffer) - at > LONGEST_OBJECT:
+            raise InputError(f"{name}, row {row + 1:,}: the JSON array is broken here, or breaks off.")
+        buffer, at = buffer[at:] + more, 0
+
+
+def _kind(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "bool"
+    if isinstance(cell, int):
+        return "int" if abs(cell) < EXACT_IN_DOUBLE else "long" if abs(cell) < INT64 else "json"
+    return type(cell).__name__ if isinstance(cell, str | float) else "json"

@@ -1,0 +1,100 @@
+"""Parquet as a table: batches straight from the file, their types kept for whoever writes them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.data.tables.columns import unique_names
+from training.data.tables.rows import BATCH_ROWS, RowBatch
+from training.errors import InputError
+
+MOST_COLUMNS = 2_000
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """A Parquet file whose footer is read."""
+
+    path: Path
+    columns: tuple[str, ...]
+    row_estimate: int  # exact
+    remarks: tuple[str, ...]
+    description = "Parquet"
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns, as the file has them."""
+        schema = _open(self.path).schema_arrow
+        return [schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order; ``arrow`` holds each batch with its types.
+
+        Raises:
+            InputError: a page of the file is broken.
+        """
+        import pyarrow as pa
+
+        first_row = 1
+        try:
+            for batch in _open(self.path).iter_batches(batch_size=size):
+                arrow = batch.rename_columns(list(self.columns))
+                rows, notes = {}, {}
+                for name, column in zip(self.columns, arrow.columns, strict=True):
+                    rows[name], broken = _values(column)
+                    notes.update(dict.fromkeys(broken, f"column {name} holds bytes that are not UTF-8, shown as �"))
+                yield RowBatch(first_row, rows, notes, arrow)
+                first_row += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.path.name}, row {first_row:,} or later: the Parquet file is broken here ({_brief(error)})."
+            ) from error
+
+
+def open_parquet(path: Path) -> ParquetReader:
+    """Read the footer.
+
+    Raises:
+        InputError: it is no Parquet file, or an incomplete one, or has no rows.
+    """
+    import pyarrow as pa
+
+    try:
+        file = _open(path)
+        schema = file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path.name} is no complete Parquet file ({_brief(error)}).") from error
+    if len(schema.names) > MOST_COLUMNS:
+        raise InputError(f"{path.name} has {len(schema.names):,} columns: this is no table of sentences.")
+    if not file.metadata.num_rows or not schema.names:
+        raise InputError(f"{path.name} holds no rows.")
+    columns, renamed = unique_names(schema.names)
+    return ParquetReader(path, columns, file.metadata.num_rows, tuple(renamed))
+
+
+def _open(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    # A buffered stream in place of whole row groups: one of a million rows costs no more memory than ten small ones.
+    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+
+
+def _values(column: Any) -> tuple[list[Any], list[int]]:
+    """A column as Python values, and the positions whose text is not UTF-8."""
+    import pyarrow as pa
+
+    try:
+        return column.to_pylist(), []
+    except UnicodeDecodeError:
+        raw = column.cast(pa.binary()).to_pylist()
+        values = [None if value is None else value.decode("utf-8", errors="replace") for value in raw]
+        return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
+    except (ValueError, OverflowError):  # a date beyond Python's calendar
+        return column.cast(pa.string()).to_pylist(), []
+
+
+def _brief(error: Exception) -> str:
+    """The first sentence of what Arrow says."""
+    return str(error).splitlines()[0].split(". ")[0][:120] if str(error) else type(error).__name__

@@ -1,0 +1,210 @@
+"""Users' files, read as a stream of row batches: CSV, TSV, JSON Lines, Parquet, XLSX in any encoding.
+
+>>> table = open_table(Path("pairs.csv"))
+>>> table.description, table.columns, table.row_estimate
+>>> for batch in table.batches(): batch.first_row, batch.rows["sentence1"], batch.notes
+
+``open_table`` settles everything that can be settled before the first row is used (format, encoding, delimiter,
+columns) and says in one clear sentence why a file cannot be used. After that nothing is guessed and nothing is
+dropped: rows that are wrong come with a note. The first bytes decide the format, the name only where they are
+silent: a workbook named .csv is still a workbook. The formats live in table_<format>.py; names of columns and
+numbers in table_columns.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import BadZipFile, ZipFile
+
+from training.data.tables.columns import (
+    PairColumns,
+    as_text,
+    bad_number,
+    canonical_names,
+    listed,
+    parse_number,
+    pick_columns,
+    pick_sentence,
+)
+from training.data.tables.csv import open_delimited
+from training.data.tables.json import open_json
+from training.data.tables.parquet import open_parquet
+from training.data.tables.rows import BATCH_ROWS, RowBatch
+from training.data.tables.text import WANTED
+from training.data.tables.xlsx import open_xlsx
+from training.errors import InputError
+
+__all__ = [
+    "PairColumns",
+    "RowBatch",
+    "Table",
+    "as_text",
+    "bad_number",
+    "open_table",
+    "parse_number",
+    "pick_columns",
+    "pick_sentence",
+    "read_columns",
+]
+
+FOREIGN = {
+    b"\x1f\x8b": "a gzip archive: unpack it first",
+    b"BZh": "a bzip2 archive: unpack it first",
+    b"\xfd7zXZ": "an xz archive: unpack it first",
+    b"7z\xbc\xaf": "a 7z archive: unpack it first",
+    b"\x28\xb5\x2f\xfd": "a zstd archive: unpack it first",
+    b"Rar!": "a RAR archive: unpack it first",
+    b"\xd0\xcf\x11\xe0": "an old or password-protected Excel file: save it as .xlsx or CSV",
+    b"%PDF": "a PDF",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"SQLite format 3": "an SQLite database: export the table as CSV",
+    b"ARROW1": "an Arrow file: save it as Parquet",
+    b"\x93NUMPY": "a NumPy array",
+    b"\x7fELF": "a program",
+}
+
+
+class Reader(Protocol):
+    """What every format offers."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def row_estimate(self) -> int: ...
+    @property
+    def remarks(self) -> tuple[str, ...]: ...
+    def fields(self) -> list[Any]: ...
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]: ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """A user's file that can be read."""
+
+    path: Path
+    reader: Reader
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns: different, and never empty."""
+        return self.reader.columns
+
+    @property
+    def description(self) -> str:
+        """Format and encoding in words: "UTF-8 text separated by commas"."""
+        return self.reader.description
+
+    @property
+    def row_estimate(self) -> int:
+        """The number of rows: exact for JSON and Parquet; for text by its lines, for a workbook by what it says."""
+        return self.reader.row_estimate
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the user should know about how the file was understood, a sentence each."""
+        return self.reader.remarks
+
+    def fields(self) -> list[Any]:
+        """The columns as ``pyarrow.Field``: text for CSV and XLSX, typed for JSON and Parquet."""
+        return self.reader.fields()
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
+
+        Raises:
+            InputError: the file is damaged further down, or the disk fails; the message says after which row.
+        """
+        try:
+            yield from self.reader.batches(size)
+        except OSError as error:
+            raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
+
+    def preview(self, rows: int = 10) -> RowBatch:
+        """The first rows."""
+        return self._head.part(0, rows)
+
+    @cached_property
+    def _head(self) -> RowBatch:
+        return next(self.batches(50))
+
+
+def open_table(path: Path | str) -> Table:
+    """Open a user's file.
+
+    Raises:
+        InputError: there is no such file, its format is not one of ours, it is damaged, or it has no rows.
+    """
+    path = Path(path)
+    try:
+        table = Table(path, _opener(path)(path))
+        first = next(table.batches(1), None)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if first is None:
+        raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
+    return table
+
+
+def read_columns(path: Path | str) -> dict[str, list[Any]]:
+    """A whole file in memory, for training: column -> values, with the columns called what training calls them.
+
+    text1 and text2 become sentence1 and sentence2, similarity becomes score, … See ``canonical_names``.
+
+    Raises:
+        InputError: as ``open_table`` and ``Table.batches``.
+    """
+    table = open_table(path)
+    names = canonical_names(table.columns)
+    columns: dict[str, list[Any]] = {name: [] for name in names.values()}
+    for batch in table.batches():
+        for name, values in batch.rows.items():
+            columns[names[name]].extend(values)
+    return columns
+
+
+def _opener(path: Path) -> Callable[[Path], Reader]:
+    """Which format a file has: by its first bytes, then by its name."""
+    if not path.exists():
+        raise InputError(f"There is no file {path}.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file.")
+    with path.open("rb") as file:
+        head = file.read(4096)
+    suffix = path.suffix.lower()
+    foreign = next((what for signature, what in FOREIGN.items() if head.startswith(signature)), None)
+    if foreign:
+        raise InputError(f"{path.name} is {foreign}. {WANTED}")
+    if head.startswith(b"PAR1"):
+        return open_parquet
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        _require_workbook(path)
+        return open_xlsx
+    if suffix in (".parquet", ".xlsx", ".xlsm") and head:
+        raise InputError(f"{path.name} is named {suffix}, but it is not one. {WANTED}")
+    start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
+    if suffix in (".jsonl", ".json", ".ndjson") or start[:1] == b"{" or start.startswith((b"[{", b"[\n")):
+        return open_json
+    return open_delimited
+
+
+def _require_workbook(path: Path) -> None:
+    try:
+        with ZipFile(path) as archive:
+            names = archive.namelist()
+    except (BadZipFile, OSError, NotImplementedError) as error:
+        raise InputError(f"{path.name} is a damaged zip archive or Excel workbook: save it again.") from error
+    if "xl/workbook.xml" not in names:
+        what = (
+            "an OpenDocument file: save it as .xlsx or CSV"
+            if "content.xml" in names
+            else "a zip archive: unpack it first"
+        )
+        raise InputError(f"{path.name} is {what}. {WANTED}")

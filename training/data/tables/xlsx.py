@@ -1,0 +1,174 @@
+"""An Excel workbook as a table: the first visible sheet with anything in it, row by row, every cell as it reads.
+
+Cells have types, columns have none; so all values become text, like in a CSV: 4.2 is "4.2", a date is
+"2026-11-21 00:00:00", TRUE is "TRUE". Formulas give the value that Excel stored with them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile, ZipFile
+
+from training.data.tables.columns import looks_like_data, unique_names
+from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.errors import InputError
+
+MOST_ROWS = 1_048_576  # of any sheet in Excel
+MOST_COLUMNS = 2_000
+MOST_UNPACKED = 4 << 30  # bytes
+MOST_SHARED_TEXT = 1 << 30  # bytes: openpyxl keeps the shared strings in memory
+BROKEN = (
+    AttributeError,
+    BadZipFile,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    ParseError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""All that openpyxl lets through when a workbook is damaged."""
+
+
+@dataclass(frozen=True)
+class XlsxReader:
+    """A workbook whose sheet and columns are settled."""
+
+    path: Path
+    sheet: str
+    columns: tuple[str, ...]
+    has_header: bool
+    row_estimate: int
+    remarks: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        """The format in words."""
+        return f"Excel workbook, sheet {self.sheet}"
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns: all text."""
+        import pyarrow as pa
+
+        return [pa.field(name, pa.string()) for name in self.columns]
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order.
+
+        Raises:
+            InputError: the workbook is damaged further down.
+        """
+        records = islice(_from_first(_records(self.path, self.sheet)), int(self.has_header), None)
+        return gather(records, self.columns, size)
+
+
+def open_xlsx(path: Path) -> XlsxReader:
+    """Find the sheet and its header.
+
+    Raises:
+        InputError: it is no workbook, a damaged one, or one whose sheets are empty.
+    """
+    _check_size(path)
+    with _workbook(path) as workbook:
+        visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+        estimates = {sheet.title: sheet.max_row or 0 for sheet in visible}
+    for title, estimate in estimates.items():
+        first = next(_from_first(_records(path, title)), None)
+        if first is None:
+            continue
+        header = [cell or "" for cell in first[0]]
+        if len(header) > MOST_COLUMNS:
+            raise InputError(
+                f"{path.name} has {len(header):,} columns in its first line: this is no table of sentences."
+            )
+        has_header = not looks_like_data(header)
+        columns, renamed = unique_names(header if has_header else [""] * len(header))
+        remarks = list(renamed) if has_header else ["The first line is data, not a header."]
+        if len(visible) > 1:
+            remarks.append(f"The workbook has {len(visible)} sheets; {title} is read.")
+        return XlsxReader(path, title, columns, has_header, max(estimate - has_header, 1), tuple(remarks))
+    raise InputError(f"{path.name} has no sheet with anything in it.")
+
+
+def _records(path: Path, title: str) -> Iterator[Record]:
+    """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
+    with _workbook(path) as workbook:
+        sheet = workbook[title]
+        sheet.reset_dimensions()  # what the file says about its size is often wrong
+        for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
+            values = _texts(cells)
+            yield values, None, sum(len(value) for value in values if value)
+
+
+def _from_first(records: Iterator[Record]) -> Iterator[Record]:
+    """From the first row that is not empty."""
+    for record in records:
+        if record[0]:
+            yield record
+            break
+    yield from records
+
+
+def _texts(cells: Sequence[Any]) -> list[str | None]:
+    values = [_text(cell) for cell in cells]
+    while values and values[-1] is None:
+        values.pop()
+    return values
+
+
+def _text(cell: Any) -> str | None:
+    if cell is None or isinstance(cell, str):
+        return _unescaped(cell) if cell and "_x" in cell else cell
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    return str(cell)
+
+
+def _unescaped(text: str) -> str:
+    """Excel writes a control character as _x000D_."""
+    from openpyxl.utils.escape import unescape
+
+    return unescape(text)
+
+
+@contextmanager
+def _workbook(path: Path) -> Iterator[Any]:
+    """The open workbook; whatever breaks inside means that it is damaged."""
+    from openpyxl import load_workbook
+    from openpyxl.utils.exceptions import InvalidFileException
+
+    try:
+        with path.open("rb") as file:  # not the path: openpyxl would judge by the name
+            workbook = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            try:
+                yield workbook
+            finally:
+                workbook.close()
+    except (*BROKEN, InvalidFileException) as error:
+        raise _damaged(path) from error
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a workbook that unpacks to more than memory and patience allow."""
+    try:
+        with ZipFile(path) as archive:
+            sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    except BROKEN as error:
+        raise _damaged(path) from error
+    shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
+    if sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT:
+        raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path.name} is a damaged Excel workbook: open it in Excel and save it again, or as CSV.")

@@ -1,0 +1,97 @@
+"""How sentence vectors lie on the sphere, and whether they have collapsed into one place.
+
+A run can look perfect on its own data while every other pair of sentences drifts to a cosine of 0.99: regression
+only asks for the cosines of the pairs it sees. So each evaluation also measures sentences that were drawn at
+random, from the training data and from ``assets/plain-sentences.txt``, sentences of other domains that no run is
+trained on:
+
+    random cosine     mean and standard deviation over all pairs of different sentences; near 0 is healthy
+    uniformity        log E exp(-2 |x - y|²) over the same pairs; lower is better spread (Wang & Isola 2020)
+    alignment         E |x - y|² over pairs that belong together; lower is better (Wang & Isola 2020)
+    effective rank    exp of the entropy of the singular values: how many dimensions are used, 1 to D
+                      (Roy & Vetterli 2007)
+
+Vectors are float32 (N, D) and scaled to length 1 here. `collapsed` says in words when a mean is above 0.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from training.assets import asset
+
+COLLAPSED_FROM = 0.9
+PLAIN_SENTENCES = asset("plain-sentences.txt")
+
+
+def plain_sentences() -> list[str]:
+    """About 400 short sentences on anything from law to weather, no two of one event."""
+    lines = PLAIN_SENTENCES.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to length 1; a zero row stays zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
+
+
+def random_cosines(vectors: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of the cosine over all N(N-1)/2 pairs of rows. NaN for fewer than two."""
+    cosines = _pair_cosines(vectors)
+    return (float(cosines.mean()), float(cosines.std())) if len(cosines) else (float("nan"), float("nan"))
+
+
+def uniformity(vectors: np.ndarray) -> float:
+    """log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 for a collapse, about -4 well spread."""
+    cosines = _pair_cosines(vectors)
+    if not len(cosines):
+        return float("nan")
+    return float(np.log(np.exp(-2 * (2 - 2 * cosines)).mean()))  # |x - y|² = 2 - 2 cos on the unit sphere
+
+
+def alignment(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean of |x - y|² over the rows of two (N, D): 0 when pairs coincide, 2 when they are orthogonal."""
+    return float(np.square(unit(first) - unit(second)).sum(axis=1).mean()) if len(first) else float("nan")
+
+
+def effective_rank(vectors: np.ndarray) -> float:
+    """exp(-Σ p log p) of the singular values' shares p: between 1 (one direction) and min(N, D)."""
+    values = np.linalg.svd(unit(vectors), compute_uv=False)
+    shares = values[values > 0] / values.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
+    """Random sentences of the training data, and the plain ones, both (N, D) -> the figures of an evaluation.
+
+    Keys: random_cosine, random_cosine_std, plain_cosine, plain_cosine_std, uniformity and effective_rank (both
+    of the training sentences).
+    """
+    random_mean, random_std = random_cosines(training)
+    plain_mean, plain_std = random_cosines(plain)
+    return {
+        "random_cosine": random_mean,
+        "random_cosine_std": random_std,
+        "plain_cosine": plain_mean,
+        "plain_cosine_std": plain_std,
+        "uniformity": uniformity(training),
+        "effective_rank": effective_rank(training),
+    }
+
+
+def collapsed(figures: Mapping[str, float]) -> str | None:
+    """The reason in words, if random pairs lie above a mean cosine of 0.9, else None."""
+    where = {"random_cosine": "of the training data", "plain_cosine": "of plain sentences from other domains"}
+    high = {place: figures[key] for key, place in where.items() if figures.get(key, 0.0) > COLLAPSED_FROM}
+    if not high:
+        return None
+    found = " and ".join(f"random pairs {place} have a mean cosine of {mean:.2f}" for place, mean in high.items())
+    return f"collapsed: {found}, so that the cosine hardly tells related sentences from unrelated ones"
+
+
+def _pair_cosines(vectors: np.ndarray) -> np.ndarray:
+    directions = unit(vectors).astype(np.float64)
+    return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

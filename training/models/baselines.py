@@ -1,0 +1,223 @@
+"""Encoders without a transformer: TF-IDF, and the average of word vectors such as GloVe.
+
+The baselines of the paper's Table 1. They have the shape of `Encoder`: a name, a pooling, ``encode(sentences)`` ->
+float32 (N, D). They know nothing of word order; what a transformer adds is what it scores above them.
+
+    tfidf                 words counted and weighted by rarity, fitted on the very sentences that it encodes
+    glove                 the average of GloVe 6B, 50 dimensions (Pennington et al. 2014)
+    path/to/vectors.txt   other word vectors: a line each, the word and its numbers; the first line may be their count
+    path/to/vectors.npy   the same as an array (V, D), the words beside it in vectors.words.txt, a line each
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from training.errors import InputError, Stopped
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from training.models.encoder import EncodeReport
+
+Progress = Callable[[int, int | None], None]
+
+TFIDF, GLOVE = "tfidf", "glove"
+BASELINES = (TFIDF, GLOVE)
+ENDINGS = (".txt", ".npy")
+MOST_DENSE_BYTES = 1 << 30  # of a TF-IDF matrix with all its zeros
+TOLD_EVERY = 4_096  # sentences between two calls of on_progress
+
+_WORD = re.compile(r"\w+")
+# As the Penn Treebank splits, and so GloVe's vocabulary: don't -> do n't, man's -> man 's.
+_TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
+
+
+def is_baseline(name: str) -> bool:
+    """Whether this names one of the encoders here: a baseline, or a file of word vectors."""
+    return name in BASELINES or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
+
+
+def load_baseline(name: str, pooling: str | None = None, home: str | Path | None = None) -> TfIdf | WordVectors:
+    """Load by name.
+
+    Raises:
+        InputError: the vectors cannot be had or read, or a pooling is asked for that this encoder has not.
+    """
+    encoder = TfIdf() if name == TFIDF else _glove(home) if name == GLOVE else _open_vectors(Path(name).expanduser())
+    if pooling not in (None, encoder.pooling):
+        has = "knows no tokens to pool" if name == TFIDF else "takes the mean of its word vectors"
+        raise InputError(f"{name} {has}; leave the pooling out")
+    return encoder
+
+
+class TfIdf:
+    """Term frequency × inverse document frequency, each sentence scaled to length 1.
+
+    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1, as in scikit-learn. It is
+    fitted on the sentences that it is given: vectors of two calls cannot be compared.
+    """
+
+    name, pooling = TFIDF, "none"
+
+    def encode_sparse(
+        self,
+        sentences: Sequence[str],
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> csr_matrix:
+        """Sentences -> float32 (N, V) with a column for each different word; a row without words is zero."""
+        from scipy.sparse import csr_matrix
+
+        columns: dict[str, int] = {}
+        at: list[int] = []
+        values: list[int] = []
+        ends = [0]
+        for done, sentence in enumerate(sentences):
+            _tell(done, len(sentences), on_progress, should_stop)
+            counts = Counter(_WORD.findall(sentence.lower()))
+            at += [columns.setdefault(word, len(columns)) for word in counts]
+            values += counts.values()
+            ends.append(len(at))
+        matrix = csr_matrix((np.array(values, dtype=np.float64), at, ends), shape=(len(sentences), len(columns)))
+        seen_in = np.bincount(matrix.indices, minlength=len(columns))
+        matrix.data *= (np.log((1 + len(sentences)) / (1 + seen_in)) + 1)[matrix.indices]
+        rows = np.repeat(np.arange(len(sentences)), np.diff(matrix.indptr))
+        lengths = np.sqrt(np.bincount(rows, weights=matrix.data**2, minlength=len(sentences)))
+        matrix.data /= lengths[rows]
+        return matrix.astype(np.float32)
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        report: EncodeReport | None = None,
+    ) -> np.ndarray:
+        """The same with all its zeros. Always of length 1. InputError where that would take over a gigabyte."""
+        matrix = self.encode_sparse(sentences, on_progress, should_stop)
+        if 4 * matrix.shape[0] * matrix.shape[1] > MOST_DENSE_BYTES:
+            raise InputError(
+                f"TF-IDF vectors of {matrix.shape[0]:,} sentences with {matrix.shape[1]:,} different words do not fit "
+                "in memory; give fewer sentences"
+            )
+        return matrix.toarray()
+
+
+class WordVectors:
+    """The mean of a sentence's word vectors, lower-cased; words that have none are left out.
+
+    A sentence of unknown words is the zero vector, whose cosine with everything is 0.
+    """
+
+    pooling = "mean"
+
+    def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
+        """``words``: V different words; ``vectors``: float32 (V, D)."""
+        self.name = name
+        self.rows = {word: row for row, word in enumerate(words)}
+        self.vectors = vectors
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a sentence vector."""
+        return int(self.vectors.shape[1])
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        report: EncodeReport | None = None,
+    ) -> np.ndarray:
+        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave the mean."""
+        means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        for done, sentence in enumerate(sentences):
+            _tell(done, len(sentences), on_progress, should_stop)
+            known = [row for word in _TREEBANK.findall(sentence.lower()) if (row := self.rows.get(word)) is not None]
+            if known:
+                means[done] = self.vectors[known].mean(axis=0)
+        if normalize:
+            lengths = np.linalg.norm(means, axis=1, keepdims=True)
+            means /= np.where(lengths == 0, 1, lengths)
+        return means
+
+
+def _tell(done: int, total: int, on_progress: Progress | None, should_stop: Callable[[], bool] | None) -> None:
+    if done % TOLD_EVERY:
+        return
+    if should_stop is not None and should_stop():
+        raise Stopped
+    if on_progress is not None:
+        on_progress(done, total)
+
+
+# ---------------------------------------------------------------- word vectors from files
+
+
+def _glove(home: str | Path | None) -> WordVectors:
+    import pyarrow.parquet as pq
+
+    from training.sources.resolve import glove_folder
+
+    folder = glove_folder(home).path
+    index = pq.read_table(folder / "glove_6B_index.parquet")
+    return WordVectors(GLOVE, index["index"].to_pylist(), _array(folder / "glove_6B_50d_emb.npy"))
+
+
+def _open_vectors(path: Path) -> WordVectors:
+    if path.suffix == ".npy":
+        words_file = path.with_suffix(".words.txt")
+        if not words_file.is_file():
+            raise InputError(f"{path.name} holds numbers only: put their words, one a line, into {words_file}")
+        words = words_file.read_text(encoding="utf-8").splitlines()
+        vectors = _array(path)
+        if len(words) != len(vectors):
+            raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
+        return WordVectors(str(path), words, vectors)
+    return WordVectors(str(path), *_read_text(path))
+
+
+def _array(path: Path) -> np.ndarray:
+    """Numbers (V, D), mapped and not read: only the words that occur are. Never a pickle."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is no array of numbers: {str(error).splitlines()[0]}") from error
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
+        raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
+    return array
+
+
+def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
+    """The text form of GloVe and word2vec -> words, float32 (V, D)."""
+    words: list[str] = []
+    rows: list[np.ndarray] = []
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            word, *cells = line.rstrip().split(" ")
+            if number == 1 and len(cells) == 1 and word.isdigit() and cells[0].isdigit():
+                continue  # how many, of how many dimensions
+            rows.append(_numbers(path, number, cells, len(rows[0]) if rows else len(cells)))
+            words.append(word)
+    if not rows:
+        raise InputError(f"{path.name} holds no word vectors")
+    return words, np.stack(rows)
+
+
+def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
+    try:
+        numbers = np.array(cells, dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{path.name}, line {line:,}: not all of it after the word is numbers") from error
+    if len(numbers) != expected or not expected or not np.isfinite(numbers).all():
+        raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
+    return numbers

@@ -1,0 +1,107 @@
+"""The transformer as ``predict`` runs it: pairs of sentences to logits, in the precision of choice, on all cores.
+
+As in encoding (inference.py), architectures of BERT's family run as ``FusedBert`` on packed rows, several pairs in
+one; any other runs as its own module on padded batches. What a pair's tokens may attend to is a bias on the
+attention: nothing between two pairs; between the two sentences of a twin scorer's pair, what its layers learned.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from training.inference.batching import plan
+from training.inference.fused_bert import FusedBert, supports_fused
+from training.inference.packing import PackedBatch, Row, collate, plan_rows
+from training.inference.runner import Hidden, InferenceRunner
+from training.models.joint_pair_model import JointPairModel
+from training.models.pair_tokenization import PairBatch, PairRow, pad_pairs
+from training.models.sequence_classifier import HEADS, SequenceClassifier
+
+
+class _PackedPairs(InferenceRunner[PairRow]):
+    """Pairs in packed rows. "Hidden states" are the logits here: (n,), and no mask."""
+
+    def __init__(self, transformer: FusedBert, device: torch.device) -> None:
+        super().__init__()
+        self.transformer, self.device = transformer, device
+
+    def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
+        return plan_rows(lengths, budget)
+
+    def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
+        packed = collate([pair.ids for pair in texts], rows).to(self.device)
+        split = torch.tensor([texts[i].split for row in rows for i in row]).to(self.device)
+        second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.owners]  # (R, W)
+        return self.logits(packed, split, second & (packed.owners > 0)), None
+
+    @abstractmethod
+    def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
+        """(n,). ``split`` (n,): where each pair's second sentence begins; ``second`` (R, W): the token is of one."""
+
+
+class PackedJointPairs(_PackedPairs):
+    """The pairs of a ``JointPairModel``: positions start anew in each sentence, each layer has its own bias."""
+
+    def __init__(self, scorer: JointPairModel, dtype: torch.dtype) -> None:
+        super().__init__(FusedBert(scorer.transformer, dtype), scorer.cross.device)
+        self.scorer = scorer
+        self.cross = scorer.cross.detach().to(dtype)  # (layers, heads)
+
+    def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
+        starts = torch.cat([split.new_zeros(1), split])[packed.owners]
+        bias = packed.attention_bias(self.transformer.dtype)  # (R, 1, W, W)
+        between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
+        crossed = [between * cross[:, None, None] for cross in self.cross]  # of each layer (R, H, W, W)
+        biases = crossed if bias is None else [bias + one for one in crossed]
+        hidden = self.transformer(packed.ids, packed.positions - second * starts, biases)
+        batch = PairBatch(packed.ids.flatten()[packed.places], packed.mask, split[:, None])
+        return self.scorer.score(packed.unpack(hidden), batch)
+
+
+class PackedClassifierPairs(_PackedPairs):
+    """The pairs of a ``SequenceClassifier`` whose architecture is in ``HEADS``."""
+
+    def __init__(self, scorer: SequenceClassifier, dtype: torch.dtype) -> None:
+        super().__init__(FusedBert(scorer.transformer.base_model, dtype), scorer.transformer.device)
+        self.scorer = scorer
+
+    def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
+        kinds = second.long() if self.scorer.has_types else None
+        bias = packed.attention_bias(self.transformer.dtype)
+        return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, kinds)))
+
+
+class PaddedPairs(InferenceRunner[PairRow]):
+    """One pair in a row, through the scorer's own module."""
+
+    def __init__(self, scorer: SequenceClassifier | JointPairModel, pad_id: int) -> None:
+        super().__init__()
+        self.device = scorer.transformer.device
+        self.scorer, self.pad_id = scorer, pad_id
+
+    def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
+        for group in plan(lengths, budget):
+            yield [[int(i)] for i in group]
+
+    def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
+        return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
+
+
+def prepare_pairs(
+    scorer: SequenceClassifier | JointPairModel, dtype: torch.dtype, pad_id: int
+) -> InferenceRunner[PairRow]:
+    """``scorer``, its transformer prepared to compute in ``dtype``. The scorer must not change after it."""
+    transformer = scorer.transformer
+    if isinstance(scorer, JointPairModel) and supports_fused(transformer):
+        return PackedJointPairs(scorer, dtype)
+    if (
+        isinstance(scorer, SequenceClassifier)
+        and transformer.config.model_type in HEADS
+        and supports_fused(transformer.base_model)
+    ):
+        return PackedClassifierPairs(scorer, dtype)
+    return PaddedPairs(scorer, pad_id)

