@@ -1,0 +1,32 @@
+"""HTML from Jinja2 templates with autoescaping: a user's text can never become markup.
+
+Each page keeps its templates in ``templates/`` beside its code; what several pages show lies in
+``components/templates/``. A template is named by its path below ``pages/``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parents[1]),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(template: str, **values: Any) -> Markup:
+    """The template, such as ``"compare/templates/result.html"``, filled with ``values``.
+
+    Strings among the values are escaped; a `Markup` (what this function returns) is inserted as it is.
+
+    Raises:
+        jinja2.UndefinedError: the template uses a value that was not given.
+    """
+    return Markup(_ENVIRONMENT.get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
