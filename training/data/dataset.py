@@ -38,7 +38,7 @@ class Dataset:
     scores: list[float] | None = None
     labels: list[int] | None = None
     label_names: tuple[str, ...] = ()
-    origin: str = ""
+    source: str = ""
     notes: tuple[str, ...] = ()
     rows: Sequence[int] = field(default=(), repr=False)
 
@@ -90,7 +90,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         scores=list(chain.from_iterable(part.scores or () for part in parts)) if first.scores is not None else None,
         labels=list(chain.from_iterable(part.labels or () for part in parts)) if first.labels is not None else None,
         label_names=first.label_names,
-        origin="; ".join(dict.fromkeys(part.origin for part in parts)),
+        source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(f"{part.name}: {note}" for part in parts for note in (*part.notes, f"{len(part):,} rows")),
         rows=[row for part in parts for row in part.rows],
     )

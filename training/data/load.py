@@ -113,7 +113,7 @@ def load_one(name: str, home: str | Path | None = None, split: str = "train") ->
     if not path.is_file():
         known = ", ".join(DATA_NAMES)
         raise InputError(f"data {name!r} is neither a file nor a known set; the sets are {known}")
-    return parse_dataset(path.name, _read(path), origin=str(path))
+    return parse_dataset(path.name, _read(path), source=str(path))
 
 
 # ---------------------------------------------------------------- the sets
@@ -131,7 +131,7 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     lines = (folder.path / f"sts-{split}.csv").read_text(encoding="utf-8").split("\n")
     cells = [line.split("\t") for line in lines if line.strip()]
     columns = {name: [row[at] for row in cells] for name, at in STSB_COLUMNS.items()}
-    return parse_dataset(f"stsb:{split}", columns, folder.origin)
+    return parse_dataset(f"stsb:{split}", columns, folder.source)
 
 
 def _load_hub(head: str, asked: str, split: str, home: str | Path | None) -> Dataset:
@@ -147,7 +147,7 @@ def _load_hub(head: str, asked: str, split: str, home: str | Path | None) -> Dat
     if source.labels:
         names = dict(enumerate(source.labels))
         merged["label"] = [names.get(label) for label in merged["label"]]
-    return parse_dataset(f"{head}:{chosen}", merged, located.origin)
+    return parse_dataset(f"{head}:{chosen}", merged, located.source)
 
 
 def _read(path: Path) -> Columns:

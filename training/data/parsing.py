@@ -23,7 +23,7 @@ Columns = dict[str, list[Any]]
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
-def parse_dataset(name: str, raw: Columns, origin: str = "") -> Dataset:
+def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
     """Raw cells by column name -> a clean Dataset.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
@@ -53,7 +53,7 @@ def parse_dataset(name: str, raw: Columns, origin: str = "") -> Dataset:
     data = Dataset(
         name=name,
         columns=tuple([column[i] for i in keep] for column in texts),
-        origin=origin,
+        source=source,
         notes=tuple(notes),
         rows=[i + 1 for i in keep],
     )

@@ -79,7 +79,7 @@ class CrossEncoder:
     tokenizer: PairTokenizer = field(repr=False)
     activation: Callable[[Tensor], Tensor] = field(repr=False)
     folder: Path
-    origin: str
+    source: str
     card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
 
     @classmethod
@@ -103,7 +103,7 @@ class CrossEncoder:
             found = _open_adapter(folder, home)
         else:
             located = model_folder(name, home)
-            found = _open_plain(name, located.path, located.origin)
+            found = _open_plain(name, located.path, located.source)
         precision = pick_dtype(dtype, place)
         found.scorer.requires_grad_(False).eval().to(place)
         found.scorer.transformer.to(precision)
@@ -199,7 +199,7 @@ class Opened(NamedTuple):
     tokenizer: PairTokenizer
     activation: Callable[[Tensor], Tensor]
     folder: Path
-    origin: str
+    source: str
     card: dict[str, Any] | None = None
 
 
@@ -212,11 +212,11 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
     scorer = JointPairModel(base.backbone)
     scorer.load_own(load_file(folder / "head.safetensors"))
     tokenizer = PairTokenizer(base.tokenizer, base.max_length, apart=True)
-    origin = f"adapter over {base.name} ({base.origin})"
-    return Opened(scorer, tokenizer, torch.sigmoid, folder, origin, read_json(folder / "card.json"))
+    source = f"adapter over {base.name} ({base.source})"
+    return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
 
 
-def _open_plain(name: str, folder: Path, origin: str) -> Opened:
+def _open_plain(name: str, folder: Path, source: str) -> Opened:
     with importing:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -234,7 +234,7 @@ def _open_plain(name: str, folder: Path, origin: str) -> Opened:
         )
     reader = PairTokenizer(tokenizer, _longest_pair(tokenizer, model.config), apart=False)
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    return Opened(scorer, reader, _activation_of(name, model.config), folder, origin)
+    return Opened(scorer, reader, _activation_of(name, model.config), folder, source)
 
 
 def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:

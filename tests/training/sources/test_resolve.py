@@ -110,13 +110,13 @@ def test_a_data_set_comes_from_the_hub_and_then_from_its_cache(client, tmp_path)
     with HubServer(datasets={"org/pairs": repo}) as server:
         client.use(server)
         first = client.call("dataset_files", "org/pairs", patterns)
-    assert first["origin"] == f"Hub {server.url}"
+    assert first["source"] == f"Hub {server.url}"
     assert [Path(path).name for path in first["paths"]] == ["train-0.parquet", "train-1.parquet"]
     assert Path(first["paths"][0]).read_text() == "x data/train-0.parquet"
     assert not [asked for asked in server.requests if asked.endswith((".py", ".bin", ".jsonl"))]
 
     again = client.call("dataset_files", "org/pairs", patterns)
-    assert (again["paths"], again["origin"]) == (first["paths"], "Hub cache")
+    assert (again["paths"], again["source"]) == (first["paths"], "Hub cache")
 
 
 def test_a_data_set_without_the_file_says_what_it_has(client, tmp_path):
@@ -155,6 +155,6 @@ def test_the_hubs_copy_of_stsb_becomes_the_published_one(client, home, tmp_path)
         client.use(server)
         found = client.call("stsb_folder")
     assert found["paths"] == [str(client.home / "data/stsb")]
-    assert found["origin"] == f"Hub {server.url}"
+    assert found["source"] == f"Hub {server.url}"
     for split in ("train", "dev", "test"):
         assert rows(client.home / "data/stsb", split) == rows(home / "data/stsb", split)
