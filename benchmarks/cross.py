@@ -21,6 +21,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 Pairs = list[tuple[str, str]]
 Predict = Callable[[Pairs], np.ndarray]
@@ -29,7 +30,7 @@ Predict = Callable[[Pairs], np.ndarray]
 def run(
     rounds: int = 5,
     against: str | None = "sentence-transformers",
-    model: str = "minilm-stsb",
+    model: str = DEFAULT_CROSS_ENCODER,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
     """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
@@ -89,7 +90,7 @@ def peer(folder: Path) -> dict[str, Predict]:
 
     from training.sources.resolve import model_folder
 
-    source = model_folder("all-MiniLM-L6-v2").path
+    source = model_folder(DEFAULT_MODEL).path
     AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)
     AutoTokenizer.from_pretrained(source).save_pretrained(folder)
 

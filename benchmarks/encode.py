@@ -25,6 +25,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.encoder import Encoder, EncodeReport
+from training.registry import DEFAULT_MODEL
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Side:
 def run(
     rounds: int = 5,
     against: str | None = "sentence-transformers",
-    model: str = "all-MiniLM-L6-v2",
+    model: str = DEFAULT_MODEL,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
     """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.

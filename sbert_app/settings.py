@@ -11,9 +11,6 @@ from typing import Any
 from training.errors import InputError
 from training.sources.resolve import home_folder
 
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
-DEFAULT_CROSS_ENCODER = "minilm-stsb"
-
 
 @dataclass(frozen=True)
 class Settings:

@@ -6,9 +6,9 @@ python -m scripts.calibrate
 from __future__ import annotations
 
 from sbert_app.services.compare.calibration import SHIPPED, keep, measure
-from sbert_app.settings import DEFAULT_MODEL
 from training.models.encoder import Encoder
 from training.models.pooling import POOLINGS
+from training.registry import DEFAULT_MODEL
 from training.sources.resolve import home_folder
 
 

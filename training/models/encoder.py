@@ -34,6 +34,7 @@ from training.models.loading import longest_input, open_backbone, open_tokenizer
 from training.models.model_format import ModelFormat, check_replaceable, read_model_format, write_model_format
 from training.models.pooling import POOLINGS, check_pooling
 from training.models.tokenization import TextTokenizer, TokenVectors, texts
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -108,7 +109,7 @@ class Encoder:
         place = pick_device(device)
         precision = pick_dtype(dtype, place)
         scratch = SCRATCH.fullmatch(name)
-        located = model_folder("all-MiniLM-L6-v2" if scratch else name, home)
+        located = model_folder(DEFAULT_MODEL if scratch else name, home)
         layout = read_model_format(located.path)
         tokenizer = open_tokenizer(layout.transformer)
         if scratch:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from training.models.baselines import TfIdf, is_baseline, load_baseline
+from training.registry import CROSS_ENCODERS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     Vectors = np.ndarray | csr_matrix
 
 CROSS, STATIC, ENCODER = "cross-encoder", "baseline", "encoder"
-CROSS_ENCODERS = ("minilm-stsb", "mpnet-stsb")  # those that ship
 SCORE = "score"  # what a cross-encoder's only similarity is called
 ROWS = 512  # of sparse vectors that are compared at a time, with their zeros
 

@@ -25,12 +25,12 @@ from pathlib import Path
 
 from training.atomic import create_atomic
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL, LARGE_MODEL
 from training.sources import hub, package_index, stsb
 
 log = logging.getLogger("sbert_lab.sources")
 
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
-EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, "all-mpnet-base-v2": package_index.MPNET}
+EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 EMBEDDED_ON_HUB = "sentence-transformers/"  # + the name
 
 _PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end

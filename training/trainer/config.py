@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 
-DEFAULT_BASE = "all-MiniLM-L6-v2"
 # Where the config does not say how often: an evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_APART = 100
 FEWEST_EVALUATIONS, MOST_EVALUATIONS = 4, 20  # besides that of the base
@@ -62,7 +62,7 @@ class RunConfig:
     objective: str
     train_data: str = "stsb:train"
     eval_data: str | None = "stsb:dev"
-    base: str = DEFAULT_BASE
+    base: str = DEFAULT_MODEL
     pooling: str | None = None
     concatenation: str = "uv+diff"
     epochs: float = 1

@@ -26,7 +26,7 @@ from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.experiments.sweeps import Sweeps
 from sbert_app.services.runs.plan import can_measure, measure_rate
 from training.errors import InputError
-from training.trainer.config import DEFAULT_BASE
+from training.registry import DEFAULT_MODEL
 
 FIRST = next(iter(ABLATIONS))
 LABELLED_DATA = [
@@ -82,7 +82,7 @@ def _form(name: gr.Radio) -> Form:
         )
         base = gr.Dropdown(
             BASES,
-            value=DEFAULT_BASE,
+            value=DEFAULT_MODEL,
             label="Base",
             info="Starts each run; or a Hub id",
             allow_custom_value=True,
@@ -158,7 +158,7 @@ def _asked(
 ) -> tuple[str, int, dict[str, Any]]:
     """The form as `Sweeps.start` takes it."""
     changes: dict[str, Any] = {"max_steps": steps} if steps else {}
-    if (base or "").strip() not in ("", DEFAULT_BASE) and name != "base":
+    if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
         changes["base"] = (base or "").strip()
     if name == "concat":
         changes["train_data"] = data

@@ -14,7 +14,7 @@ from sbert_app.services.experiments.sweeps import SweepPlan
 from sbert_app.services.runs.plan import Rate
 from sbert_app.services.runs.record import AT_WORK
 from sbert_app.terminal import duration
-from training.trainer.config import DEFAULT_BASE
+from training.registry import DEFAULT_MODEL
 
 WORDS = {
     "queued": "waits",
@@ -25,7 +25,7 @@ WORDS = {
     "deleted": "no run",
 }
 SPEAKS_OF_BASE = (
-    f"The base here, {DEFAULT_BASE}, was already tuned on sentence pairs, with mean pooling: it starts high. From a "
+    f"The base here, {DEFAULT_MODEL}, was already tuned on sentence pairs, with mean pooling: it starts high. From a "
     "raw <code>bert-base-uncased</code> (on the Hub), as in the paper, the gaps are larger."
 )
 

@@ -13,8 +13,8 @@ import gradio as gr
 
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
-from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
 

@@ -11,8 +11,8 @@ from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 
 
 def build(services: Services) -> None:

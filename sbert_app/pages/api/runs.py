@@ -10,7 +10,8 @@ from sbert_app.pages.api.core import said_plainly
 from sbert_app.pages.train.form import check_data
 from sbert_app.services.container import Services
 from sbert_app.services.runs.plan import plan
-from training.trainer.config import DEFAULT_BASE, RunConfig
+from training.registry import DEFAULT_MODEL
+from training.trainer.config import RunConfig
 
 
 def build(services: Services) -> None:
@@ -21,7 +22,7 @@ def build(services: Services) -> None:
         objective: str = "regression",
         train_data: str = "stsb:train",
         eval_data: str = "stsb:dev",
-        base: str = DEFAULT_BASE,
+        base: str = DEFAULT_MODEL,
         pooling: str = "",
         concatenation: str = "uv+diff",
         epochs: float = 1,

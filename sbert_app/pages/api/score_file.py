@@ -12,8 +12,8 @@ from gradio.data_classes import FileData
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
 from sbert_app.services.files.summary import ScoreSummary
-from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 
 
 def build(services: Services, jobs: ScoreJobs) -> None:

@@ -12,8 +12,8 @@ from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus, encode
 from sbert_app.services.corpus.search import check_query
 from sbert_app.services.corpus.search import search as find
-from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 
 
 def build(services: Services) -> None:

@@ -16,10 +16,10 @@ from sbert_app.pages.components.pickers import cross_encoder_picker, model_picke
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
 from sbert_app.services.files.summary import ScoreSummary
-from sbert_app.settings import DEFAULT_MODEL
 from training.assets import asset
 from training.data.tables.table import PairColumns, Table, open_table, pick_columns
 from training.errors import InputError, Stopped
+from training.registry import DEFAULT_MODEL
 
 EXAMPLE = asset("examples/bulk-example.csv")
 NO_GOLD = ""

@@ -14,8 +14,8 @@ from sbert_app.pages.components.pickers import cross_encoder_picker, model_picke
 from sbert_app.services.compare import examples, throughput
 from sbert_app.services.compare.comparison import AllPairs, compare_all
 from sbert_app.services.container import Services
-from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError, Stopped
+from training.registry import DEFAULT_MODEL
 
 Shown = tuple[Any, Any, Any, Any]  # times, cosine matrix, cross-encoder matrix, ranked pairs
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gradio as gr
 
-from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
 
-MODELS = [DEFAULT_MODEL, "all-mpnet-base-v2"]
+MODELS = list(ENCODERS)
 POOLINGS = [("mean", "mean"), ("max", "max"), ("CLS", "cls")]
 CROSS_ENCODERS = [
     ("none", "none"),

@@ -27,9 +27,9 @@ from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus, EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.tasks import TaskResult
-from sbert_app.settings import DEFAULT_MODEL
 from training.data.tables.table import open_table, pick_sentence
 from training.errors import InputError, Stopped
+from training.registry import DEFAULT_MODEL
 
 # (module in sbert_app.pages, title of the tab): one line a tab
 TABS = (

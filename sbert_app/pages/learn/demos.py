@@ -24,7 +24,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.lessons import collapse, cost, heads, orders, pooled_pair, rerank, without_tuning
-from sbert_app.settings import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL
 
 QUERY = "The stock market fell sharply."
 

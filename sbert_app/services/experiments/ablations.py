@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from training.errors import InputError
-from training.trainer.config import DEFAULT_BASE, RunConfig
+from training.registry import DEFAULT_MODEL
+from training.trainer.config import RunConfig
 
 TABLE_6 = "Table 6 of the paper"
 AT_THE_END = 10_000_000  # eval_every beyond every run's end: measured before the first step and after the last
@@ -114,7 +115,7 @@ ABLATIONS: dict[str, Ablation] = {
         "",
         "pretrained",
         {
-            "pretrained": Variant(f"pretrained: {DEFAULT_BASE}", {"base": DEFAULT_BASE}),
+            "pretrained": Variant(f"pretrained: {DEFAULT_MODEL}", {"base": DEFAULT_MODEL}),
             "scratch": Variant("random weights: scratch:6x384", {"base": "scratch:6x384"}),
         },
         {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},

@@ -16,7 +16,7 @@ import numpy as np
 
 from sbert_app.services.lessons.sample import Encoded, encoded
 from sbert_app.services.lessons.without_tuning import RANDOM_WEIGHTS
-from sbert_app.settings import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

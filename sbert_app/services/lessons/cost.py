@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sbert_app.services.compare import throughput
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.lessons.sample import now
-from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.settings import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from torch import Tensor

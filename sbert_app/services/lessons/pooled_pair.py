@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
 from sbert_app.services.lessons.sample import Encoded, encoded
-from sbert_app.settings import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.lessons.sample import EncodedCorpus, encoded, encoded_corpus, gold_sample
-from sbert_app.settings import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

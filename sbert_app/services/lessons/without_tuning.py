@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.lessons.sample import GoldSample, encoded, gold_sample
-from sbert_app.settings import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

@@ -14,8 +14,8 @@ from sbert_app.services.results.model_spec import ModelSpec
 from training.assets import asset
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.models.baselines import GLOVE, TFIDF
-from training.models.scorer import CROSS, CROSS_ENCODERS, ENCODER, kind_of
+from training.models.scorer import CROSS, ENCODER, kind_of
+from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
 from training.sources.resolve import glove_folder, home_folder, model_folder
 
 FORM = "1"  # changes when the same model would give other scores: another tokenisation of a baseline, say
@@ -37,8 +37,7 @@ def _files(name: str, home: Path) -> list[str]:
     if name == TFIDF or name.startswith("scratch:"):
         return []  # the code alone decides
     if name in CROSS_ENCODERS:
-        base = "all-mpnet-base-v2" if name.startswith("mpnet") else "all-MiniLM-L6-v2"
-        return [*_stamps(ADAPTERS / name), *_stamps(model_folder(base, home).path)]
+        return [*_stamps(ADAPTERS / name), *_stamps(model_folder(CROSS_ENCODERS[name], home).path)]
     if kind == ENCODER or (kind == CROSS and not (Path(name).expanduser() / "head.safetensors").is_file()):
         return _stamps(model_folder(name, home).path)
     place = glove_folder(home).path if name == GLOVE else Path(name).expanduser()

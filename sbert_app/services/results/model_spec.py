@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from training.errors import InputError
-from training.models.baselines import GLOVE, TFIDF
+from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
 
 POOLINGS = {"mean": "mean", "max": "max", "cls": "CLS"}
 LABELS = {
     TFIDF: "TF-IDF",
     GLOVE: "GloVe average, 50 d",
-    "minilm-stsb": "minilm-stsb (cross-encoder)",
-    "mpnet-stsb": "mpnet-stsb (cross-encoder)",
+    **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
 }
 
 

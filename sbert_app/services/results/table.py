@@ -10,7 +10,7 @@ from sbert_app.services.results import paper
 from sbert_app.services.results.eval_result import Estimate, Metric
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, Results, averaged_of, data_label
-from training.models.scorer import CROSS_ENCODERS
+from training.registry import CROSS_ENCODERS
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
 MARK = "†"  # behind a figure on pairs that the model was trained on

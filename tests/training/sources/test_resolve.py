@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from remote import MINILM_ID, model, write
 
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 from training.sources import resolve
 
 # ---------------------------------------------------------------- the home folder
@@ -42,7 +43,7 @@ def test_a_folder_in_home_is_a_model(alone):
 
 
 def test_both_names_of_an_embedded_model_are_the_same(home):
-    for name in (resolve.DEFAULT_MODEL, MINILM_ID):
+    for name in (DEFAULT_MODEL, MINILM_ID):
         assert resolve.model_folder(name) == resolve.ResolvedModel(home / "models/all-MiniLM-L6-v2", "home folder")
 
 
@@ -55,7 +56,7 @@ def test_pickled_weights_are_refused_with_the_reason(alone, tmp_path):
 def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
     write(alone / "models/all-MiniLM-L6-v2", "config.json", "model.safetensors")
     with pytest.raises(InputError, match=r"home folder: incomplete, README.md, .*1_Pooling/config.json missing"):
-        resolve.model_folder(resolve.DEFAULT_MODEL)
+        resolve.model_folder(DEFAULT_MODEL)
 
 
 def test_a_run_is_a_model_once_it_has_one(alone):

@@ -14,8 +14,8 @@ from sbert_app.services.lessons import collapse, cost, heads, orders, pooled_pai
 from sbert_app.services.lessons.text import lesson_number, lessons
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.presets import PRESETS
-from sbert_app.settings import DEFAULT_MODEL
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL
 
 
 @pytest.fixture(scope="module")

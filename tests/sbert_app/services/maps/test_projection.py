@@ -13,8 +13,9 @@ from sbert_app.services.maps import layout, umap_engine
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project, project_aligned
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.settings import DEFAULT_MODEL, Settings
+from sbert_app.settings import Settings
 from training.errors import InputError, Stopped
+from training.registry import DEFAULT_MODEL
 
 QUICK = MapSettings(epochs=50)
 

@@ -10,7 +10,8 @@ from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.data.load import HUB_SETS
 from training.errors import InputError
-from training.trainer.config import DEFAULT_BASE, RunConfig
+from training.registry import DEFAULT_MODEL
+from training.trainer.config import RunConfig
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_each_preset_can_be_started_as_it_is(store, name):
 
 
 def test_the_second_stage_starts_from_the_newest_run_on_nli(store):
-    assert two_stage_base(store.list()) == DEFAULT_BASE
+    assert two_stage_base(store.list()) == DEFAULT_MODEL
     runs = [store.create(RunConfig("classification", train_data=data)) for data in ("snli", "all-nli:train", "stsb")]
     for run in runs[1:]:
         (run.folder / "model").mkdir()
