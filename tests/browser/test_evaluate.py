@@ -153,7 +153,7 @@ def test_a_long_measurement_is_stopped(open_page):
 
 def test_where_a_model_errs(open_page):
     page = open_page("/evaluate")
-    page.get_by_role("tab", name="Where it errs").click()
+    page.get_by_role("tab", name="Error analysis").click()
     expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
     expect(page.locator("#errors-map .js-plotly-plot")).to_be_visible()
     for by in ("mean length", "negation", "words in common"):
@@ -166,7 +166,7 @@ def test_where_a_model_errs(open_page):
 
 def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     page = open_page("/evaluate")
-    page.get_by_role("tab", name="Where it errs").click()
+    page.get_by_role("tab", name="Error analysis").click()
     expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
     pick(page, "#errors-model", "tfidf")
     page.set_input_files("#errors-file input[type=file]", mine)

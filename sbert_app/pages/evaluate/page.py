@@ -11,7 +11,7 @@ from sbert_app.services.container import Services
 # (module with build(services), title, id)
 TABS = (
     ("sts", "Sentence similarity", "sts"),
-    ("errors", "Where it errs", "errors"),
+    ("error_analysis", "Error analysis", "errors"),
     ("labels", "Triplets and labels", "labels"),
     ("transfer", "Transfer", "transfer"),
     ("folds", "Folds", "folds"),

@@ -71,7 +71,7 @@ class _Tab:
                 elem_id="evaluate-files",
             )
         with gr.Row(elem_classes="actions"):
-            self.go = gr.Button("Metric", variant="primary", elem_id="measure")
+            self.go = gr.Button("Measure", variant="primary", elem_id="measure")
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop-measure")
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         self.status = gr.HTML(views.wanted(), elem_id="evaluate-status")
