@@ -161,7 +161,7 @@ def test_where_a_model_errs(open_page):
     before = page.locator("#errors-pair").inner_text()
     page.locator("#under label").nth(1).click()
     expect(page.locator("#errors-pair")).not_to_have_text(before)
-    expect(page.locator("#errors-pair")).to_contain_text("All cells together make")
+    expect(page.locator("#errors-pair")).to_contain_text("All cells sum to")
 
 
 def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):

@@ -70,7 +70,7 @@ def test_the_pages_are_laid_out_without_torch(tmp_path: Path):
     build = f"""
 from pathlib import Path
 from sbert_app.pages import build_app
-from sbert_app.services import Services
+from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)

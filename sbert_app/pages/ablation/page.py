@@ -17,7 +17,7 @@ from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import sweep as ablation_sweep
 from sbert_app.pages.ablation import views
 from sbert_app.pages.ablation.sweep import QUIET, Panel
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import MODELS
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics as sweep_table
@@ -171,7 +171,7 @@ def _plan(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
     try:
         found = sweeps.plan(*_asked(*values))
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     rate = sweeps.rate(found)
     first = next(iter(found.plans.values()))
     return views.planned(found, rate, measuring=rate is None and can_measure(first.config, sweeps.store))
@@ -186,7 +186,7 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
             return gr.skip()
         rate = measure_rate(first, sweeps.store)
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     return views.planned(found, rate) if latest["form"] == values else gr.skip()
 
 
@@ -195,7 +195,7 @@ def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
     try:
         sweep = sweeps.start(*_asked(*values))
     except InputError as error:
-        return error_message(str(error)), gr.skip()
+        return error_message(error), gr.skip()
     return gr.skip(), sweep.id
 
 

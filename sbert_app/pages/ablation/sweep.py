@@ -15,7 +15,7 @@ import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.services.experiments.record import Sweep
 from sbert_app.services.experiments.sweeps import Sweeps
 from training.errors import InputError
@@ -125,5 +125,5 @@ def _act(act: Callable[[str], object], seen: str | None) -> Any:
         if seen:
             act(seen)
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     return gr.skip()

@@ -11,7 +11,8 @@ import gradio as gr
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.api import score_file as bulk_api
 from sbert_app.pages.bulk import views
-from sbert_app.pages.components.common import PRIVATE, error_message
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
@@ -106,7 +107,7 @@ class _Page:
                 **self._cleared(),
                 self.table: None,
                 self.file_line: "",
-                self.status: error_message(str(error)),
+                self.status: error_message(error),
                 self.rows: "",
                 self.go: gr.Button(interactive=False),
             }
@@ -134,7 +135,7 @@ class _Page:
         try:
             table, picked = _picked(table, first, second, gold)
         except InputError as error:
-            yield {self.status: error_message(str(error))}
+            yield {self.status: error_message(error)}
         else:
             yield from self._run(table, picked, model, pooling, cross, request)
 
@@ -146,7 +147,7 @@ class _Page:
     def failed(self) -> Update:
         """An error that is no fault of the user's."""
         return {
-            self.status: error_message("this failed for a reason of our own, which the app's log tells."),
+            self.status: error_message(INTERNAL_ERROR),
             **self._buttons(running=False),
         }
 
@@ -171,7 +172,7 @@ class _Page:
                 else:
                     yield {self.status: views.progress(event)}
         except InputError as error:
-            yield {self.status: error_message(str(error)), **self._buttons(running=False)}
+            yield {self.status: error_message(error), **self._buttons(running=False)}
         except Stopped:
             yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
 

@@ -9,7 +9,7 @@ import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import views
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.compare import examples, throughput
 from sbert_app.services.compare.comparison import AllPairs, compare_all
@@ -87,7 +87,7 @@ def _all_pairs(
         found = compare_all(encoder, crosser, lines, sign.is_set)
         rates = throughput.measure(encoder, crosser, services.settings.home)
     except InputError as error:
-        return error_message(str(error)), gr.skip(), gr.skip(), gr.skip()
+        return error_message(error), gr.skip(), gr.skip(), gr.skip()
     except Stopped:
         return error_message("stopped: what is shown below is from before"), gr.skip(), gr.skip(), gr.skip()
     return (

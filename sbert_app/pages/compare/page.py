@@ -10,7 +10,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import many as compare_many
 from sbert_app.pages.compare import views
-from sbert_app.pages.components.common import error_message, map_note
+from sbert_app.pages.components.messages import error_message, word_map_note
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, compare_by_name, leave_one_out
@@ -123,11 +123,11 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
     try:
         services.shelf.cross_encoder_or_none(cross)
     except InputError as error:  # the cosine is worth showing without it
-        trouble, cross = error_message(str(error)), None
+        trouble, cross = error_message(error), None
     try:
         found = compare_by_name(services.shelf, view.a, view.b, view.model, view.pooling, cross)
     except InputError as error:
-        return (None, "", error_message(str(error)), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
+        return (None, "", error_message(error), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
     home = services.settings.home
     curves = {name: calibration.known(found.model, name, home) for name in found.by_pooling}
     if curves[found.pooling] is None:
@@ -136,9 +136,9 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
     return (
         found,
         lesson,
-        views.result(found, curves[found.pooling], gold) + trouble,
+        f"{views.result(found, curves[found.pooling], gold)}{trouble}",
         views.poolings(found, curves),
-        map_note(exact.cosine if exact else None),
+        word_map_note(exact.cosine if exact else None),
         figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None,
         views.tokens(found.a, found.b),
         views.link(view.base, **{key: getattr(view, key) for key in VIEW}),

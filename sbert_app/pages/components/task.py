@@ -1,4 +1,4 @@
-"""Long work in a tab of the Explore page: its bar where the result will be, a Stop button that lives meanwhile."""
+"""A long task in a tab: its progress bar where the result will be, and a Stop button while it runs."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import error_message, progress_bar
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, USER_ERRORS, error_message, progress_bar
 from sbert_app.services.container import Services
 from sbert_app.services.tasks import TaskResult
-from training.errors import InputError, Stopped
-
-OUR_FAULT = "this failed for a reason of our own, which the app's log tells."
+from training.errors import Stopped
 
 Update = dict[Any, Any]  # component -> its new value
 
 
 @dataclass(frozen=True)
 class TaskWidget:
-    """Where the work of a tab shows."""
+    """The components of a task. A person has at most one task of a name at a time."""
 
-    name: str  # of the work: one at a time for each person
-    status: Any  # gr.HTML: the bar, then what was found, or one sentence about what is wrong
+    name: str
+    status: Any  # gr.HTML: progress, then the result, or an error message
     halt: Any  # gr.Button: Stop
 
     def owner(self, request: gr.Request) -> str:
-        """Whose work it is."""
+        """The key of the task: the browser session and the name."""
         return f"{request.session_hash} {self.name}"
 
     def run(
@@ -38,7 +37,10 @@ class TaskWidget:
         show: Callable[[Any], Update],
         otherwise: Update,
     ) -> Iterator[Update]:
-        """Do ``work(tell, should_stop)``; then ``show`` its result, or ``otherwise`` where there is none."""
+        """Run ``work(report_progress, should_stop)`` as a task, and yield the updates of the components.
+
+        The last update is ``show(result)``; after a user error or Stop it is ``otherwise`` with the message.
+        """
         idle = {self.halt: gr.Button("Stop", interactive=False)}
         try:
             for event in services.watched.run(self.owner(request), "Preparing", work):
@@ -46,22 +48,21 @@ class TaskWidget:
                     yield {**show(event.value), **idle}
                 else:
                     yield {self.status: progress_bar(event), self.halt: gr.Button("Stop", interactive=True)}
-        except InputError as error:
-            yield {**otherwise, self.status: error_message(str(error)), **idle}
+        except USER_ERRORS as error:
+            yield {**otherwise, self.status: error_message(error), **idle}
         except Stopped:
-            yield {**otherwise, self.status: error_message("stopped before anything was found."), **idle}
+            yield {**otherwise, self.status: error_message("stopped before there was a result."), **idle}
 
     def wire(self, services: Services, *events: Any) -> None:
-        """Let the Stop button stop, and an error of our own be said."""
+        """Connect the Stop button, and show a message when one of ``events`` fails for a fault of the app."""
 
         def stop(request: gr.Request) -> Any:
             services.watched.stop(self.owner(request))
             return gr.Button("Stopping …", interactive=False)
 
         def failed() -> tuple[Any, ...]:
-            return error_message(OUR_FAULT), gr.Button("Stop", interactive=False)
+            return error_message(INTERNAL_ERROR), gr.Button("Stop", interactive=False)
 
-        private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-        self.halt.click(stop, None, self.halt, queue=False, **private)
+        self.halt.click(stop, None, self.halt, queue=False, **PRIVATE)
         for event in events:
-            event.failure(failed, None, [self.status, self.halt], **private)
+            event.failure(failed, None, [self.status, self.halt], **PRIVATE)

@@ -1,24 +1,31 @@
 """HTML from Jinja2 templates with autoescaping: a user's text can never become markup.
 
-Each page keeps its templates in ``templates/`` beside its code; what several pages show lies in
-``components/templates/``. A template is named by its path below ``pages/``.
+Each page keeps its templates in ``templates/`` beside its code; what several pages show are the macros of
+``components/templates/macros.html``. A template is named by its path below ``pages/``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parents[1]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+MACROS = "components/templates/macros.html"
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -29,4 +36,9 @@ def render(template: str, **values: Any) -> Markup:
     Raises:
         jinja2.UndefinedError: the template uses a value that was not given.
     """
-    return Markup(_ENVIRONMENT.get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
+    return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
+
+
+def macro(name: str, template: str = MACROS) -> Callable[..., Markup]:
+    """A macro of a template as a function: its arguments are escaped, and what it returns is `Markup`."""
+    return getattr(_environment().get_template(template).module, name)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.figures.compare import word_map
-from sbert_app.pages.components.common import PRIVATE, error_message, map_note
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, word_map_note
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, model_dropdown, own_file
 from sbert_app.services.container import Services
@@ -108,7 +109,7 @@ class _Tab:
                 else:
                     yield {self.status: views.progress(event)}
         except InputError as error:
-            yield {self.status: error_message(str(error)), **buttons}
+            yield {self.status: error_message(error), **buttons}
         except Stopped:
             yield {self.status: error_message("stopped before the last pair"), **buttons}
 
@@ -129,7 +130,7 @@ class _Tab:
     def failed(self) -> Update:
         """An error that is no fault of the user's."""
         return {
-            self.status: error_message("this failed for a reason of our own, which the app's log tells"),
+            self.status: error_message(INTERNAL_ERROR),
             self.go: gr.Button(interactive=True),
             self.halt: gr.Button("Stop", interactive=False),
         }
@@ -174,9 +175,9 @@ class _Tab:
             return None, f'<p class="note">{NO_MAP}</p>'
         encoder = self.services.shelf.encoder(choice.name, choice.pooling)
         if encoder.pooling == "cls":
-            return None, map_note(None)
+            return None, word_map_note(None)
         exact = attribute(encoder, pair.first, pair.second)
-        return word_map(exact.words_a, exact.words_b, exact.matrix), map_note(exact.cosine)
+        return word_map(exact.words_a, exact.words_b, exact.matrix), word_map_note(exact.cosine)
 
 
 def _list(label: str, name: str) -> gr.Radio:

@@ -9,7 +9,8 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import PRIVATE, error_message
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import model_picker
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
@@ -51,7 +52,7 @@ def build(services: Services) -> None:
             settings = {"base": base, "max_steps": int(steps or 60), "eval_every": int(steps or 60)}
             record = folds.start(path, None if how == TOPICS else int(k), jobs, **settings)
         except InputError as error:
-            return {told: error_message(str(error))}
+            return {told: error_message(error)}
         return {told: "", chosen: _offered(home, record.id), timer: gr.Timer(active=True), table: _seen(record.id)}
 
     def _seen(which: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures.evaluation import label_spread
-from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget
 from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
 from sbert_app.services.container import Services

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.events import PRIVATE
 from sbert_app.services.container import Services
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, DATA_LABELS

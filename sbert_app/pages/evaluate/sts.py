@@ -12,7 +12,8 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures.evaluation import Point, quality_and_speed
-from sbert_app.pages.components.common import PRIVATE, error_message
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
 from sbert_app.services.container import Services
@@ -152,7 +153,7 @@ class _Tab:
         try:
             board = grid_keys(models, [*data, *(files or [])])
         except InputError as error:
-            yield {self.status: error_message(str(error))}
+            yield {self.status: error_message(error)}
             return
         home, owner = self.services.settings.home, _owner(request)
         how = (similarity, pearson, papers, form)
@@ -220,7 +221,7 @@ class _Tab:
     def failed(self) -> Update:
         """An error that is no fault of the user's."""
         return {
-            self.status: error_message("this failed for a reason of our own, which the app's log tells"),
+            self.status: error_message(INTERNAL_ERROR),
             self.go: gr.Button(interactive=True),
             self.halt: gr.Button("Stop", interactive=False),
         }

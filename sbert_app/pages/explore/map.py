@@ -14,7 +14,8 @@ import gradio as gr
 
 from sbert_app.figures import map as figures
 from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, colouring_of, labels_of
-from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
 from sbert_app.pages.explore import map_views as views
 from sbert_app.pages.explore.view import View, space_of
@@ -192,7 +193,7 @@ class _Tab:
                 else:
                     yield {self.status: progress_bar(event), self.halt: gr.Button("Stop", interactive=True)}
         except InputError as error:
-            yield {self.status: error_message(str(error)), self.shown: None, **hidden, **idle}
+            yield {self.status: error_message(error), self.shown: None, **hidden, **idle}
         except Stopped:
             yield {self.status: error_message("stopped: change anything to draw again."), self.shown: None, **idle}
 
@@ -203,7 +204,7 @@ class _Tab:
 
     def failed(self) -> tuple[Any, ...]:
         """An error that is no fault of the user's."""
-        words = "this failed for a reason of our own, which the app's log tells."
+        words = INTERNAL_ERROR
         return error_message(words), gr.Button("Stop", interactive=False)
 
     def show_nearest(self, view: View | None, second: str, pooling: str, event: gr.EventData) -> str:
@@ -216,7 +217,7 @@ class _Tab:
                 spaces.append(self.services.spaces.space(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
         except InputError as error:
-            return error_message(str(error))
+            return error_message(error)
 
     def _colouring(self, drawn: MapResult, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
         space, spaces = drawn.spaces[0], self.services.spaces

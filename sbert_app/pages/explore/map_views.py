@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from sbert_app.pages.components.common import spoken_seconds
+from sbert_app.pages.components.messages import spoken_seconds
 from sbert_app.services.corpus.corpus import EmbeddedCorpus
 from sbert_app.services.maps.corpus_map import MapResult, PairDistances
 

@@ -20,7 +20,8 @@ import gradio as gr
 
 from sbert_app.pages.api import project as explore_endpoints
 from sbert_app.pages.api import search as search_endpoints
-from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar, spoken_seconds
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar, spoken_seconds
 from sbert_app.pages.components.pickers import model_picker, pooling_picker
 from sbert_app.pages.explore.view import View
 from sbert_app.services.container import Services
@@ -130,7 +131,7 @@ class _Page:
         try:
             table = open_table(path)
         except InputError as error:
-            return {self.column: gr.Dropdown(choices, value=FOUND_BY_NAME), self.status: error_message(str(error))}
+            return {self.column: gr.Dropdown(choices, value=FOUND_BY_NAME), self.status: error_message(error)}
         return {
             self.column: gr.Dropdown([*choices, *((name, name) for name in table.columns)], value=FOUND_BY_NAME),
             self.status: f'<p class="lead">{escape(table.path.name)}: {escape(table.description)}. Press Open.</p>',
@@ -171,7 +172,7 @@ class _Page:
                 else:
                     yield {self.status: progress_bar(event)}
         except InputError as error:
-            yield {**ready, self.status: error_message(str(error))}
+            yield {**ready, self.status: error_message(error)}
         except Stopped:
             yield {**ready, self.status: error_message("stopped: what the tabs show is what was open before.")}
 
@@ -182,7 +183,7 @@ class _Page:
 
     def failed(self) -> tuple[Any, ...]:
         """An error that is no fault of the user's."""
-        words = "this failed for a reason of our own, which the app's log tells."
+        words = INTERNAL_ERROR
         return error_message(words), gr.Button(interactive=True), gr.Button("Stop", interactive=False)
 
     def leave(self, request: gr.Request) -> None:

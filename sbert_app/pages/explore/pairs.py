@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import PRIVATE
+from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of

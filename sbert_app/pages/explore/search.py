@@ -7,7 +7,8 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import PRIVATE, error_message, progress_bar
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.pages.components.pickers import cross_encoder_picker
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of
@@ -39,12 +40,12 @@ def build(services: Services, view: gr.State) -> None:
             check_query(query or "", int(k))
             yield from _searched(services, view, query, int(k), cross, request)
         except InputError as error:
-            yield error_message(str(error)), ""
+            yield error_message(error), ""
         except Stopped:  # by the next query
             yield gr.skip(), gr.skip()
 
     def failed() -> Shown:
-        return error_message("this failed for a reason of our own, which the app's log tells."), ""
+        return error_message(INTERNAL_ERROR), ""
 
     slow: dict[str, Any] = {"concurrency_limit": 4, "trigger_mode": "always_last", **PRIVATE}
     edits = [view.change, go.click, query.submit, k.release, cross.input]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from sbert_app.pages.components.common import spoken_seconds
+from sbert_app.pages.components.messages import spoken_seconds
 from sbert_app.services.corpus.clusters import HIERARCHICAL
 from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
 from sbert_app.services.corpus.groups import Cluster

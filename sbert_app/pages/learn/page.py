@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.learn import views
 from sbert_app.pages.learn.demos import DEMOS, Demo
 from sbert_app.services.container import Services
@@ -160,7 +160,7 @@ def _measure(one: _Laid, *values: Any) -> list[Any]:
     try:
         answer = one.bench.measure(*values)
     except InputError as error:
-        return [gr.update(visible=False), error_message(str(error)), gr.skip()]
+        return [gr.update(visible=False), error_message(error), gr.skip()]
     return [gr.update(value=answer.figure, visible=True), answer.told, views.door(one.lesson, answer.href)]
 
 

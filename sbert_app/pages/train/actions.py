@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures.training import COLOURS
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.train.live import QUIET, Panel, look_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
@@ -104,7 +104,7 @@ def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
         file = export(services.jobs.store, run_id, services.settings.scratch / "exports")
     except InputError as error:
-        return error_message(str(error)), gr.update(visible=False)
+        return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6
     return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)
 
@@ -114,5 +114,5 @@ def _said(action: Callable[[], object]) -> str:
     try:
         action()
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     return ""

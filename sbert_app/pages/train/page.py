@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.api import runs as train_endpoints
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.train import actions as train_actions
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
@@ -137,7 +137,7 @@ def _plan(services: Services, names: list[str], latest: dict[str, Any], *values:
         store = services.jobs.store
         found = plan(config, store)
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     rate = known_rate(found, store.list(), store)
     return train_views.planned(found, rate, measuring=rate is None and can_measure(config, store))
 
@@ -152,7 +152,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
             return gr.skip()
         rate = measure_rate(found, store)
     except InputError as error:
-        return error_message(str(error))
+        return error_message(error)
     return train_views.planned(found, rate) if latest["form"] == values else gr.skip()
 
 
@@ -163,7 +163,7 @@ def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any
         plan(config, services.jobs.store)
         run = services.jobs.start(config)
     except InputError as error:
-        return error_message(str(error)), gr.skip()
+        return error_message(error), gr.skip()
     return gr.skip(), run.id
 
 
@@ -173,7 +173,7 @@ def _upload(services: Services, file: str) -> tuple[Any, Any, Any]:
     try:
         kind = load_data(choice["value"]).kind
     except InputError as error:
-        return choice, gr.skip(), error_message(str(error))
+        return choice, gr.skip(), error_message(error)
     return choice, FITTING.get(kind, gr.skip()), gr.skip()
 
 

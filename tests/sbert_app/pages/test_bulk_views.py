@@ -6,7 +6,7 @@ from paths import ROOT
 
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.bulk import views
-from sbert_app.pages.components.common import error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.summary import Progress
 from training.data.tables.table import open_table, pick_columns

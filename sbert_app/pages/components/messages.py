@@ -1,0 +1,59 @@
+"""Short texts as HTML: headings, notes, error messages, progress. Also how a handler's user error is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from markupsafe import Markup
+
+from sbert_app.pages.components.templates import macro
+from sbert_app.services.tasks import TaskProgress
+from training.errors import InputError
+from training.evaluation.attribution import NO_MAP_FOR_CLS
+
+USER_ERRORS = (InputError,)  # shown to the user as they are; anything else is a fault of the app
+INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
+
+heading = macro("heading")
+section = macro("section")
+lead = macro("lead")
+note = macro("note")
+waiting = macro("waiting")
+
+
+def error_message(error: str | Exception) -> Markup:
+    """The message of an error, with a capital letter, in the place of the result."""
+    text = str(error)
+    return macro("error")(text[:1].upper() + text[1:])
+
+
+def error_of(action: Callable[[], object]) -> Markup:
+    """Call ``action``; return the user's error that it raises as HTML, or an empty text."""
+    try:
+        action()
+    except USER_ERRORS as error:
+        return error_message(error)
+    return Markup()
+
+
+def progress_bar(step: TaskProgress) -> Markup:
+    """What is being done, how much of it, and the time left."""
+    left = "" if step.seconds_left is None else f" · {spoken_seconds(step.seconds_left)} left"
+    return macro("progress")(f"{step.words} · {step.share:.0%}{left}", step.share)
+
+
+def spoken_seconds(seconds: float) -> str:
+    """ "0.4 s", "12 s", "3 min 20 s"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def word_map_note(total: float | None) -> Markup:
+    """How to read the word map, whose cells sum to ``total``; None where there is no map."""
+    if total is None:
+        return note(NO_MAP_FOR_CLS)
+    return note(
+        f"Each cell is what a word pair adds to the cosine. All cells sum to {total:.4f}: nothing is approximated."
+    )

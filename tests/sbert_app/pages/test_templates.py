@@ -1,0 +1,86 @@
+"""Templates escape what they are given; the shared macros mark up text, bars, figures and tables."""
+
+import jinja2
+import pytest
+from markupsafe import Markup
+
+from sbert_app.pages.components.messages import USER_ERRORS, error_message, error_of, progress_bar
+from sbert_app.pages.components.templates import macro
+from sbert_app.services.tasks import TaskProgress
+from training.errors import InputError
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("heading", (HOSTILE, HOSTILE)),
+        ("section", (HOSTILE,)),
+        ("lead", (HOSTILE,)),
+        ("note", (HOSTILE,)),
+        ("notes", ([HOSTILE],)),
+        ("waiting", (HOSTILE,)),
+        ("error", (HOSTILE,)),
+        ("bar", (0.5, HOSTILE)),
+        ("progress", (HOSTILE, 0.5, HOSTILE)),
+        ("card", (HOSTILE, HOSTILE, HOSTILE, HOSTILE)),
+        ("tiles", ([(HOSTILE, HOSTILE, HOSTILE)],)),
+        ("table", ([(HOSTILE, HOSTILE)], [[HOSTILE]], HOSTILE, HOSTILE)),
+    ],
+)
+def test_a_macro_escapes_every_text(name, arguments):
+    html = macro(name)(*arguments)
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_markup_among_the_values_is_inserted_as_it_is():
+    assert macro("note")(Markup("<b>ρ</b>")) == '<p class="note"><b>ρ</b></p>'
+
+
+def test_a_value_that_is_not_given_is_an_error():
+    with pytest.raises(jinja2.UndefinedError):
+        macro("card")()
+
+
+def test_a_bar_has_a_role_only_with_a_label():
+    assert macro("bar")(0.424) == '<div class="bar"><i style="width:42.4%"></i></div>'
+    labelled = macro("bar")(0.424, "rows scored")
+    assert 'role="progressbar" aria-label="rows scored"' in labelled
+    assert 'aria-valuenow="42"' in labelled
+
+
+def test_the_cells_of_a_table_have_the_class_of_their_column():
+    html = macro("table")([("run", ""), ("ρ", "number")], [["first", 0.8]], caption="Runs")
+    assert "<caption>Runs</caption>" in html
+    assert '<tr><th scope="row">first</th><td class="number">0.8</td></tr>' in html
+
+
+def test_progress_names_the_step_how_much_is_done_and_the_time_left():
+    html = progress_bar(TaskProgress("Encoding", 0.25, 4.0))
+    assert "Encoding · 25% · 12 s left" in html
+    assert 'aria-valuenow="25"' in html
+
+
+class TestErrors:
+    def test_a_message_begins_with_a_capital_letter(self):
+        assert error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'
+
+    @pytest.mark.parametrize("kind", USER_ERRORS)
+    def test_what_the_user_can_mend_is_shown(self, kind):
+        def fail():
+            raise kind("there is no run x")
+
+        assert "There is no run x" in error_of(fail)
+
+    def test_success_shows_nothing(self):
+        assert error_of(lambda: "a result") == ""
+
+    def test_a_fault_of_the_app_is_not_hidden(self):
+        with pytest.raises(ZeroDivisionError):
+            error_of(lambda: 1 / 0)
+
+
+def test_user_errors_include_input_errors():
+    assert InputError in USER_ERRORS
