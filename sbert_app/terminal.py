@@ -18,6 +18,8 @@ from contextlib import contextmanager, redirect_stdout
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from sbert_app.formats import format_estimate
+
 BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
 TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
 BAR_WIDTHS = (8, 24)  # narrower than that, there is no bar
@@ -60,16 +62,6 @@ def clean_stdout() -> Iterator[None]:
     """What is printed inside the block goes to stderr, so that stdout holds the answer alone."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: 8 s, 3 min 20 s, 2 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 class Bar:
@@ -122,7 +114,7 @@ class Bar:
         share = min(1.0, done / total)
         words.insert(1, f"{share:.0%}")
         if rate > 0:
-            words.append(f"{duration(max(0.0, total - done) / rate)} left")
+            words.append(f"{format_estimate(max(0.0, total - done) / rate)} left")
         room = min(columns - len("  ".join(words)) - len("  []"), BAR_WIDTHS[1])
         if room >= BAR_WIDTHS[0]:
             filled = round(share * room)

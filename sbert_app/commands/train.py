@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
+from sbert_app.formats import format_duration
 from sbert_app.services.runs.record import RESUMABLE
-from sbert_app.terminal import Bar, answer, clean_stdout, duration, stoppable
+from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
 from training.data.load import split_names
 from training.errors import InputError, Stopped
 from training.trainer.config import CHOICES, RunConfig
@@ -130,7 +131,7 @@ def _shown_on(bar: Bar, run_id: str) -> Callable[[dict[str, Any]], None]:
 
 
 def _summary(result: RunResult) -> str:
-    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {duration(result.seconds)}"]
+    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
         for measure, factor in (("spearman", 100), ("accuracy", 100)):
             if figures and figures.get(measure) is not None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbert_app import terminal
-from sbert_app.terminal import Bar, StderrHandler, answer, clean_stdout, duration, plain
+from sbert_app.terminal import Bar, StderrHandler, answer, clean_stdout, plain
 
 
 class Terminal(io.StringIO):
@@ -63,14 +63,6 @@ def test_prints_go_to_stderr_meanwhile(capsys: pytest.CaptureFixture[str]):
         print("advice")
     print("answer")
     assert capsys.readouterr() == ("answer\n", "advice\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "0 s"), (59.4, "59 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7_500, "2 h 05 min")],
-)
-def test_durations_as_people_say_them(seconds: float, words: str):
-    assert duration(seconds) == words
 
 
 def test_a_terminal_has_one_line_that_is_written_over_and_taken_away(clock: list[float]):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
+from sbert_app.formats import format_duration, format_estimate
 from sbert_app.services.experiments.ablations import Ablation
 from sbert_app.services.experiments.precomputed import PrecomputedTable
 from sbert_app.services.experiments.record import Sweep, SweepCell
@@ -13,7 +14,6 @@ from sbert_app.services.experiments.statistics import VariantRow, by_chance
 from sbert_app.services.experiments.sweeps import SweepPlan
 from sbert_app.services.runs.plan import Rate
 from sbert_app.services.runs.record import AT_WORK
-from sbert_app.terminal import duration
 from training.registry import DEFAULT_MODEL
 
 WORDS = {
@@ -50,7 +50,8 @@ def measured_where(table: PrecomputedTable) -> str:
         "Measured on": f"{settings['eval_data']}, 1,500 pairs, before the first step and after the last",
         "Machine": f"{machine['device']}"
         + (f", {_count(int(machine['threads']), 'thread')}" if "threads" in machine else "")
-        + f", {machine['dtype']}, torch {machine['torch']}; a run took {duration(seconds[len(seconds) // 2])} (median)",
+        + f", {machine['dtype']}, torch {machine['torch']}; "
+        f"a run took {format_duration(seconds[len(seconds) // 2])} (median)",
         "Day": table.measured,
         "Command": f"<code>{escape(table.command)}</code>",
     }
@@ -132,7 +133,7 @@ def planned(plan: SweepPlan, rate: Rate | None, measuring: bool = False) -> str:
     steps = f"{first.steps:,} steps each" if first.steps is not None else "as long as the data is"
     seconds = plan.seconds(rate) if rate else None
     if seconds is not None and rate is not None:
-        estimate, source = f"<b>about {duration(seconds)}</b>", f"from {escape(rate.source)}"
+        estimate, source = f"<b>about {format_estimate(seconds)}</b>", f"from {escape(rate.source)}"
     else:
         estimate = "measuring the rate of this machine…" if measuring else "<b>time unknown</b>"
         source = "" if measuring else "no run from this base was made here yet; its first runs will tell"
@@ -153,7 +154,7 @@ def sweep_status(sweep: Sweep) -> str:
     parts += [f"{counts[state]} {state}" for state in ("failed", "stopped", "interrupted", "deleted") if counts[state]]
     left = sweep.seconds_left
     if left is not None:
-        parts.append(f"about {duration(left)} left")
+        parts.append(f"about {format_estimate(left)} left")
     share = (done + sum(cell.share for cell in sweep.cells if cell.state == "running")) / total
     reasons = "".join(f'<div class="problem">{escape(reason)}</div>' for reason in sweep.reasons)
     return (

@@ -1,0 +1,59 @@
+"""How quantities read: durations, counts with their noun, figures that may be missing.
+
+    format_duration(200.4)      "3 min 20 s"          a measured time
+    format_estimate(203)        "3 min 20 s"          a predicted time, no finer than the prediction
+    format_count(1, "pair")     "1 pair"
+    format_number(None)         "–"
+
+Used by the command line and the pages alike.
+"""
+
+from __future__ import annotations
+
+MISSING = "–"  # in place of a figure that does not exist
+
+MINUTE, HOUR, DAY, YEAR = 60, 3_600, 86_400, 365.25 * 86_400
+
+
+def format_duration(seconds: float) -> str:
+    """A measured time: "12.3 ms", "4.2 s", "42 s", "3 min 20 s", "2 h 5 min", "2.7 days", "317 years"."""
+    if seconds <= 0:
+        return "0 s"
+    if seconds < 0.9995:  # from there on three digits of milliseconds would round to a second
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    return _format_whole_seconds(round(seconds))
+
+
+def format_estimate(seconds: float) -> str:
+    """A predicted time, rounded to seconds, tens of seconds (from one minute) or minutes (from ten minutes)."""
+    step = 1 if seconds < MINUTE else 10 if seconds < 10 * MINUTE else MINUTE
+    return _format_whole_seconds(max(1, round(seconds / step) * step))
+
+
+def format_count(count: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` where an s does not make it."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_number(value: float | None, digits: int = 2) -> str:
+    """A figure with so many decimals and thousands separators; a dash if it is None."""
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def _format_whole_seconds(seconds: int) -> str:
+    if seconds < MINUTE:
+        return f"{seconds} s"
+    if seconds < HOUR:
+        return _join(seconds // MINUTE, "min", seconds % MINUTE, "s")
+    minutes = round(seconds / MINUTE)
+    if minutes < 48 * 60:
+        return _join(minutes // 60, "h", minutes % 60, "min")
+    size, unit = (YEAR, "years") if seconds >= 2 * YEAR else (DAY, "days")
+    value = seconds / size
+    return f"{value:,.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+
+
+def _join(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
