@@ -38,7 +38,7 @@ class Settings:
         return cls(**found)
 
     @property
-    def scratch(self) -> Path:
+    def temp_folder(self) -> Path:
         """Where uploads and results of the pages live until they are cleaned away."""
         return self.home / "tmp"
 

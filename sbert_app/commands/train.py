@@ -89,7 +89,7 @@ _NOT_SETTINGS = ("resume", "home", "offline", "as_json")
 
 
 def _created(store: RunStore, settings: dict[str, Any]) -> str:
-    from sbert_app.services.runs.plan import plan
+    from sbert_app.services.runs.estimate import estimate_run
 
     for key in ("base", "train_data", "eval_data"):
         if key in settings:
@@ -97,7 +97,7 @@ def _created(store: RunStore, settings: dict[str, Any]) -> str:
     if settings.get("eval_data") == "none":
         settings["eval_data"] = None
     config = RunConfig.from_dict(settings)
-    plan(config, store)  # what cannot work is said now, and leaves no run behind
+    estimate_run(config, store)  # what cannot work is said now, and leaves no run behind
     return store.create(config, queue=False).id
 
 

@@ -92,6 +92,6 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
 def _stay_at_home(settings: Settings) -> None:
     """Nothing calls out on its own, and temporary files stay within the home folder."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    os.environ["GRADIO_TEMP_DIR"] = str(settings.scratch)
+    os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"

@@ -24,25 +24,25 @@ class Services:
     """One of each service."""
 
     settings: Settings
-    shelf: ModelCache
+    models: ModelCache
     jobs: Jobs  # and its store: the runs
-    spaces: EmbeddingCache  # corpora, and their vectors under any model
-    watched: TaskRunner = field(default_factory=TaskRunner)  # long work of the people in front of a page
+    embeddings: EmbeddingCache  # corpora and their embeddings by any model
+    tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
     _calibrating: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
         """Make the services. Nothing heavy happens here: models load when they are first asked for."""
         settings.home.mkdir(parents=True, exist_ok=True)
-        shelf = ModelCache(settings.home, settings.models_kept)
-        return cls(settings, shelf, Jobs(RunStore(settings.home)), EmbeddingCache(shelf, settings.home))
+        models = ModelCache(settings.home, settings.models_kept)
+        return cls(settings, models, Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home))
 
     def warm(self) -> None:
         """Load the default models and answer once, so that the first person does not wait. For a thread."""
-        self.jobs.tend()  # runs that were queued when the app last ended
+        self.jobs.reconcile()  # runs that were queued when the app last ended
         try:
-            self.shelf.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
-            self.shelf.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
+            self.models.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
+            self.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
         leave_what_is_there()
@@ -63,7 +63,7 @@ class Services:
         from sbert_app.services.compare.calibration import calibrate
 
         try:
-            calibrate(self.shelf.encoder(model, pooling), self.settings.home)
+            calibrate(self.models.encoder(model, pooling), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)
         finally:

@@ -24,7 +24,7 @@ from sbert_app.services.experiments import statistics as sweep_table
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.experiments.sweeps import Sweeps
-from sbert_app.services.runs.plan import can_measure, measure_rate
+from sbert_app.services.runs.estimate import can_measure_rate, measure_rate
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
@@ -169,20 +169,20 @@ def _plan(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
     """What Start would do, as far as that is known at once."""
     latest["form"] = values
     try:
-        found = sweeps.plan(*_asked(*values))
+        found = sweeps.estimate(*_asked(*values))
     except InputError as error:
         return error_message(error)
     rate = sweeps.rate(found)
-    first = next(iter(found.plans.values()))
-    return views.planned(found, rate, measuring=rate is None and can_measure(first.config, sweeps.store))
+    first = next(iter(found.estimates.values()))
+    return views.planned(found, rate, measuring=rate is None and can_measure_rate(first.config, sweeps.store))
 
 
 def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
     """The same with a rate that is measured now, where it is not known."""
     try:
-        found = sweeps.plan(*_asked(*values))
-        first = next(iter(found.plans.values()))
-        if sweeps.rate(found) or not can_measure(first.config, sweeps.store):
+        found = sweeps.estimate(*_asked(*values))
+        first = next(iter(found.estimates.values()))
+        if sweeps.rate(found) or not can_measure_rate(first.config, sweeps.store):
             return gr.skip()
         rate = measure_rate(first, sweeps.store)
     except InputError as error:

@@ -85,7 +85,7 @@ def look(sweeps: Sweeps, name: str, seen: str | None, shown: Any) -> list[Any]:
     found = sweeps.list(name)
     sweep = next((each for each in found if each.id == seen), found[0] if found else None)
     if sweep is not None and sweep.counts["queued"]:
-        sweeps.jobs.tend()
+        sweeps.jobs.reconcile()
     choices = [(views.sweep_name(each), each.id) for each in found]
     stamp = [choices, *_stamp(sweep)]
     if stamp == shown:

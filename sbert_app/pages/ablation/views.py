@@ -11,8 +11,8 @@ from sbert_app.services.experiments.ablations import Ablation
 from sbert_app.services.experiments.precomputed import PrecomputedTable
 from sbert_app.services.experiments.record import Sweep, SweepCell
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
-from sbert_app.services.experiments.sweeps import SweepPlan
-from sbert_app.services.runs.plan import Rate
+from sbert_app.services.experiments.sweeps import SweepEstimate
+from sbert_app.services.runs.estimate import TrainingRate
 from sbert_app.services.runs.record import AT_WORK
 from training.registry import DEFAULT_MODEL
 
@@ -127,9 +127,9 @@ def statistics(rows: Sequence[VariantRow]) -> str:
     )
 
 
-def planned(plan: SweepPlan, rate: Rate | None, measuring: bool = False) -> str:
+def planned(plan: SweepEstimate, rate: TrainingRate | None, measuring: bool = False) -> str:
     """What a sweep would do, how long it would take, and what it leaves on the disk."""
-    first = next(iter(plan.plans.values()))
+    first = next(iter(plan.estimates.values()))
     steps = f"{first.steps:,} steps each" if first.steps is not None else "as long as the data is"
     seconds = plan.seconds(rate) if rate else None
     if seconds is not None and rate is not None:
@@ -140,7 +140,7 @@ def planned(plan: SweepPlan, rate: Rate | None, measuring: bool = False) -> str:
     disk = f" · {plan.bytes / 1e9:.1f} GB of models" if plan.bytes else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in first.notes)
     return (
-        f'<div class="plan" aria-live="polite"><p>{len(plan.plans)} variants × {_count(plan.seeds, "seed")} = '
+        f'<div class="plan" aria-live="polite"><p>{len(plan.estimates)} variants × {_count(plan.seeds, "seed")} = '
         f"{plan.runs} runs · {steps} · {estimate}{disk}</p>"
         f'<p class="foot">{source}</p>{f"<ul>{notes}</ul>" if notes else ""}</div>'
     )

@@ -39,7 +39,7 @@ def build(services: Services) -> None:
             cross_encoder: a cross-encoder's name, or "none".
         """
         with said_plainly():
-            return compare_by_name(services.shelf, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
+            return compare_by_name(services.models, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
 
     def encode(
         sentences: list[str], model: str = DEFAULT_MODEL, pooling: str = "", normalize: bool = True
@@ -55,7 +55,7 @@ def build(services: Services) -> None:
         with said_plainly():
             if not isinstance(sentences, list) or len(sentences) > MOST_SENTENCES:
                 raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
-            encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
+            encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
             vectors = encoder.encode(sentences, normalize=normalize)
         return {
             "model": encoder.name,
@@ -78,7 +78,7 @@ def build(services: Services) -> None:
         with said_plainly():
             if data.partition(":")[0] not in DATA_NAMES:
                 raise InputError(f"data {data!r} is unknown; choose one of {', '.join(DATA_NAMES)}")
-            scorer = services.shelf.scorer(model or DEFAULT_MODEL, pooling or None)
+            scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
             return measure(scorer, data, services.settings.home)
 
     gr.api(compare, api_name="compare", queue=False)

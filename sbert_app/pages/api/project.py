@@ -40,9 +40,9 @@ def build(services: Services) -> None:
         """
         with said_plainly():
             drawn = compute_map(
-                services.spaces,
+                services.embeddings,
                 MapRequest(
-                    services.spaces.add(_corpus(sentences)),
+                    services.embeddings.add(_corpus(sentences)),
                     EmbeddingSpec(model or DEFAULT_MODEL, pooling or None),
                     settings=MapSettings(int(dimensions), int(neighbours), float(min_dist), int(seed)),
                 ),

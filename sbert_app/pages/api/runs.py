@@ -9,7 +9,7 @@ import gradio as gr
 from sbert_app.pages.api.core import said_plainly
 from sbert_app.pages.train.form import check_data
 from sbert_app.services.container import Services
-from sbert_app.services.runs.plan import plan
+from sbert_app.services.runs.estimate import estimate_run
 from training.registry import DEFAULT_MODEL
 from training.trainer.config import RunConfig
 
@@ -70,7 +70,7 @@ def build(services: Services) -> None:
             )
             for data in filter(None, (config.train_data, config.eval_data)):
                 check_data(data, services.settings.home)
-            plan(config, store)
+            estimate_run(config, store)
             return services.jobs.start(config).to_json()
 
     def run_status(run_id: str, since: int = 0) -> dict[str, Any]:

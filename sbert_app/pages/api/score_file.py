@@ -18,7 +18,7 @@ from training.registry import DEFAULT_MODEL
 
 def build(services: Services, jobs: ScoreJobs) -> None:
     """Register the endpoint in the open Blocks."""
-    uploads = services.settings.scratch.resolve()
+    uploads = services.settings.temp_folder.resolve()
 
     def score_file(
         file: FileData,

@@ -44,8 +44,8 @@ def build(services: Services) -> None:
             check_query(query, int(k))
             model = model or DEFAULT_MODEL
             space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
-            crosser = services.shelf.cross_encoder_or_none(cross_encoder)
-            found = find(space, query, services.shelf.encoder(model, pooling or None), int(k), crosser)
+            crosser = services.models.cross_encoder_or_none(cross_encoder)
+            found = find(space, query, services.models.encoder(model, pooling or None), int(k), crosser)
         return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json()}
 
     def _listed(sentences: list[str], model: str, pooling: str) -> EmbeddedCorpus:
@@ -54,11 +54,11 @@ def build(services: Services) -> None:
             raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
         # Past the shelf of corpora, where it would push out those that people have open.
         return encode(
-            Corpus("sentences", sentences), services.shelf.encoder(model, pooling or None), services.spaces.cache
+            Corpus("sentences", sentences), services.models.encoder(model, pooling or None), services.embeddings.cache
         )
 
     def _named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
-        spaces = services.spaces
+        spaces = services.embeddings
         if data in keys:
             with suppress(InputError):  # pushed out by others meanwhile
                 return spaces.space(keys[data], model, pooling or None)

@@ -30,7 +30,7 @@ Update = dict[Any, Any]  # component -> its new value
 
 def build(services: Services) -> None:
     """Lay the page out inside the open Blocks; its example is scored when it is opened."""
-    jobs = ScoreJobs(services.shelf, services.settings.scratch)
+    jobs = ScoreJobs(services.models, services.settings.temp_folder)
     page = _Page(services, jobs)
     page.wire()
     bulk_api.build(services, jobs)

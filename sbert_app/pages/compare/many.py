@@ -82,8 +82,8 @@ def _all_pairs(
 ) -> Shown:
     """All pairs of the lines, or one sentence about what is wrong with them."""
     try:
-        encoder = services.shelf.encoder(model or DEFAULT_MODEL, pooling or None)
-        crosser = services.shelf.cross_encoder_or_none(cross)
+        encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
+        crosser = services.models.cross_encoder_or_none(cross)
         found = compare_all(encoder, crosser, lines, sign.is_set)
         rates = throughput.measure(encoder, crosser, services.settings.home)
     except InputError as error:

@@ -121,11 +121,11 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
     lesson = _lesson(examples.lesson_of(view.a, view.b) if gold is None else GOLD_LESSON)
     trouble, cross = "", view.cross
     try:
-        services.shelf.cross_encoder_or_none(cross)
+        services.models.cross_encoder_or_none(cross)
     except InputError as error:  # the cosine is worth showing without it
         trouble, cross = error_message(error), None
     try:
-        found = compare_by_name(services.shelf, view.a, view.b, view.model, view.pooling, cross)
+        found = compare_by_name(services.models, view.a, view.b, view.model, view.pooling, cross)
     except InputError as error:
         return (None, "", error_message(error), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
     home = services.settings.home
@@ -151,8 +151,8 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
 def _left_out(services: Services, last: Comparison | None) -> str:
     if last is None:
         return '<p class="note">Type two sentences first.</p>'
-    encoder = services.shelf.encoder(last.model, last.pooling)
-    crosser = services.shelf.cross_encoder_or_none(last.cross_encoder)
+    encoder = services.models.encoder(last.model, last.pooling)
+    crosser = services.models.cross_encoder_or_none(last.cross_encoder)
     return views.left_out(leave_one_out(encoder, crosser, last), last)
 
 

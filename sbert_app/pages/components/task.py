@@ -43,7 +43,7 @@ class TaskWidget:
         """
         idle = {self.halt: gr.Button("Stop", interactive=False)}
         try:
-            for event in services.watched.run(self.owner(request), "Preparing", work):
+            for event in services.tasks.run(self.owner(request), "Preparing", work):
                 if isinstance(event, TaskResult):
                     yield {**show(event.value), **idle}
                 else:
@@ -57,7 +57,7 @@ class TaskWidget:
         """Connect the Stop button, and show a message when one of ``events`` fails for a fault of the app."""
 
         def stop(request: gr.Request) -> Any:
-            services.watched.stop(self.owner(request))
+            services.tasks.stop(self.owner(request))
             return gr.Button("Stopping …", interactive=False)
 
         def failed() -> tuple[Any, ...]:

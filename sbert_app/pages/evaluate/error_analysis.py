@@ -144,7 +144,7 @@ class _Tab:
     ) -> tuple[Dataset, EvalResult, ErrorAnalysis]:
         data = read(name, self.services.settings.home)
         cache = EvalResultCache(self.services.settings.home)
-        cell = evaluate_one(choice, data, self.services.shelf, cache, tell, should_stop)
+        cell = evaluate_one(choice, data, self.services.models, cache, tell, should_stop)
         return data, cell, error_analysis.find(cell, data)
 
     def _shown(self, choice: ModelSpec, name: str, data: Dataset, cell: EvalResult, found: ErrorAnalysis) -> Update:
@@ -173,7 +173,7 @@ class _Tab:
 
         if kind_of(choice.name) != ENCODER:
             return None, f'<p class="note">{NO_MAP}</p>'
-        encoder = self.services.shelf.encoder(choice.name, choice.pooling)
+        encoder = self.services.models.encoder(choice.name, choice.pooling)
         if encoder.pooling == "cls":
             return None, word_map_note(None)
         exact = attribute(encoder, pair.first, pair.second)

@@ -50,7 +50,7 @@ def build(services: Services) -> None:
         def work(tell: Any, should_stop: Any) -> tuple[Dataset, TripletScore | LabelScore]:
             rows = _load(file or name, services)
             choice = ModelSpec.parse(model or "")
-            return rows, score_labels(services.shelf.scorer(*choice), rows, tell, should_stop)
+            return rows, score_labels(services.models.scorer(*choice), rows, tell, should_stop)
 
         def show(found: tuple[Dataset, TripletScore | LabelScore]) -> dict[Any, Any]:
             rows, scored = found

@@ -165,7 +165,7 @@ class _Tab:
         shown, told = 0, views.wanted()
         try:
             for event in self.watched.run(
-                owner, "Starting", lambda tell, stop: fill(board, self.services.shelf, home, tell, stop)
+                owner, "Starting", lambda tell, stop: fill(board, self.services.models, home, tell, stop)
             ):
                 if isinstance(event, TaskResult):
                     continue

@@ -69,7 +69,7 @@ def _score(model: str, data: Labelled, services: Services, tell: Any, should_sto
     if kind_of(choice.name) == CROSS:
         return "a cross-encoder has no sentence vectors"
     try:
-        return transfer(services.shelf.scorer(*choice), data, tell, should_stop)  # type: ignore[arg-type]
+        return transfer(services.models.scorer(*choice), data, tell, should_stop)  # type: ignore[arg-type]
     except InputError as error:
         return str(error)
 

@@ -41,7 +41,7 @@ class _Tab:
     def __init__(self, services: Services, view: gr.State, tab: Any) -> None:
         self.services, self.view, self.tab = services, view, tab
         self.shown_for = gr.State(None)  # the view whose clusters are shown
-        self.folder = services.settings.scratch / "explore"
+        self.folder = services.settings.temp_folder / "explore"
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
             self.method = gr.Radio(
@@ -126,7 +126,7 @@ class _Tab:
             wanted = min(int(number), len(space)) if cut == BY_NUMBER else None
             settings = ClusterSettings(method, int(smallest), float(cosine), wanted)
             started = time.perf_counter()
-            spaces = self.services.spaces
+            spaces = self.services.embeddings
             labels = cluster(space, settings, spaces.cache, spaces.home, tell, should_stop)
             found = describe_clusters(space, labels)
             seconds = time.perf_counter() - started

@@ -151,7 +151,7 @@ class _Tab:
         """Offer what the corpus has: its columns, its pairs, the models there are by now."""
         if view is None:
             return {self.nearest: gr.skip()}
-        corpus = self.services.spaces.corpus(view.corpus)
+        corpus = self.services.embeddings.corpus(view.corpus)
         columns = [(name, COLUMN + name) for name in corpus.columns]
         choices = [("nothing", NOTHING), *columns, ("cluster (HDBSCAN)", CLUSTER), ("similarity to a query", QUERY)]
         runs = [(f"run: {run.name}", f"run:{run.id}") for run in self.services.jobs.store.list() if run.has_model]
@@ -175,11 +175,11 @@ class _Tab:
             wanted = asked.wanted(view)
 
             def work(tell: Any, should_stop: Any) -> Any:
-                drawn = compute_map(self.services.spaces, wanted, tell, should_stop)
+                drawn = compute_map(self.services.embeddings, wanted, tell, should_stop)
                 colouring = self._colouring(drawn, asked, tell, should_stop)
                 return drawn, _figure(drawn, asked, colouring)
 
-            for event in self.services.watched.run(_owner(request), "Preparing", work):
+            for event in self.services.tasks.run(_owner(request), "Preparing", work):
                 if isinstance(event, TaskResult):
                     drawn, figure = event.value
                     moving = len(drawn.maps) == 2 and asked.how == MOVING
@@ -199,7 +199,7 @@ class _Tab:
 
     def stop(self, request: gr.Request) -> Any:
         """Stop drawing."""
-        self.services.watched.stop(_owner(request))
+        self.services.tasks.stop(_owner(request))
         return gr.Button("Stopping …", interactive=False)
 
     def failed(self) -> tuple[Any, ...]:
@@ -214,13 +214,13 @@ class _Tab:
         try:
             spaces = [space_of(self.services, view)]
             if (second or "").strip():
-                spaces.append(self.services.spaces.space(view.corpus, second.strip(), pooling or None))
+                spaces.append(self.services.embeddings.space(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
         except InputError as error:
             return error_message(error)
 
     def _colouring(self, drawn: MapResult, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
-        space, spaces = drawn.spaces[0], self.services.spaces
+        space, spaces = drawn.spaces[0], self.services.embeddings
         if asked.colour == CLUSTER:
             tell(0, "Clustering")
             groups = cluster(space, ClusterSettings(), spaces.cache, spaces.home, tell, should_stop)
@@ -230,7 +230,7 @@ class _Tab:
             }
             return labels_of("cluster", [named[group] if group >= 0 else BLANK for group in groups.tolist()])
         if asked.colour == QUERY and asked.query.strip():
-            encoder = self.services.shelf.encoder(space.model, space.pooling)
+            encoder = self.services.models.encoder(space.model, space.pooling)
             return Scale("cosine to the query", space.vectors @ encoder.encode([asked.query])[0])
         name = (asked.colour or "").removeprefix(COLUMN)
         return colouring_of(name, space.corpus.columns[name]) if name in space.corpus.columns else None

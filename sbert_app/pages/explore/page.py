@@ -4,8 +4,8 @@ The contract with the tabs. Each tab is a module in TABS with ``build(services, 
 ``gr.Tab``. ``view`` is a ``gr.State`` that holds an ``explore_view.View`` (corpus key, model, pooling), or None until
 the first corpus is encoded. A tab hears of a new corpus by ``view.change(...)`` with ``view`` among its inputs, and
 gets the vectors by ``space_of(services, view)``: from memory, as the shell has encoded them before it sets the view.
-Work of more than a second runs in ``services.watched.run(f"{request.session_hash} <tab>", words, work)``, shows
-``shared.bar(step)`` and is stopped by ``services.watched.stop(...)``; leaving the page stops it too. What is
+Work of more than a second runs in ``services.tasks.run(f"{request.session_hash} <tab>", words, work)``, shows
+``shared.bar(step)`` and is stopped by ``services.tasks.stop(...)``; leaving the page stops it too. What is
 expensive waits for its tab to be opened or for a button. Tabs know nothing of each other (see pyproject.toml).
 """
 
@@ -149,22 +149,22 @@ class _Page:
         request: gr.Request,
     ) -> Iterator[Update]:
         """Read the chosen corpus, encode it, and let the tabs have it."""
-        spaces, model = self.services.spaces, (model or DEFAULT_MODEL).strip()
+        spaces, model = self.services.embeddings, (model or DEFAULT_MODEL).strip()
         read = OPENERS[source]
 
         def work(tell: Callable[..., None], should_stop: Callable[[], bool]) -> tuple[str, EmbeddedCorpus]:
             key = read(spaces, text or "", path, column, (data or "").strip())
             count = len(spaces.corpus(key))
-            loading = not self.services.shelf.has("encoder", model)
+            loading = not self.services.models.has("encoder", model)
             tell(0, f"Loading {model}" if loading else _encoding(count))
-            self.services.shelf.encoder(model, pooling)
+            self.services.models.encoder(model, pooling)
             told = lambda done, _: tell(done / count, _encoding(count))  # noqa: E731
             return key, spaces.space(key, model, pooling, told, should_stop)
 
         yield {self.go: gr.Button(interactive=False), self.halt: gr.Button("Stop", interactive=True)}
         ready = {self.go: gr.Button(interactive=True), self.halt: gr.Button("Stop", interactive=False)}
         try:
-            for event in self.services.watched.run(_owner(request), "Opening the corpus", work):
+            for event in self.services.tasks.run(_owner(request), "Opening the corpus", work):
                 if isinstance(event, TaskResult):
                     key, space = event.value
                     shown = {self.status: corpus_line(space, source == EXAMPLE)}
@@ -178,7 +178,7 @@ class _Page:
 
     def stop(self, request: gr.Request) -> Any:
         """Stop encoding; the tabs keep what they show."""
-        self.services.watched.stop(_owner(request))
+        self.services.tasks.stop(_owner(request))
         return gr.Button("Stopping …", interactive=False)
 
     def failed(self) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ class _Page:
 
     def leave(self, request: gr.Request) -> None:
         """The person has left: so does their work."""
-        self.services.watched.forget(request.session_hash or "nobody")
+        self.services.tasks.forget(request.session_hash or "nobody")
 
 
 def corpus_line(space: EmbeddedCorpus, is_example: bool) -> str:

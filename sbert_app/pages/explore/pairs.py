@@ -38,7 +38,7 @@ class _Tab:
 
     def __init__(self, services: Services, view: gr.State) -> None:
         self.services, self.view = services, view
-        self.folder = services.settings.scratch / "explore"
+        self.folder = services.settings.temp_folder / "explore"
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MOST_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
@@ -94,7 +94,7 @@ class _Tab:
         if view is None:
             return
         yield {self.repeated: "", self.without: gr.update(visible=False), **self._without_pairs()}
-        n = len(self.services.spaces.corpus(view.corpus))
+        n = len(self.services.embeddings.corpus(view.corpus))
         if n <= UNASKED:
             yield from self.run(view, k, threshold, hide, request)
         else:

@@ -59,13 +59,13 @@ def _searched(
     space = space_of(services, view)
 
     def work(tell: Any, should_stop: Any) -> SearchResult:
-        if cross and cross != "none" and not services.shelf.has("cross-encoder", cross):
+        if cross and cross != "none" and not services.models.has("cross-encoder", cross):
             tell(0, f"Loading {cross}")
-        crosser = services.shelf.cross_encoder_or_none(cross)
+        crosser = services.models.cross_encoder_or_none(cross)
         tell(0, "Searching")
-        return search(space, query, services.shelf.encoder(view.model, view.pooling), k, crosser)
+        return search(space, query, services.models.encoder(view.model, view.pooling), k, crosser)
 
-    for event in services.watched.run(f"{request.session_hash} search", "Searching", work):
+    for event in services.tasks.run(f"{request.session_hash} search", "Searching", work):
         if isinstance(event, TaskResult):
             yield views.search_line(event.value, space), views.hits(event.value)
         elif isinstance(event, TaskProgress):

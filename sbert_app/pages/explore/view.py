@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class View:
     """An open corpus under a model."""
 
-    corpus: str  # its key in services.spaces
+    corpus: str  # its key in services.embeddings
     model: str
     pooling: str
 
     def __iter__(self) -> Iterator[str]:
-        """So that ``services.spaces.space(*view)`` reads well."""
+        """So that ``services.embeddings.space(*view)`` reads well."""
         return iter((self.corpus, self.model, self.pooling))
 
 
@@ -34,4 +34,4 @@ def space_of(services: Services, view: View) -> EmbeddedCorpus:
     Raises:
         InputError: the corpus has been pushed out by others meanwhile.
     """
-    return services.spaces.space(*view)
+    return services.embeddings.space(*view)

@@ -61,7 +61,7 @@ def _without_tuning(services: Services) -> Demo:
 
     def measure(pairs: float, model: str) -> Answer:
         name = model.strip() or DEFAULT_MODEL
-        found = without_tuning.measure(services.shelf, services.settings.home, name, int(pairs))
+        found = without_tuning.measure(services.models, services.settings.home, name, int(pairs))
         figure = figures.quality_bars([row.label for row in found.rows], [row.rho for row in found.rows])
         return Answer(figure, views.without_tuning(found, int(pairs)))
 
@@ -75,7 +75,7 @@ def _pooled_pair(services: Services) -> Demo:
     pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
 
     def measure(a: str, b: str, pooling: str) -> Answer:
-        found = pooled_pair.measure(services.shelf, services.settings.home, a, b, pooling)
+        found = pooled_pair.measure(services.models, services.settings.home, a, b, pooling)
         exact = found.comparison.attribution
         if exact is None:
             words = [change.word for change in found.left_out]
@@ -95,7 +95,7 @@ def _heads(services: Services) -> Demo:
     paper = {name: variant.paper or 0.0 for name, variant in ablation.variants.items()}
 
     def measure(pairs: float) -> Answer:
-        found = heads.measure(services.shelf, services.settings.home, int(pairs))
+        found = heads.measure(services.models, services.settings.home, int(pairs))
         figure = figures.head_bars(
             [labels[row.concatenation] for row in found.rows],
             [row.seen for row in found.rows],
@@ -124,7 +124,7 @@ def _collapse(services: Services) -> Demo:
     )
 
     def measure(source: str, pull: float) -> Answer:
-        space = collapse.measure(services.shelf, services.settings.home, source, pull)
+        space = collapse.measure(services.models, services.settings.home, source, pull)
         flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
         return Answer(figures.two_heaps(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3]))
 
@@ -143,7 +143,7 @@ def _cost(services: Services) -> Demo:
     grid = np.logspace(1, 6, 41)
 
     def measure(exponent: float, moment: float) -> Answer:
-        found = cost.rates(services.shelf, services.settings.home, moment)
+        found = cost.rates(services.models, services.settings.home, moment)
         sentences = round(10**exponent)
         bi, cross = zip(*(cost.both_seconds(found.throughput, round(n)) for n in grid), strict=True)
         paper = {"sentences": 10_000, "bi": cost.PAPER_ENCODE_SECONDS, "cross": cost.PAPER_CROSS_SECONDS}
@@ -158,7 +158,7 @@ def _orders(services: Services) -> Demo:
     normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
 
     def measure(query: str, normalised: bool) -> Answer:
-        found = orders.measure(services.shelf, services.settings.home, query, normalised)
+        found = orders.measure(services.models, services.settings.home, query, normalised)
         names = figures.SIMILARITY_NAMES
         figure = figures.places(
             [line.sentence for line in found.lines],
@@ -176,8 +176,8 @@ def _rerank(services: Services) -> Demo:
 
     def measure(query: str, k: float) -> Answer:
         home = services.settings.home
-        found = rerank.measure(services.shelf, home, query, int(k))
-        quality = rerank.quality(services.shelf, home)
+        found = rerank.measure(services.models, home, query, int(k))
+        quality = rerank.quality(services.models, home)
         figure = figures.places(
             [candidate.sentence for candidate in found.candidates],
             ["by cosine", "by the cross-encoder"],

@@ -171,7 +171,7 @@ def _prepare_later(services: Services) -> None:
 
 def _prepare(services: Services) -> None:
     """Encode what the lessons share, once, while the first one is read. What cannot be had, its lesson will say."""
-    shelf, home = services.shelf, services.settings.home
+    shelf, home = services.models, services.settings.home
     try:
         for source in sample.SENTENCES:
             sample.encoded_corpus(shelf, home, source)

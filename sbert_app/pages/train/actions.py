@@ -86,7 +86,7 @@ def _stop(services: Services, run_id: str) -> str:
 
 
 def _resume(services: Services, run_id: str) -> str:
-    services.shelf.forget(f"run:{run_id}")  # its model will change
+    services.models.forget(f"run:{run_id}")  # its model will change
     return _said(lambda: services.jobs.resume(run_id))
 
 
@@ -96,13 +96,13 @@ def _rename(services: Services, run_id: str, name: str) -> str:
 
 def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
     trouble = _said(lambda: services.jobs.store.delete(run_id))
-    services.shelf.forget(f"run:{run_id}")
+    services.models.forget(f"run:{run_id}")
     return trouble, "", gr.update(visible=False)
 
 
 def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
-        file = export(services.jobs.store, run_id, services.settings.scratch / "exports")
+        file = export(services.jobs.store, run_id, services.settings.temp_folder / "exports")
     except InputError as error:
         return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6

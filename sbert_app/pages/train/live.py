@@ -131,7 +131,7 @@ def _parts(services: Services, opened: str, ticked: Sequence[str]) -> dict[str, 
     store = services.jobs.store
     runs = store.list()
     if any(run.state == "queued" for run in runs):
-        services.jobs.tend()
+        services.jobs.reconcile()
     run = pick(runs, opened)
     drawn = _drawn(runs, run, ticked)
     curves = [_curve(services, each, COLOURS[i]) for i, each in enumerate(drawn)]

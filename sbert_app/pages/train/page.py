@@ -20,7 +20,7 @@ from sbert_app.pages.train import views as train_views
 from sbert_app.pages.train.form import to_config
 from sbert_app.pages.train.live import QUIET
 from sbert_app.services.container import Services
-from sbert_app.services.runs.plan import can_measure, known_rate, measure_rate, plan
+from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, known_rate, measure_rate
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.data.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
 from training.data.load import load_data
@@ -55,7 +55,7 @@ def build(services: Services) -> None:
     started = start.click(partial(_start, services, names), inputs, [planned, panel.opened], **QUIET)
     train_live.look_on(services, panel, started.then)
     started.success(None, None, None, js=SHOW_LIVE)
-    gr.context.Context.root_block.load(services.jobs.call_workers, None, None, **QUIET)  # be warm at the first Start
+    gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **QUIET)  # be warm at the first Start
     train_endpoints.build(services)
 
 
@@ -135,11 +135,11 @@ def _plan(services: Services, names: list[str], latest: dict[str, Any], *values:
     try:
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         store = services.jobs.store
-        found = plan(config, store)
+        found = estimate_run(config, store)
     except InputError as error:
         return error_message(error)
     rate = known_rate(found, store.list(), store)
-    return train_views.planned(found, rate, measuring=rate is None and can_measure(config, store))
+    return train_views.planned(found, rate, measuring=rate is None and can_measure_rate(config, store))
 
 
 def _measure(services: Services, names: list[str], latest: dict[str, Any], *values: Any) -> Any:
@@ -147,8 +147,8 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
     store = services.jobs.store
     try:
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
-        found = plan(config, store)
-        if known_rate(found, store.list(), store) or not can_measure(config, store):
+        found = estimate_run(config, store)
+        if known_rate(found, store.list(), store) or not can_measure_rate(config, store):
             return gr.skip()
         rate = measure_rate(found, store)
     except InputError as error:
@@ -160,7 +160,7 @@ def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any
     """Queue the run -> the plan or the problem, and the run to open."""
     try:
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
-        plan(config, services.jobs.store)
+        estimate_run(config, services.jobs.store)
         run = services.jobs.start(config)
     except InputError as error:
         return error_message(error), gr.skip()

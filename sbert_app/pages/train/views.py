@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from sbert_app.figures.training import COLOURS
 from sbert_app.services.experiments.precomputed import PrecomputedRun, PrecomputedTable
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
-from sbert_app.services.runs.plan import Plan, Rate
 from sbert_app.services.runs.record import AT_WORK, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
@@ -96,7 +96,7 @@ def run_list(runs: Sequence[Run], opened: str, colours: Mapping[str, str]) -> st
     )
 
 
-def planned(plan: Plan, rate: Rate | None, measuring: bool = False) -> str:
+def planned(plan: RunEstimate, rate: TrainingRate | None, measuring: bool = False) -> str:
     """What a run would do, and how long it would take."""
     rows = f"{plan.rows:,} {plan.kind}" if plan.rows is not None else plan.kind
     steps = f"{plan.steps:,} steps of {plan.config.batch_size}" if plan.steps is not None else "steps known then"

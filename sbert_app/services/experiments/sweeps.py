@@ -22,7 +22,7 @@ from typing import Any
 from sbert_app.services.experiments.ablations import ablation
 from sbert_app.services.experiments.record import Sweep, SweepCell, SweepRecord, cell_key
 from sbert_app.services.jobs.queue import Jobs
-from sbert_app.services.runs.plan import Plan, Rate, known_rate, plan
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run, known_rate
 from sbert_app.services.runs.record import RESUMABLE, Run
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -34,26 +34,26 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class SweepPlan:
+class SweepEstimate:
     """What a sweep would do: a plan for each variant, times seeds."""
 
-    plans: Mapping[str, Plan]
+    estimates: Mapping[str, RunEstimate]
     seeds: int
     model_bytes: int | None  # that a finished run keeps; None if not known
 
     @property
     def runs(self) -> int:
         """How many runs in all."""
-        return len(self.plans) * self.seeds
+        return len(self.estimates) * self.seeds
 
     @property
     def bytes(self) -> int | None:
         """What the models of all runs will take on the disk."""
         return None if self.model_bytes is None else self.model_bytes * self.runs
 
-    def seconds(self, rate: Rate) -> float | None:
+    def seconds(self, rate: TrainingRate) -> float | None:
         """An estimate of the whole, one run after another; None where the steps are not known."""
-        each = [one.seconds(rate) for one in self.plans.values()]
+        each = [one.seconds(rate) for one in self.estimates.values()]
         known = [seconds for seconds in each if seconds is not None]
         return self.seeds * sum(known) if len(known) == len(each) else None
 
@@ -86,19 +86,19 @@ class Sweeps:
                     found.append(self.get(file.stem))
         return sorted(found, key=lambda sweep: (sweep.record.created, sweep.id), reverse=True)
 
-    def plan(self, name: str, seeds: int, changes: Mapping[str, Any]) -> SweepPlan:
+    def estimate(self, name: str, seeds: int, changes: Mapping[str, Any]) -> SweepEstimate:
         """Look at a sweep before it starts. InputError if a cell cannot run, with what can be done."""
         if not isinstance(seeds, int) or not 1 <= seeds <= MOST_SEEDS:
             raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MOST_SEEDS}")
         grid = ablation(name)
-        plans = {variant: plan(grid.config(variant, 0, **changes), self.store) for variant in grid.variants}
-        sizes = [_model_bytes(self.store.home, one.config.base) for one in plans.values()]
+        estimates = {variant: estimate_run(grid.config(variant, 0, **changes), self.store) for variant in grid.variants}
+        sizes = [_model_bytes(self.store.home, one.config.base) for one in estimates.values()]
         known = [size for size in sizes if size]
-        return SweepPlan(plans, seeds, max(known) if known else None)
+        return SweepEstimate(estimates, seeds, max(known) if known else None)
 
-    def rate(self, planned: SweepPlan) -> Rate | None:
+    def rate(self, planned: SweepEstimate) -> TrainingRate | None:
         """The rate of the newest run of the same kind; None if there was none."""
-        return known_rate(next(iter(planned.plans.values())), self.store.list(), self.store)
+        return known_rate(next(iter(planned.estimates.values())), self.store.list(), self.store)
 
     # ------------------------------------------------------------ changing
 
@@ -110,7 +110,7 @@ class Sweeps:
 
     def create(self, name: str, seeds: int, changes: Mapping[str, Any]) -> Sweep:
         """A new sweep without any run yet: all cells can be resumed, here or by `run_here`."""
-        self.plan(name, seeds, changes)
+        self.estimate(name, seeds, changes)
         record = SweepRecord(name, time.time(), list(range(seeds)), dict(changes))
         record.runs = {cell_key(*cell): None for cell in record.cells()}
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def execute(
     Raises:
         InputError: the run is not there for the taking; or its config, base or data cannot be used: then it failed.
     """
-    with store.claim(run_id, RESUMABLE if foreground else QUEUED) as work, _log_into(work.run.folder / "log.txt"):
+    with store.lease(run_id, RESUMABLE if foreground else QUEUED) as work, _log_into(work.run.folder / "log.txt"):
         stop = work.run.folder / "stop"
 
         def tell(event: Event) -> None:

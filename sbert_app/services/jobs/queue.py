@@ -113,7 +113,7 @@ class Jobs:
         self.starts_workers = isinstance(self.queue, SqliteHuey)
         self._work = _task(self.queue, do)
         self._started: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}  # by device: when, and what
-        self._tending = threading.Lock()
+        self._enqueueing = threading.Lock()
 
     def start(self, config: RunConfig) -> Run:
         """Queue a new run."""
@@ -135,18 +135,18 @@ class Jobs:
         """The ids that wait in the queue, the next one first."""
         return [task.args[0] for task in self.queue.pending()]
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Queue what is queued by its folder but not in the queue, and see that somebody works on it."""
-        with self._tending:
+        with self._enqueueing:
             waiting = [run.id for run in reversed(self.store.list()) if run.state == "queued"]
             known = set(self.queued()) if waiting else set()
             for run_id in waiting:
                 if run_id not in known:
                     self._work(run_id)
         if waiting:
-            self.call_workers()
+            self.start_workers()
 
-    def call_workers(self) -> None:
+    def start_workers(self) -> None:
         """Start a worker for every device that has none. Returns at once."""
         if not self.starts_workers:
             return
@@ -178,9 +178,9 @@ class Jobs:
             )
 
     def _enqueue(self, run_id: str) -> None:
-        with self._tending:
+        with self._enqueueing:
             self._work(run_id)
-        self.call_workers()
+        self.start_workers()
 
 
 def _task(queue: Huey, do: Callable[[str], object] | None) -> Callable[[str], object]:

@@ -57,7 +57,7 @@ class Worker:
                 log.info("device %s has a worker already", self.slot)
                 return
             try:
-                self.jobs.tend()
+                self.jobs.reconcile()
                 self._work_until_idle()
             finally:
                 lock.release()

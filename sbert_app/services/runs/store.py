@@ -162,7 +162,7 @@ class RunStore:
         self._configs.pop(run_id, None)
 
     @contextmanager
-    def claim(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
+    def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
         """Work on a run in one of ``states``: it is running inside the block, and has ended after it.
 
         An exception out of the block makes it failed (an interrupt or an exit: interrupted) and goes on.

@@ -45,7 +45,7 @@ def finished(store: RunStore, name: str = "a run", **settings: object):
         *({"kind": "train", "step": step, "loss": 1 / step, "sentences_per_second": 99.0} for step in range(1, 11)),
         evaluation(10, 0.85, best=True),
     )
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         work.state = "finished"
     return store.get(run.id)
 

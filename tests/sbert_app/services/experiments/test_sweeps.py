@@ -40,7 +40,7 @@ def place(home, tmp_path) -> Path:
 @pytest.fixture
 def sweeps(place, monkeypatch) -> Sweeps:
     """Sweeps of a home folder on which no worker works."""
-    monkeypatch.setattr(Jobs, "call_workers", lambda self: None)
+    monkeypatch.setattr(Jobs, "start_workers", lambda self: None)
     return Sweeps(Jobs(RunStore(place)))
 
 
@@ -205,8 +205,8 @@ def test_what_cannot_run_is_told_before_anything_is_queued(sweeps):
 
 
 def test_a_plan_counts_runs_steps_and_what_the_models_take(sweeps):
-    found = sweeps.plan("pooling", 3, {"max_steps": 200})
-    assert (found.runs, found.plans["max"].steps) == (9, 200)
+    found = sweeps.estimate("pooling", 3, {"max_steps": 200})
+    assert (found.runs, found.estimates["max"].steps) == (9, 200)
     assert 9 * 80e6 < found.bytes < 9 * 100e6
 
 

@@ -334,7 +334,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 import sys
 from pathlib import Path
 from bag_encoder import BagEncoder
-from sbert_app.scoring.file import score_file
+from sbert_app.services.files.score import score_file
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) >> 10

@@ -90,7 +90,7 @@ def until(jobs: Jobs, run: Run, holds: Callable[[Run], bool]) -> Run:
     deadline = time.monotonic() + PATIENCE
     while not holds(run := jobs.store.get(run.id)):
         assert time.monotonic() < deadline, f"{run.state} at {run.progress.step}: {jobs.store.log(run.id)}"
-        jobs.tend()
+        jobs.reconcile()
         time.sleep(0.05)
     return run
 
@@ -139,7 +139,7 @@ def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
     before = {process.pid for process in workers(jobs.store.home)}
     others = [Jobs(RunStore(jobs.store.home)) for _ in range(3)]
     for other in others:
-        other.call_workers()
+        other.start_workers()
     run = until(others[0], others[1].start(tiny()), ended)
     assert run.state == "finished"
     assert {process.pid for process in workers(jobs.store.home)} == before
@@ -149,8 +149,8 @@ def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
 APP = """
 import os, sys
 from pathlib import Path
-from sbert_app.jobs.queue import Jobs
-from sbert_app.runs.store import RunStore
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs.store import RunStore
 from training.config import RunConfig
 jobs = Jobs(RunStore(Path(sys.argv[1])))
 print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
@@ -217,9 +217,9 @@ def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
     runs = [here.start(tiny()) for _ in range(2)]
     here.queue.flush()
     assert here.queued() == []
-    here.tend()
+    here.reconcile()
     assert here.queued() == [run.id for run in runs]
-    here.tend()
+    here.reconcile()
     assert len(here.queued()) == 2, "once is enough"
 
 
@@ -315,7 +315,7 @@ def test_a_redis_server_is_named_by_a_variable_and_its_workers_are_started_by_ha
     jobs = Jobs(RunStore(tmp_path))
     assert isinstance(jobs.queue, RedisHuey)
     assert isinstance(jobs.queue.serializer, JsonSerializer)
-    jobs.call_workers()
+    jobs.start_workers()
     assert workers(tmp_path) == []
 
 

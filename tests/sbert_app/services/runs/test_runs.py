@@ -97,7 +97,7 @@ def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
 
 def test_a_claimed_run_is_running_and_ends_as_its_process_says(store):
     run = store.create(CONFIG)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         assert RunStore(store.home).get(run.id).state == "running"
         work.state = "finished"
     ended = store.get(run.id)
@@ -107,31 +107,31 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says(store):
 
 def test_an_exception_makes_a_run_failed_with_the_reason_in_one_line(store):
     run = store.create(CONFIG)
-    with pytest.raises(OSError), store.claim(run.id):
+    with pytest.raises(OSError), store.lease(run.id):
         raise OSError("no space\nleft on device")
     assert (store.get(run.id).state, store.get(run.id).record.reason) == ("failed", "no space left on device")
 
 
 def test_an_interrupt_makes_a_run_interrupted(store):
     run = store.create(CONFIG)
-    with pytest.raises(KeyboardInterrupt), store.claim(run.id):
+    with pytest.raises(KeyboardInterrupt), store.lease(run.id):
         raise KeyboardInterrupt
     assert store.get(run.id).state == "interrupted"
 
 
 def test_a_run_can_be_claimed_once(store):
     run = store.create(CONFIG)
-    with store.claim(run.id), pytest.raises(InputError, match="worked on by another"), store.claim(run.id):
+    with store.lease(run.id), pytest.raises(InputError, match="worked on by another"), store.lease(run.id):
         pass
-    with pytest.raises(InputError, match="is interrupted, not queued"), store.claim(run.id):
+    with pytest.raises(InputError, match="is interrupted, not queued"), store.lease(run.id):
         pass
 
 
 DIES_AT_WORK = """
 import os, sys
 from pathlib import Path
-from sbert_app.runs.store import RunStore
-with RunStore(Path(sys.argv[1])).claim(sys.argv[2]):
+from sbert_app.services.runs.store import RunStore
+with RunStore(Path(sys.argv[1])).lease(sys.argv[2]):
     print("at work", flush=True)
     sys.stdin.read()
     os.kill(os.getpid(), 9)
@@ -166,7 +166,7 @@ def test_stopping_a_run_that_waits_is_immediate(store):
 
 def test_stopping_a_run_at_work_leaves_a_note_for_its_process(store):
     run = store.create(CONFIG)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         assert store.stop(run.id).is_stopping
         work.state = "stopped"
     assert not store.get(run.id).is_stopping
@@ -175,12 +175,12 @@ def test_stopping_a_run_at_work_leaves_a_note_for_its_process(store):
 @pytest.mark.parametrize("state", ["stopped", "failed", "interrupted"])
 def test_what_ended_early_can_be_queued_again(store, state):
     run = store.create(CONFIG)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         store.stop(run.id)
         work.state, work.reason = state, "a reason"
     again = store.requeue(run.id)
     assert (again.state, again.record.reason) == ("queued", None)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         assert work.resume, "it goes on from its checkpoint"
         assert not store.get(run.id).is_stopping, "the old request to stop is forgotten"
 
@@ -189,7 +189,7 @@ def test_what_finished_or_waits_cannot_be_resumed_and_what_ended_not_stopped(sto
     run = store.create(CONFIG)
     with pytest.raises(InputError, match="is queued; there is nothing to resume"):
         store.requeue(run.id)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         work.state = "finished"
     with pytest.raises(InputError, match="is finished; there is nothing to resume"):
         store.requeue(run.id)
@@ -199,7 +199,7 @@ def test_what_finished_or_waits_cannot_be_resumed_and_what_ended_not_stopped(sto
 
 def test_a_new_name_does_not_touch_the_state(store):
     run = store.create(CONFIG)
-    with store.claim(run.id) as work:
+    with store.lease(run.id) as work:
         assert store.rename(run.id, "  my \n run ").name == "my run"
         work.state = "finished"
     assert (store.get(run.id).name, store.get(run.id).state) == ("my run", "finished")
@@ -209,7 +209,7 @@ def test_a_new_name_does_not_touch_the_state(store):
 
 def test_a_deleted_run_is_gone_and_one_at_work_stays(store):
     run, other = store.create(CONFIG), store.create(CONFIG)
-    with store.claim(run.id), pytest.raises(InputError, match="stop it before you delete it"):
+    with store.lease(run.id), pytest.raises(InputError, match="stop it before you delete it"):
         store.delete(run.id)
     store.delete(run.id)
     assert [left.id for left in store.list()] == [other.id]

@@ -1,4 +1,4 @@
-"""plan(config): what a run would do and how long it would take, before it is started.
+"""estimate_run(config): what a run would do and how long it would take, before it is started.
 
 Wrong combinations are found here, with the nearest thing that can be done. Data that is on this machine is loaded and
 viewed as the objective needs it, so that the number of rows is exact and the notes say what will be derived; a set
@@ -48,7 +48,7 @@ STARTING_SECONDS = 3.0  # data and model, before the first step
 
 
 @dataclass(frozen=True)
-class Rate:
+class TrainingRate:
     """How fast this machine trains. ``source`` says where that is known from."""
 
     sentences_per_second: float
@@ -57,7 +57,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunEstimate:
     """What a run would do. ``rows`` and ``steps`` are None where the data has to be fetched first."""
 
     config: RunConfig
@@ -75,7 +75,7 @@ class Plan:
             return None
         return max(1, math.ceil(self.config.epochs * math.ceil(self.rows / self.config.batch_size)))
 
-    def seconds(self, rate: Rate) -> float | None:
+    def seconds(self, rate: TrainingRate) -> float | None:
         """An estimate, start to end."""
         if self.steps is None:
             return None
@@ -85,7 +85,7 @@ class Plan:
         return STARTING_SECONDS + working
 
 
-def plan(config: RunConfig, store: RunStore) -> Plan:
+def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """Look at a run before it starts. InputError if its data or its base cannot be used, with what can."""
     _check_base(config.base, store)
     if config.eval_data is not None:
@@ -95,14 +95,14 @@ def plan(config: RunConfig, store: RunStore) -> Plan:
     known = [part for part in parts if isinstance(part, Dataset)]
     if len(known) == len(parts):
         data = join(known)
-        return Plan(config, len(data), len(data.columns), data.kind, data.notes)
+        return RunEstimate(config, len(data), len(data.columns), data.kind, data.notes)
     kind = next(part for part in parts if isinstance(part, str))
     rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
     total = None if None in rows else sum(filter(None, rows))
     fetched = "comes from the Hub when the run starts, unless it was fetched before"
     notes = tuple(f"{name} {fetched}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
     triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
-    return Plan(config, total, 3 if triple else 2, kind, notes)
+    return RunEstimate(config, total, 3 if triple else 2, kind, notes)
 
 
 def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
@@ -114,18 +114,18 @@ def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
     return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] is as_it_is else None
 
 
-def known_rate(found: Plan, runs: Sequence[Run], store: RunStore) -> Rate | None:
+def known_rate(found: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
     """The rate of the newest run of the same kind, or one that was measured; None if there is neither."""
     for run in runs:
         if _alike(run.config, found.config) and len(rates := _rates(events := store.events(run.id))) > 1:
             seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
-            return Rate(statistics.median(rates), statistics.median(seconds), source)
+            return TrainingRate(statistics.median(rates), statistics.median(seconds), source)
     measured = _measured.get(_key(found))
     return _rate(found, measured, store) if measured else None
 
 
-def can_measure(config: RunConfig, store: RunStore) -> bool:
+def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
     """Whether a few steps could be made right now: nothing to fetch, and the machine is not busy with a run."""
     base = config.base
     here = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
@@ -134,7 +134,7 @@ def can_measure(config: RunConfig, store: RunStore) -> bool:
     return here and local and not any(run.state == "running" for run in store.list())
 
 
-def measure_rate(found: Plan, store: RunStore) -> Rate:
+def measure_rate(found: RunEstimate, store: RunStore) -> TrainingRate:
     """Make a few steps and forget them. Seconds; once for each kind of run."""
     from training.trainer.train import train
 
@@ -162,10 +162,10 @@ _measured: dict[tuple[object, ...], _Measured] = {}
 _measuring = threading.Lock()
 
 
-def _rate(found: Plan, measured: _Measured, store: RunStore) -> Rate:
+def _rate(found: RunEstimate, measured: _Measured, store: RunStore) -> TrainingRate:
     source = f"{MEASURED_STEPS} steps measured just now, {measured.sentences_per_second:,.0f} sentences/s"
     watched = _watched(found.config.eval_data, store.home)
-    return Rate(measured.sentences_per_second, measured.seconds_per_evaluated * watched, source)
+    return TrainingRate(measured.sentences_per_second, measured.seconds_per_evaluated * watched, source)
 
 
 def _watched(eval_data: str | None, home: Path) -> int:
@@ -175,7 +175,7 @@ def _watched(eval_data: str | None, home: Path) -> int:
     return RANDOM_SENTENCES + len(plain_sentences()) + len(dev)
 
 
-def _key(found: Plan) -> tuple[object, ...]:
+def _key(found: RunEstimate) -> tuple[object, ...]:
     config = found.config
     return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, found.columns
 

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.services.runs import plan as run_plan
-from sbert_app.services.runs.plan import HUB_FORMS, Plan, Rate, can_measure, known_rate, measure_rate, plan
+from sbert_app.services.runs import estimate as run_estimate
+from sbert_app.services.runs.estimate import (
+    HUB_FORMS,
+    RunEstimate,
+    TrainingRate,
+    can_measure_rate,
+    estimate_run,
+    known_rate,
+    measure_rate,
+)
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.data.load import HUB_SETS
@@ -29,30 +37,30 @@ def file(tmp_path: Path) -> str:
 
 
 def test_the_rows_and_steps_of_data_on_this_machine_are_exact(store, file):
-    found = plan(RunConfig("regression", train_data=file, epochs=2.5), store)
+    found = estimate_run(RunConfig("regression", train_data=file, epochs=2.5), store)
     assert (found.rows, found.columns, found.kind, found.steps) == (40, 2, "scored pairs", 8)  # 3 batches a pass
-    assert plan(RunConfig("regression", train_data=file, max_steps=500), store).steps == 500
+    assert estimate_run(RunConfig("regression", train_data=file, max_steps=500), store).steps == 500
 
 
 def test_what_is_derived_is_said(store):
-    found = plan(RunConfig("triplet"), store)
+    found = estimate_run(RunConfig("triplet"), store)
     assert found.columns == 3
     assert "negatives" in found.notes[1]
 
 
 def test_a_file_that_has_changed_is_read_again(store, file):
     config = RunConfig("regression", train_data=file)
-    before = plan(config, store).rows
+    before = estimate_run(config, store).rows
     Path(file).write_text("sentence1,sentence2,score\na,b,1\n")
-    assert (before, plan(config, store).rows) == (40, 1)
+    assert (before, estimate_run(config, store).rows) == (40, 1)
 
 
 def test_data_of_the_hub_is_judged_without_fetching_it(store):
-    found = plan(RunConfig("classification", train_data="all-nli:train"), store)
+    found = estimate_run(RunConfig("classification", train_data="all-nli:train"), store)
     assert (found.rows, found.steps) == (942_069, 58_880)
     assert "comes from the Hub" in found.notes[0]
-    assert plan(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
-    assert plan(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
+    assert estimate_run(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
+    assert estimate_run(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
 
 
 def test_every_set_of_the_hub_has_a_known_form():
@@ -72,13 +80,13 @@ def test_every_set_of_the_hub_has_a_known_form():
 )
 def test_what_cannot_work_is_told_with_what_can(store, config, told):
     with pytest.raises(InputError, match=told):
-        plan(RunConfig(**config), store)
+        estimate_run(RunConfig(**config), store)
 
 
 def test_a_run_without_a_model_is_no_base_yet(store):
     run = store.create(RunConfig("regression"))
     with pytest.raises(InputError, match="has no model yet"):
-        plan(RunConfig("regression", base=f"run:{run.id}"), store)
+        estimate_run(RunConfig("regression", base=f"run:{run.id}"), store)
 
 
 @pytest.mark.parametrize(
@@ -87,27 +95,29 @@ def test_a_run_without_a_model_is_no_base_yet(store):
 )
 def test_rows_of_the_hub_are_counted_only_where_they_are_known(store, train_data, rows):
     objective = "regression" if train_data.startswith("sts") else "classification"
-    assert plan(RunConfig(objective, train_data=train_data), store).rows == rows
+    assert estimate_run(RunConfig(objective, train_data=train_data), store).rows == rows
 
 
 def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
-    alone = plan(RunConfig("regression", train_data=file), store).rows
-    assert plan(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == alone + 3_108
+    alone = estimate_run(RunConfig("regression", train_data=file), store).rows
+    assert estimate_run(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == alone + 3_108
 
 
 # ---------------------------------------------------------------- time
 
 
 def test_time_is_steps_and_evaluations_at_their_rates():
-    found = Plan(RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs")
-    rate = Rate(sentences_per_second=320, evaluation_seconds=2, source="")
-    assert found.seconds(rate) == pytest.approx(run_plan.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
-    assert Plan(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
+    found = RunEstimate(
+        RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs"
+    )
+    rate = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="")
+    assert found.seconds(rate) == pytest.approx(run_estimate.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
+    assert RunEstimate(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
 
 
 def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     config = RunConfig("regression", train_data=file, base="scratch:1x32")
-    found = plan(config, store)
+    found = estimate_run(config, store)
     assert known_rate(found, store.list(), store) is None
     for rate in (100.0, 300.0):
         run = store.create(config)
@@ -115,14 +125,14 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
         lines.append('{"kind": "eval", "step": 2, "seconds": 0.5}')
         (run.folder / "events.jsonl").write_text("\n".join([*lines, ""]))
     assert known_rate(found, store.list(), store).sentences_per_second == 300
-    other = plan(RunConfig("regression", train_data=file, base="scratch:2x64"), store)
+    other = estimate_run(RunConfig("regression", train_data=file, base="scratch:2x64"), store)
     assert known_rate(other, store.list(), store) is None
 
 
 def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
-    monkeypatch.setattr(run_plan, "_measured", {})
-    found = plan(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
-    assert can_measure(found.config, store)
+    monkeypatch.setattr(run_estimate, "_measured", {})
+    found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
+    assert can_measure_rate(found.config, store)
     rate = measure_rate(found, store)
     assert rate.sentences_per_second > 0
     assert "8 steps measured just now" in rate.source
@@ -131,8 +141,8 @@ def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
 
 
 def test_nothing_is_fetched_only_to_measure_it(store):
-    assert not can_measure(RunConfig("regression", base="bert-base-uncased"), store)
-    assert not can_measure(RunConfig("classification", train_data="snli"), store)
+    assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store)
+    assert not can_measure_rate(RunConfig("classification", train_data="snli"), store)
 
 
 # ---------------------------------------------------------------- presets
@@ -140,7 +150,7 @@ def test_nothing_is_fetched_only_to_measure_it(store):
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "mine"])
 def test_each_preset_can_be_started_as_it_is(store, name):
-    assert plan(PRESETS[name].config(), store).steps > 0
+    assert estimate_run(PRESETS[name].config(), store).steps > 0
 
 
 def test_the_second_stage_starts_from_the_newest_run_on_nli(store):
