@@ -3,7 +3,7 @@
 import sys
 
 from sbert_app.cli import main
-from sbert_app.leaving import leave
+from sbert_app.process import exit_now
 
 if __name__ == "__main__":
-    leave(main(["serve", *sys.argv[1:]]))
+    exit_now(main(["serve", *sys.argv[1:]]))

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sbert_app.process import configure_malloc
 from training.errors import InputError
 
 BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
@@ -77,6 +78,7 @@ def main() -> int:
     parser.add_argument("--against", help="whom to measure beside: sentence-transformers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     given = parser.parse_args()
+    configure_malloc()  # as the app does
     for name in given.names or sorted(set(BENCHMARKS) - {"peers"}):  # which need an environment of their own
         try:
             result = measure(name, rounds=given.rounds, against=given.against if given.names else None)

@@ -26,9 +26,8 @@ from sbert_app.commands.score import score
 from sbert_app.commands.serve import serve
 from sbert_app.commands.train import train
 from sbert_app.commands.worker import worker
-from sbert_app.garbage import collect_rarely
+from sbert_app.process import configure_process
 from sbert_app.terminal import StderrHandler
-from sbert_app.waiting import wait_asleep
 from training.errors import InputError, Stopped
 
 GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -53,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _be_quiet(debug)
-    collect_rarely()
-    wait_asleep()
+    configure_process()
     try:
         code = app(given, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()

@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
-from sbert_app.garbage import leave_what_is_there
+from sbert_app.process import freeze_startup_objects
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.models.cache import ModelCache
@@ -45,7 +45,7 @@ class Services:
             self.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
-        leave_what_is_there()
+        freeze_startup_objects()
         if self.settings.warm_maps:  # last, as half a minute of compiling must not delay an answer
             from sbert_app.services.maps import umap_engine
 

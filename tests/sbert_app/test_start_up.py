@@ -1,15 +1,12 @@
 """Start-up: nobody waits for a library that is not needed yet. Asked of sys.modules, not of a clock."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from paths import ROOT
-
-from sbert_app.waiting import ASLEEP
 
 HEAVY = {
     *("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "datasets", "huggingface_hub"),
@@ -27,7 +24,7 @@ def loaded_by(code: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["training", "training.errors", "training.trainer.config", "training.sources.resolve", "training.data.load"],
+    ["training", "training.errors", "training.registry", "training.trainer.config", "training.sources.resolve"],
 )
 def test_the_core_costs_nothing_until_it_is_used(module: str):
     assert loaded_by(f"import {module}") == set()
@@ -74,20 +71,3 @@ from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
-
-
-def test_threads_that_wait_sleep_and_the_user_has_the_last_word():
-    tell = "import json, os\nfrom sbert_app.waiting import ASLEEP, wait_asleep\nwait_asleep()\n"
-    tell += "print(json.dumps([os.environ[name] for name in ASLEEP]))"
-    bare = {name: value for name, value in os.environ.items() if name not in ASLEEP}
-    for own, expected in (({}, ["PASSIVE", "0"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0"])):
-        asked = subprocess.run([sys.executable, "-c", tell], cwd=ROOT, capture_output=True, check=True, env=bare | own)
-        assert json.loads(asked.stdout) == expected
-
-
-def test_a_command_has_them_asleep_before_torch_is_loaded():
-    tell = "import os, sys\nfrom sbert_app.cli import main\nmain(['--help'])\n"
-    tell += "print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
-    bare = {name: value for name, value in os.environ.items() if name not in ASLEEP}
-    asked = subprocess.run([sys.executable, "-c", tell], cwd=ROOT, capture_output=True, check=True, env=bare, text=True)
-    assert asked.stdout.splitlines()[-1] == "0 False"

@@ -30,9 +30,9 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
+from sbert_app.process import PASSIVE_WAITING
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
-from sbert_app.waiting import ASLEEP
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = "sbert-lab"
 RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
 
-CALM = {**ASLEEP, "TOKENIZERS_PARALLELISM": "false"}  # a worker's: what else is at work here are people at the page
+CALM = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # of a worker, which shares the machine with the app
 
 
 class JsonSerializer(Serializer):

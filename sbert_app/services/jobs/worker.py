@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from sbert_app.garbage import collect_rarely
+from sbert_app.process import configure_process
 from sbert_app.services.jobs.queue import CALM, Jobs, devices, worker_lock
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
@@ -92,7 +92,7 @@ def _warm_up() -> None:
 
 def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> None:
     """Make this process a worker: calm, polite, bound to its device."""
-    collect_rarely()
+    configure_process()
     for name, value in CALM.items():
         os.environ.setdefault(name, value)  # read when torch is loaded, which is later
     known = devices()

@@ -1,0 +1,88 @@
+"""Process-wide settings: memory allocator, idle threads, garbage collector, exit.
+
+``configure_process`` is called first thing by the app, the command line and a worker. The libraries, ``training``
+among them, change nothing of the kind: a notebook that imports them keeps its own settings.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import os
+import sys
+import threading
+from contextlib import suppress
+from typing import NoReturn
+
+MB = 1 << 20
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1  # parameters of glibc's mallopt(3), from malloc.h
+PASSIVE_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+GC_THRESHOLD = 100_000  # allocations between two collections; Python's default is 700
+OUTPUT_LOST = 120  # the exit code that Python itself uses when buffered output cannot be written
+
+
+def configure_process() -> None:
+    """Apply all settings for the start of a process. Call it before torch is imported."""
+    configure_malloc()
+    use_passive_waiting()
+    tune_garbage_collector()
+
+
+def configure_malloc() -> None:
+    """Make glibc keep up to 64 MB of freed memory for the next batch, which needs as much again.
+
+    By default it returns blocks of the size of activations (1 to 3 MB) to the system after each operation and maps
+    them anew, page by page, for the next: 5% of the time of encoding. Does nothing where there is no glibc.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 32 * MB)
+        mallopt(M_TRIM_THRESHOLD, 64 * MB)
+
+
+def use_passive_waiting() -> None:
+    """Make idle OpenMP threads sleep. Variables that are already set keep their values.
+
+    By default they spin for a while after each operation. On a machine with few cores that takes processor time from
+    everything else: a training step takes 6% longer, and the page answers late during a run. OpenMP reads the
+    variables when torch is imported.
+    """
+    for name, value in PASSIVE_WAITING.items():
+        os.environ.setdefault(name, value)
+
+
+def tune_garbage_collector() -> None:
+    """Collect the youngest generation after 100,000 allocations.
+
+    The imported libraries hold a million long-lived objects. A full collection takes 0.4 s, during which no request
+    is answered, and by default about ten happen before the first page is served.
+    """
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
+
+
+def freeze_startup_objects() -> None:
+    """Exclude all objects that exist now from future collections. Does not collect first: that would be a pause."""
+    gc.freeze()
+
+
+def exit_now(code: int) -> NoReturn:
+    """End the process without freeing its objects one by one, which takes Python more than a second.
+
+    Waits for non-daemon threads, runs the exit handlers and flushes the output, as Python does. Output that cannot
+    be written turns exit code 0 into 120.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined] # joins non-daemon threads
+        atexit._run_exitfuncs()  # closes logs, removes temporary folders
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or OUTPUT_LOST
+        with suppress(OSError):
+            print(f"error: the output could not be written: {error.strerror or error}", file=sys.stderr)
+    finally:
+        with suppress(OSError):  # stderr is closed: nothing is left to report to
+            sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,202 @@
+"""Process-wide settings are applied when a process starts, and leaving at once loses no output, thread or handler."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from sbert_app import process
+from sbert_app.cli import main
+from sbert_app.process import GC_THRESHOLD, PASSIVE_WAITING, freeze_startup_objects, tune_garbage_collector
+
+
+def python(code: str, environment: dict[str, str] | None = None, **options: object) -> subprocess.CompletedProcess[str]:
+    """A fresh Python that runs ``code`` from the clone."""
+    command = [sys.executable, "-c", code]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, cwd=ROOT, env=environment, text=True, check=False, timeout=120, **streams)
+
+
+# ---------------------------------------------------------------- garbage collector
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Restores the collector's settings."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("collector")
+class TestGarbageCollector:
+    def test_every_command_raises_the_threshold(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--help"]) == 0
+        assert gc.get_threshold()[0] == GC_THRESHOLD
+
+    def test_older_generations_keep_their_thresholds(self) -> None:
+        before = gc.get_threshold()
+        tune_garbage_collector()
+        assert gc.get_threshold()[1:] == before[1:]
+
+    def test_frozen_objects_are_not_scanned_again(self) -> None:
+        kept: list[list[int]] = [[] for _ in range(1_000)]
+        freeze_startup_objects()
+        assert gc.get_freeze_count() >= len(kept)
+        assert not any(scanned is kept for scanned in gc.get_objects())
+
+    def test_objects_made_after_a_freeze_are_collected(self) -> None:
+        freeze_startup_objects()
+        circle: list[object] = []
+        circle.append(circle)
+        del circle
+        assert gc.collect() >= 1
+
+
+# ---------------------------------------------------------------- idle threads and memory
+
+WITHOUT_WAITING = {name: value for name, value in os.environ.items() if name not in PASSIVE_WAITING}
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"), [({}, ["PASSIVE", "0"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0"])]
+)
+def test_idle_threads_sleep_unless_the_user_decided_otherwise(user: dict[str, str], expected: list[str]) -> None:
+    code = """
+import json, os
+from sbert_app.process import PASSIVE_WAITING, use_passive_waiting
+use_passive_waiting()
+print(json.dumps([os.environ[name] for name in PASSIVE_WAITING]))"""
+    assert json.loads(python(code, WITHOUT_WAITING | user).stdout) == expected
+
+
+def test_a_command_sets_passive_waiting_before_torch_is_imported() -> None:
+    code = """
+import os, sys
+from sbert_app.cli import main
+main(['--help'])
+print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"""
+    assert python(code, WITHOUT_WAITING).stdout.splitlines()[-1] == "0 False"
+
+
+MAPPED_BLOCKS = """
+import ctypes
+from sbert_app.process import configure_malloc
+libc = ctypes.CDLL(None)
+class Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]
+libc.mallinfo2.restype, libc.malloc.restype, libc.malloc.argtypes = Mallinfo, ctypes.c_void_p, [ctypes.c_size_t]
+def mapped():
+    "How many more blocks are mapped after 8 MB are allocated."
+    before = libc.mallinfo2().hblks
+    libc.malloc(8 << 20)
+    return libc.mallinfo2().hblks - before
+before = mapped()
+configure_malloc()
+print(before, mapped())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_blocks_of_the_size_of_activations_come_from_the_heap() -> None:
+    ended = python(MAPPED_BLOCKS)
+    if "mallinfo2" in ended.stderr:
+        pytest.skip("needs glibc 2.33 or later")
+    assert ended.stdout.split() == ["1", "0"], ended.stderr
+
+
+def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda name: object())
+    process.configure_malloc()
+    monkeypatch.setattr(process.sys, "platform", "darwin")
+    monkeypatch.setattr(process.ctypes, "CDLL", None)
+    process.configure_malloc()
+
+
+def test_the_library_changes_no_process_wide_setting(home: Path) -> None:
+    code = """
+import gc, os
+import torch
+def settings():
+    waiting = [os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")]
+    return gc.get_threshold(), gc.get_freeze_count(), waiting, torch.get_num_threads()
+before = settings()
+from training import Encoder
+Encoder.load("scratch:1x32").encode(["a dog"] * 3)
+print(settings() == before)"""
+    ended = python(code, WITHOUT_WAITING)
+    assert ended.stdout.splitlines()[-1] == "True", ended.stderr
+
+
+# ---------------------------------------------------------------- exit
+
+TORN_DOWN = "torn down"  # printed when Python frees this object, which it does at the end of a process
+TEARDOWN = f"""
+import os
+class Noisy:
+    def __del__(self):
+        os.write(2, b"{TORN_DOWN}")
+noisy = Noisy()
+"""
+BEFORE = f"import atexit, sys, threading, time\nfrom sbert_app.process import exit_now\n{TEARDOWN}"
+
+
+@pytest.mark.parametrize("code", [0, 2, 130])
+def test_the_exit_code_is_kept_and_output_arrives(code: int) -> None:
+    ended = python(f"{BEFORE}\nprint('x' * 100_000, end=''); print('why', end='', file=sys.stderr); exit_now({code})")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "x" * 100_000, "why")
+
+
+def test_threads_are_joined_and_exit_handlers_run() -> None:
+    ended = python(
+        f"{BEFORE}\natexit.register(print, 'handler')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()\n"
+        "exit_now(0)"
+    )
+    assert ended.stdout.split() == ["thread", "handler"]
+
+
+def test_a_failing_exit_handler_does_not_keep_the_process() -> None:
+    ended = python(f"{BEFORE}\natexit.register(lambda: 1 / 0); exit_now(3)")
+    assert ended.returncode == 3
+    assert "ZeroDivisionError" in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(("code", "expected"), [(0, 120), (2, 2)])
+def test_lost_output_is_no_success(code: int, expected: int) -> None:
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # so that the output is written at the end
+    with Path("/dev/full").open("w") as full:
+        ended = python(f"from sbert_app.process import exit_now; print('x'); exit_now({code})", buffered, stdout=full)
+    assert ended.returncode == expected
+    assert ended.stderr == "error: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["-m", "sbert_app", "--help"], 0), (["app.py", "--nonsense"], 2), (["-c", "pass"], 0)]
+)
+def test_the_command_line_and_the_app_skip_the_teardown_of_python(
+    tmp_path: Path, arguments: list[str], code: int
+) -> None:
+    """An object that Python imports at its start reports its teardown; the last case shows that it does."""
+    (tmp_path / "sitecustomize.py").write_text(TEARDOWN)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert (TORN_DOWN in ended.stderr) == (arguments == ["-c", "pass"])
