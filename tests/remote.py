@@ -20,7 +20,7 @@ NO_INDEX = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS"
 
 CLIENT = """
 import json, logging, sys
-from training import sources
+from training.sources import resolve as sources
 from training.errors import InputError
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 try:

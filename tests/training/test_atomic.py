@@ -64,7 +64,7 @@ def test_a_save_that_cannot_take_its_place_brings_the_old_folder_back(tmp_path: 
 KILLED = """
 import os, signal, shutil, sys
 from pathlib import Path
-from training import folders
+from training import atomic as folders
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -80,7 +80,7 @@ def renaming(self, target):
 Path.rename = renaming
 if moment == "before the old one is removed":
     shutil.rmtree = die
-with folders.replacing(Path(sys.argv[1])) as fresh:
+with folders.replace_atomic(Path(sys.argv[1])) as fresh:
     (fresh / "new").touch()
     if moment == "while writing":
         die()

@@ -145,11 +145,11 @@ def test_the_same_config_gives_the_same_curve(config):
 
 
 def test_a_run_goes_on_with_its_own_shares_on_another_number_of_cores(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "count", lambda: 2)
+    monkeypatch.setattr(parallel, "num_threads", lambda: 2)
     _, whole = run(config)
     events: list[dict] = []
     train(config, events.append, tmp_path / "r", stop_at(5, events))
-    monkeypatch.setattr(parallel, "count", lambda: 1)
+    monkeypatch.setattr(parallel, "num_threads", lambda: 1)
     _, resumed = run(config, tmp_path / "r", resume=True)
     assert resumed[0]["shares"] == whole[0]["shares"] == 2
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
@@ -277,14 +277,14 @@ def test_stopping_in_the_middle_of_an_evaluation(config, tmp_path, monkeypatch):
     _, whole = run(config)
     events: list[dict] = []
     asked = {"evaluating": False}
-    measure = trainer.Watch.measure
+    measure = trainer.Evaluator.measure
 
     def measuring(self, encoder, objective, should_stop=None):
         asked["evaluating"] = sum(event["kind"] == "eval" for event in events) == 1
         return measure(self, encoder, objective, should_stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Watch, "measure", measuring)
+        patch.setattr(trainer.Evaluator, "measure", measuring)
         stopped = train(config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"])
     assert (stopped.status, stopped.steps) == ("stopped", 5)
     run(config, tmp_path / "r", resume=True)
@@ -293,16 +293,16 @@ def test_stopping_in_the_middle_of_an_evaluation(config, tmp_path, monkeypatch):
 
 KILLED = """
 import json, sys, time
-from training import session
-from training.config import RunConfig
-from training.loop import train
+from training.trainer import trainer
+from training.trainer.config import RunConfig
+from training.trainer.train import train
 
 def tell(event):
     print(json.dumps(event), flush=True)
     if event["kind"] == "train" and event["step"] == 10:
         time.sleep(600)  # the end is not reached, however late the kill
 
-session.CHECKPOINT_SECONDS = 0.0
+trainer.CHECKPOINT_SECONDS = 0.0
 train(RunConfig.from_json(sys.argv[1]), on_event=tell, folder=sys.argv[2])
 """
 
@@ -462,7 +462,7 @@ def test_what_goes_wrong_on_the_way_is_a_reason_in_one_line(config, tmp_path, mo
     def fail(self, batch):
         raise error
 
-    monkeypatch.setattr(trainer.Trainee, "gradients", fail)
+    monkeypatch.setattr(trainer.TrainingModel, "gradients", fail)
     result, events = run(config, tmp_path / "r")
     assert result.status == "failed"
     assert re.match(reason, result.reason)

@@ -194,7 +194,7 @@ def test_shares_are_full_so_that_round_numbers_cost_little():
 
 
 def test_a_core_each_but_no_crumbs(monkeypatch):
-    monkeypatch.setattr(parallel, "count", lambda: 8)
+    monkeypatch.setattr(parallel, "num_threads", lambda: 8)
     cpu = torch.device("cpu")
     assert [default_micro_batches(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [1, 4, 6, 8]
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
@@ -237,7 +237,7 @@ def both_twins(
     model = str(make_model(folder / architecture, architecture, initializer_range=0.2, **settings))
     found = []
     for kind in (FusedReplica, AutogradReplica):
-        monkeypatch.setattr("training.trainer.training_model.fits", lambda backbone, kind=kind: kind is FusedReplica)
+        monkeypatch.setattr("training.trainer.training_model.supports_fused", lambda backbone, kind=kind: kind is FusedReplica)
         encoder = Encoder.load(model, pooling, dtype="float32", device="cpu")
         ids = {token for row in encoder.tokenize(MANY) for token in row}
         found.append(TrainingModel(encoder, Regression(), ids, seed=3, shares=2))
@@ -277,8 +277,8 @@ def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_
         drawn.append(p)
         return kept(bits, p, dtype)
 
-    for module in ("dropout", "fused_twin", "trained_layer"):
-        monkeypatch.setattr(f"training.{module}.kept", counting)
+    for module in ("dropout", "fused_replica", "fused_layer"):
+        monkeypatch.setattr(f"training.trainer.{module}.kept", counting)
     found = []
     for one in both_twins(monkeypatch, tmp_path, architecture, **dropouts(architecture, 0.25, 0.125)):
         one.twin.forward(one.twin.collate(one.encoder.tokenize(MANY), np.random.default_rng(0)))
