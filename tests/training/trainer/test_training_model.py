@@ -237,7 +237,9 @@ def both_twins(
     model = str(make_model(folder / architecture, architecture, initializer_range=0.2, **settings))
     found = []
     for kind in (FusedReplica, AutogradReplica):
-        monkeypatch.setattr("training.trainer.training_model.supports_fused", lambda backbone, kind=kind: kind is FusedReplica)
+        monkeypatch.setattr(
+            "training.trainer.training_model.supports_fused", lambda backbone, kind=kind: kind is FusedReplica
+        )
         encoder = Encoder.load(model, pooling, dtype="float32", device="cpu")
         ids = {token for row in encoder.tokenize(MANY) for token in row}
         found.append(TrainingModel(encoder, Regression(), ids, seed=3, shares=2))

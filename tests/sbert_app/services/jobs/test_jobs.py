@@ -151,7 +151,7 @@ import os, sys
 from pathlib import Path
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.runs.store import RunStore
-from training.config import RunConfig
+from training.trainer.config import RunConfig
 jobs = Jobs(RunStore(Path(sys.argv[1])))
 print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
 os.kill(os.getpid(), 9)
