@@ -23,8 +23,8 @@ from sbert_app.services.results.eval_result import Metric
 from sbert_app.services.results.grid import ResultGrid, read, score
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, as_text, to_dict
-from sbert_app.services.runs.record import write_whole
 from scripts.measure_ablation import machine
+from training.atomic import write_text
 from training.errors import InputError
 from training.sources.resolve import home_folder
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    write_whole(asked.out, as_text(values))
+    write_text(asked.out, as_text(values))
     return 0
 
 

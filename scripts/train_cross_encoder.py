@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.atomic import replace_atomic
+from training.atomic import replace_folder
 from training.data.load import load_data
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
@@ -270,7 +270,7 @@ def train(folder: Path, settings: Settings, files: Sequence[Path]) -> None:
     gold, dev = stsb_examples(training_model, "train"), stsb_examples(training_model, "dev")
     kept = folder.with_suffix(".scores")
     taught = taught_examples(training_model, settings, files, kept) if settings.teacher else []
-    with replace_atomic(folder) as fresh:
+    with replace_folder(folder) as fresh:
         history = fit(training_model, gold + taught, dev, settings, fresh)
         write_json(fresh / "card.json", card(folder.name, settings, files, len(taught), history))
     kept.unlink(missing_ok=True)

@@ -1,42 +1,126 @@
-"""Folders that appear whole or not at all, and are replaced whole or not at all.
+"""The writer of files and folders: they appear complete or not at all, whatever happens to the process.
 
-A model of 90 MB takes a while to arrive, and much can happen meanwhile: the network breaks, somebody presses
-Ctrl-C, the machine goes to sleep, a second process wants the same model. So nothing is ever written where it is
-looked for: a folder is filled beside its place, under a hidden name, and renamed when it is whole. One process
-fills at a time; the others wait for it and find the work done. What a killed process left is swept by the next.
+    write_text(path, text), write_bytes(path, data)     a small file at once
+    with open_atomic(path, "wb") as file: ...           a file that is written piece by piece
+    with replace_file(path) as temporary: ...           the same, for a library that takes a path
+    AtomicFile(path)                                    the same, for a writer object that is closed elsewhere
+    with replace_folder(path) as temporary: ...         a folder that replaces an old one; `recover` after a crash
+    create_folder(path, is_complete, fill)              a folder that several processes may want at once
+    sweep(folder)                                       removes what killed processes left in a folder
 
-No system that we run on puts one folder in the place of another at a single stroke: the old one goes aside, the new
-one takes its place, and between the two a process can be killed. So the old one goes aside under a name that says
-whose it was, and `recover` brings it back.
+Everything is written under a hidden name beside its destination and renamed when it is complete, so a reader sees
+the old content or the new one, never a part. An error, Ctrl-C included, removes the temporary file. Nothing is
+synchronised to the disk (fsync): the guarantee is against killed processes, not against a power cut.
+
+No operating system that is supported here exchanges two folders in one step: `replace_folder` moves the old one
+aside and then renames the new one, and `recover` undoes the case that the process was killed between the two.
 """
 
 from __future__ import annotations
 
 import glob
+import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+from typing import IO, Any, Literal, overload
 
-FRESH, ASIDE = ".fresh", ".aside"  # how the names end of a folder that is being written, and of what it replaces
+FRESH, ASIDE = ".fresh", ".aside"  # suffixes of a folder that is being written, and of the one that it replaces
+LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")  # the temporary names of `AtomicFile`
+LEFTOVER_SECONDS = 3600.0  # on a shared disk the process may live on another machine; then its file is younger
 
 
-def create_atomic(target: Path, is_whole: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
-    """Make ``target`` a folder that ``is_whole``, with ``fill`` writing its files into an empty folder.
+class AtomicFile:
+    """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
 
-    Returns whether this call did it (False: it was whole already, or another process made it so meanwhile).
-    A folder that is there but not whole is replaced. If ``fill`` raises, everything is as it was before.
-    OSError if the disk is full or the place may not be written.
+    Nothing is opened or created here. Parent folders must exist. What killed processes left of the same ``path`` is
+    removed first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.temporary = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.part")
+        _sweep(path.parent, f".{glob.escape(path.name)}.*.part")
+
+    def commit(self) -> None:
+        """Give the complete file its name, replacing an older one. Close it before."""
+        self.temporary.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove the temporary file, if there is one; does nothing after `commit`."""
+        self.temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``; the file written there is renamed when the block ends well, else removed."""
+    file = AtomicFile(path)
+    try:
+        yield file.temporary
+        file.commit()
+    finally:
+        file.discard()
+
+
+@overload
+def open_atomic(
+    path: Path, mode: Literal["w"] = "w", newline: str | None = None
+) -> AbstractContextManager[IO[str]]: ...
+@overload
+def open_atomic(path: Path, mode: Literal["wb"]) -> AbstractContextManager[IO[bytes]]: ...
+@contextmanager
+def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
+    """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
+
+    Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
+    """
+    with (
+        replace_file(path) as temporary,
+        temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8", newline=newline) as file,
+    ):
+        yield file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file at once."""
+    with open_atomic(path) as file:
+        file.write(text)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a binary file at once."""
+    with open_atomic(path, "wb") as file:
+        file.write(data)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in ``folder``."""
+    _sweep(folder, ".*.part")
+
+
+# ---------------------------------------------------------------- folders
+
+
+def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
+    """Make ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
+
+    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
+    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. What killed
+    processes left is removed. Raises OSError if the disk is full or not writable.
     """
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.with_name(f".{target.name}.lock")):
-        if is_whole(target):
+        if is_complete(target):
             return False
-        for left_over in target.parent.glob(f".{target.name}.*.part"):
-            shutil.rmtree(left_over, ignore_errors=True)
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+            shutil.rmtree(leftover, ignore_errors=True)
         # A folder inside the temporary one: the outer is private to its owner (mode 700), the inner is not.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".part", dir=target.parent) as scratch:
             fresh = Path(scratch) / "fresh"
@@ -49,10 +133,10 @@ def create_atomic(target: Path, is_whole: Callable[[Path], bool], fill: Callable
 
 
 @contextmanager
-def replace_atomic(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well, and vanishes otherwise.
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
 
-    If the process is killed meanwhile, `recover` brings back what was there before.
+    After a process was killed meanwhile, `recover` restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
@@ -68,9 +152,9 @@ def replace_atomic(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Undo what a process left that was killed while `replace_atomic` the folder; for its only owner to call.
+    """Clean up after a process that was killed in `replace_folder`; only the folder's owner may call this.
 
-    Either the new folder had taken its place, or the old one comes back. Half-written ones are removed.
+    Restores the old folder if the new one had not taken its place, and removes temporary folders.
     """
     name = glob.escape(folder.name)
     for aside in folder.parent.glob(f".{name}.*{ASIDE}"):
@@ -91,3 +175,29 @@ def _exchange(folder: Path, fresh: Path) -> None:
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+# ---------------------------------------------------------------- leftovers
+
+
+def _sweep(folder: Path, pattern: str) -> None:
+    for file in folder.glob(pattern):
+        match = LEFTOVER.fullmatch(file.name)
+        if match is None or _is_running(int(match["process"])):
+            continue
+        with suppress(OSError):  # another process removed it, or it belongs to another user
+            if time.time() - file.stat().st_mtime > LEFTOVER_SECONDS:
+                file.unlink()
+
+
+def _is_running(process: int) -> bool:
+    """Whether this machine has a process of this id; True where that cannot be found out."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True

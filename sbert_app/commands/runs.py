@@ -82,7 +82,7 @@ def export(
     """Copy a run's model to a folder. sentence-transformers opens it."""
     import shutil
 
-    from training.atomic import replace_atomic
+    from training.atomic import replace_folder
     from training.models.model_format import check_replaceable
 
     run = _store(home).get(run_id)
@@ -90,7 +90,7 @@ def export(
         raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
     check_replaceable(target)
-    with replace_atomic(target) as fresh:
+    with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
     answer({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from training.assets import asset
-from training.atomic import replace_atomic
+from training.atomic import replace_folder
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.runner import InferenceRunner
@@ -162,7 +162,7 @@ class CrossEncoder:
         """
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
-        with replace_atomic(target) as fresh:
+        with replace_folder(target) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 shutil.copyfile(file, fresh / file.name)
 

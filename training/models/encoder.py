@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.atomic import replace_atomic
+from training.atomic import replace_folder
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.batching import pad
@@ -257,7 +257,7 @@ class Encoder:
         """Write a folder that sentence-transformers opens too. Replaces a model, refuses to replace anything else."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
-        with replace_atomic(target) as fresh:
+        with replace_folder(target) as fresh:
             self.backbone.save_pretrained(fresh)  # type: ignore[operator]
             self.tokenizer.model_max_length = self.max_length
             self.tokenizer.save_pretrained(fresh)

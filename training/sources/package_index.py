@@ -20,7 +20,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.atomic import create_atomic
+from training.atomic import create_folder
 
 log = logging.getLogger("sbert_lab.sources")
 
@@ -60,7 +60,7 @@ class Bundle:
 
 def fetch(bundle: Bundle, target: Path) -> None:
     """Download, check and unpack into ``target``, which then is whole; OSError, in words, if that fails."""
-    create_atomic(target, lambda folder: not bundle.lacking(folder), lambda fresh: _fill(bundle, fresh))
+    create_folder(target, lambda folder: not bundle.lacking(folder), lambda fresh: _fill(bundle, fresh))
 
 
 def _fill(bundle: Bundle, fresh: Path) -> None:

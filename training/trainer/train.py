@@ -39,9 +39,9 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
-from training.atomic import recover
+from training.atomic import recover, write_text
 from training.errors import InputError, Stopped
-from training.trainer.checkpoint import CheckpointState, read_checkpoint, write_text_atomic
+from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Figures
 from training.trainer.events import Event, EventLog, OnEvent, read_events
@@ -146,7 +146,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, main: bool) -> C
     folder.mkdir(parents=True, exist_ok=True)
     for left_over in (checkpoint, folder / "model"):
         shutil.rmtree(left_over, ignore_errors=True)
-    write_text_atomic(written, config.to_json() + "\n")
+    write_text(written, config.to_json() + "\n")
     return None
 
 

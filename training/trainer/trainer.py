@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from training import parallel
+from training.atomic import write_text
 from training.data.load import load_data
 from training.data.transforms import training_data
 from training.errors import InputError, Stopped
@@ -25,7 +26,7 @@ from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
 from training.parallel import run_parallel
 from training.trainer.batches import TokenizedBatches
-from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint, write_text_atomic
+from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator, Figures, selection_metric
 from training.trainer.events import EventLog
@@ -288,7 +289,7 @@ class Trainer:
         progress = self.progress
         encoder.save(self.folder / "model")
         card = model_card(self.config, self.data, progress.baseline or {}, progress.best or {}, encoder.pooling)
-        write_text_atomic(self.folder / "model/README.md", card)
+        write_text(self.folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every

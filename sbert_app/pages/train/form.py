@@ -18,6 +18,7 @@ from sbert_app.pages.components.pickers import MODELS
 from sbert_app.pages.train.views import rate
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
+from training.atomic import replace_file
 from training.data.load import DATA_NAMES, split_names
 from training.errors import InputError
 from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
@@ -198,9 +199,8 @@ def keep_upload(file: str, home: Path) -> Path:
     kept = home / "data/uploads" / digest / name
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_name(f".{name}.part")
-        shutil.copyfile(source, fresh)
-        fresh.replace(kept)
+        with replace_file(kept) as fresh:
+            shutil.copyfile(source, fresh)
     return kept
 
 

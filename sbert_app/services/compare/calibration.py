@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from training.assets import asset
+from training.atomic import write_text
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -102,10 +102,7 @@ def keep(model: str, pooling: str, curve: Calibration, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     curves = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     curves[f"{model}|{pooling}"] = {"fitted_on": FITTED_ON, "cosines": curve.cosines, "gold": curve.gold}
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as fresh:
-        json.dump(curves, fresh, indent=1)
-        fresh.write("\n")
-    Path(fresh.name).replace(file)
+    write_text(file, json.dumps(curves, indent=1) + "\n")
 
 
 def _file(model: str, pooling: str, home: Path) -> Path:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from training.atomic import open_atomic, sweep
 
 log = logging.getLogger("sbert_lab.cache")
 
@@ -57,16 +58,11 @@ class ArrayCache:
         return [folder / f"{key}.npy" for folder in (self.folder, self.shipped) if folder is not None]
 
     def _write(self, file: Path, array: np.ndarray) -> None:
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".", suffix=".part", delete=False) as fresh:
-            try:
-                np.save(fresh, array, allow_pickle=False)
-                fresh.close()
-                Path(fresh.name).replace(file)
-            except BaseException:
-                Path(fresh.name).unlink(missing_ok=True)
-                raise
+        with open_atomic(file, "wb") as fresh:
+            np.save(fresh, array, allow_pickle=False)
 
     def _make_room(self) -> None:
+        sweep(self.folder)
         ages = []
         for file in self.folder.glob("*.npy"):
             try:

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.jobs.queue import Jobs
-from sbert_app.services.runs.record import Run, one_line, slug, write_whole
+from sbert_app.services.runs.record import Run, one_line, slug
 from sbert_app.services.runs.store import RunStore
+from training.atomic import open_atomic, write_text
 from training.data.dataset import SCORED, Dataset
 from training.data.load import load_data
 from training.data.tables.table import read_columns
@@ -171,7 +172,7 @@ def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsR
         )
         runs.append(FoldRun(fold.name, jobs.start(config).id, len(fold.test)))
     record = FoldsRecord(folder.name, data.name, TOPIC if k is None else f"{k} folds", time.time(), runs)
-    write_whole(folder / "folds.json", json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "folds.json", json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n")
     return record
 
 
@@ -213,7 +214,7 @@ def _new_folder(home: Path, name: str) -> Path:
 
 def _write(file: Path, data: Dataset, rows: Sequence[int]) -> None:
     assert data.scores is not None  # noqa: S101 - split has seen to it
-    with file.open("w", encoding="utf-8", newline="") as out:
+    with open_atomic(file, newline="") as out:
         writer = csv.writer(out)
         writer.writerow(["sentence1", "sentence2", "score"])
         writer.writerows([data.columns[0][row], data.columns[1][row], data.scores[row]] for row in rows)

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.runs.record import write_whole
 from training.assets import asset
+from training.atomic import write_text
 from training.errors import InputError
 
 SHIPPED = asset("ablation")
@@ -59,7 +59,7 @@ class PrecomputedTable:
     def write(self, file: Path) -> None:
         """Whole or not at all."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        write_text(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, file: Path) -> PrecomputedTable:

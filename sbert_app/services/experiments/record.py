@@ -16,7 +16,8 @@ from typing import Any
 
 from sbert_app.services.experiments.ablations import Ablation, ablation
 from sbert_app.services.experiments.statistics import VariantRow, rows
-from sbert_app.services.runs.record import AT_WORK, RESUMABLE, Run, one_line, write_whole
+from sbert_app.services.runs.record import AT_WORK, RESUMABLE, Run, one_line
+from training.atomic import write_text
 from training.errors import InputError
 
 GONE = "deleted"  # the state of a cell whose run is not there
@@ -44,7 +45,7 @@ class SweepRecord:
 
     def write(self, file: Path) -> None:
         """Whole or not at all."""
-        write_whole(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        write_text(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def cells(self) -> list[tuple[str, int]]:
         """(variant, seed), a seed after another: a sweep that is stopped early is balanced."""

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from training.atomic import replace_file
 from training.data.tables.lines import open_lines
 from training.data.tables.table import Table, as_text, open_table, pick_sentence
 from training.errors import InputError
@@ -84,7 +84,7 @@ def encode_file(
         if on_progress is not None:
             on_progress(done, max(done, table.row_estimate))
 
-    with _whole_or_nothing(output) as part:
+    with _replace_output(output) as part:
         file = FORMATS[output.suffix.lower()](part, encoder.dimension, column)
         try:
             for vectors in encoder.encode_stream(
@@ -203,13 +203,10 @@ FORMATS: dict[str, Callable[[Path, int, str], VectorFile]] = {".npy": NpyFile, "
 
 
 @contextmanager
-def _whole_or_nothing(output: Path) -> Iterator[Path]:
-    """A name beside ``output`` that takes its place when the block ends well. A failing disk is an InputError."""
-    part = output.with_name(f".{output.name}.{token_hex(4)}.part")
+def _replace_output(output: Path) -> Iterator[Path]:
+    """`replace_file`, with an `InputError` for a disk that is full or not writable."""
     try:
-        yield part
-        part.replace(output)
+        with replace_file(output) as temporary:
+            yield temporary
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)

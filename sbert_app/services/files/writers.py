@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import IO, Any, Protocol
 
 import numpy as np
 
+from training.atomic import AtomicFile
 from training.data.tables.table import RowBatch
 from training.errors import InputError
 
@@ -50,10 +50,14 @@ class DelimitedWriter:
         self.guarded = 0
         self._delimiter = delimiter
         self._special = re.compile(f'["\r\n{delimiter}]')
-        self._part = _beside(path)
-        self._file: IO[str] = self._part.open("x", encoding="utf-8", newline="")
+        self._output = AtomicFile(path)
+        self._file: IO[str] = self._output.temporary.open("x", encoding="utf-8", newline="")
         header = self._texts([*(field.name for field in fields), *added])
-        self._file.write(delimiter.join(header) + "\n")
+        try:
+            self._file.write(delimiter.join(header) + "\n")
+        except BaseException:
+            self.discard()
+            raise
 
     def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
         """Append the rows of ``batch`` with the added columns beside them."""
@@ -67,14 +71,14 @@ class DelimitedWriter:
     def finish(self) -> None:
         """Close the file and put it in its place."""
         self._file.close()
-        self._part.replace(self.path)
+        self._output.commit()
 
     def discard(self) -> None:
         """Leave nothing behind."""
         try:
             self._file.close()
         finally:
-            self._part.unlink(missing_ok=True)
+            self._output.discard()
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """Cells: as text, formulas disarmed, quoted where delimiters, quotes or line ends ask for it."""
@@ -99,8 +103,8 @@ class ParquetWriter:
 
         self.path = path
         self._schema = pa.schema([*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())])
-        self._part = _beside(path)
-        self._writer = pq.ParquetWriter(self._part, self._schema)
+        self._output = AtomicFile(path)
+        self._writer = pq.ParquetWriter(self._output.temporary, self._schema)
         self._waiting: list[Any] = []
 
     def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
@@ -120,14 +124,14 @@ class ParquetWriter:
         """Write the footer and put the file in its place."""
         self._flush()
         self._writer.close()
-        self._part.replace(self.path)
+        self._output.commit()
 
     def discard(self) -> None:
         """Leave nothing behind."""
         try:
             self._writer.close()
         finally:
-            self._part.unlink(missing_ok=True)
+            self._output.discard()
 
     def _flush(self) -> None:
         import pyarrow as pa
@@ -135,11 +139,6 @@ class ParquetWriter:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS)
             self._waiting = []
-
-
-def _beside(path: Path) -> Path:
-    """A name in the same folder, so that moving the finished file into place is one step."""
-    return path.with_name(f".{path.name}.{token_hex(4)}.part")
 
 
 WRITERS: dict[str, Callable[[Path, Sequence[Any], dict[str, str]], Writer]] = {

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.services.results.eval_result import EvalResult
+from training.atomic import open_atomic, sweep
 
 log = logging.getLogger("sbert_lab.cache")
 
@@ -47,10 +47,10 @@ class EvalResultCache:
         file = self._file(model, data)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".part", delete=False) as fresh:
+            with open_atomic(file, "wb") as fresh:
                 arrays = {**cell.scores, "gold": cell.gold, "cost": np.array([cell.sentences, cell.seconds])}
                 np.savez(fresh, allow_pickle=False, **arrays)
-            Path(fresh.name).replace(file)
+            sweep(self.folder)
             kept = sorted(self.folder.glob("*.npz"), key=os.path.getmtime)
             for old in kept[:-MOST_CELLS]:
                 old.unlink(missing_ok=True)

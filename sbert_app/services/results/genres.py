@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from sbert_app.services.results.transfer import Labelled
+from training.atomic import open_atomic
 from training.errors import InputError
 from training.sources.resolve import stsb_folder
 
@@ -29,12 +30,10 @@ def pairs_by_genre(home: Path) -> Path:
     if not file.exists():
         rows = _rows(home)
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(".part")
-        with fresh.open("w", encoding="utf-8", newline="") as out:
+        with open_atomic(file, newline="") as out:
             writer = csv.writer(out)
             writer.writerow(["sentence1", "sentence2", "score", "topic"])
             writer.writerows([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows)
-        fresh.replace(file)
     return file
 
 

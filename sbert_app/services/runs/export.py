@@ -7,12 +7,12 @@ The card (README.md, written by `training.trainer.model_card`) states the data, 
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from pathlib import Path
 
 from sbert_app.services.runs.record import AT_WORK, Run, slug
 from sbert_app.services.runs.store import RunStore
+from training.atomic import replace_file
 from training.errors import InputError
 
 
@@ -29,19 +29,15 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
         raise InputError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
     name = slug(run.name) or run.id
     target = folder / f"{name}.zip"
-    fresh = folder / f".{name}.{os.getpid()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as packed:
+        with replace_file(target) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as packed:
             for file in sorted(run.folder.joinpath("model").rglob("*")):
                 if file.is_file():
                     packed.write(file, f"{name}/{file.relative_to(run.folder / 'model')}")
             packed.writestr(f"{name}/run.json", _facts(run, store))
-        fresh.replace(target)
     except OSError as error:
         raise InputError(f"{target} could not be written: {error.strerror or error}") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return target
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sbert_app.services.runs.events import RunProgress
+from training.atomic import write_text
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -42,7 +41,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Whole or not at all. OSError if the disk is full."""
-        write_whole(folder / "run.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / "run.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True)
@@ -95,16 +94,6 @@ def default_name(config: RunConfig) -> str:
 def slug(text: str) -> str:
     """A word or two of ``text`` that may be part of a file name; perhaps empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a small file so that a reader sees the old text or the new one."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(file)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def one_line(error: BaseException) -> str:

@@ -41,9 +41,8 @@ from sbert_app.services.runs.record import (
     default_name,
     one_line,
     slug,
-    write_whole,
 )
-from training.atomic import recover
+from training.atomic import recover, write_text
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -112,8 +111,8 @@ class RunStore:
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
         try:
             run_id, folder = self._make_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
-            write_whole(folder / "config.json", config.to_json() + "\n")
-            write_whole(folder / "name.txt", config.name or default_name(config))
+            write_text(folder / "config.json", config.to_json() + "\n")
+            write_text(folder / "name.txt", config.name or default_name(config))
             Record("queued" if queue else "stopped", created=time.time()).write(folder)
         except OSError as error:
             raise InputError(f"no run can be written to {self.folder}: {error.strerror or error}") from error
@@ -124,7 +123,7 @@ class RunStore:
         name = " ".join(name.split())
         if not name or len(name) > LONGEST_NAME:
             raise InputError(f"a run's name has 1 to {LONGEST_NAME} characters")
-        write_whole(self._folder(run_id) / "name.txt", name)
+        write_text(self._folder(run_id) / "name.txt", name)
         return self.get(run_id)
 
     def stop(self, run_id: str) -> Run:

@@ -330,7 +330,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(config, tmp_path, training):
 
 
 def test_a_run_killed_between_two_checkpoints_goes_on_from_the_old_one(config, tmp_path):
-    """Killed with the old folders aside and the new ones not yet in their places (see `training.atomic.replacing`)."""
+    """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
     _, whole = run(config)
     events: list[dict] = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from paths import ROOT
 from scipy import stats
 
-from sbert_app.services.files import writers as score_sinks
 from sbert_app.services.files.pair_scorer import PairScorer, RecentVectors
 from sbert_app.services.files.report import ReportBuilder
 from sbert_app.services.files.score import score_file
@@ -228,7 +227,7 @@ class TestOutputs:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
     def test_a_full_disk_is_one_clear_sentence_and_leaves_nothing(self, pairs, tmp_path, monkeypatch):
-        monkeypatch.setattr(score_sinks, "_beside", _link_to_full)
+        monkeypatch.setattr(Path, "open", _open_full)
         with pytest.raises(InputError, match=r"out\.csv cannot be written: No space left on device"):
             score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
         assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
@@ -270,12 +269,12 @@ def _without_guard(text: str) -> str:
     return text.removeprefix("'")
 
 
-def _link_to_full(path: Path) -> Path:
-    class Full(type(path)):
-        def open(self, *_, **__):
-            return Path("/dev/full").open("w", buffering=1)
-
-    return Full(path.with_name(".part"))
+def _open_full(path: Path, mode: str = "r", *args, _open=Path.open, **kwargs):
+    """`Path.open` on a full disk: a file can be created, and nothing can be written to it."""
+    if "x" not in mode and "w" not in mode:
+        return _open(path, mode, *args, **kwargs)
+    path.touch()
+    return _open(Path("/dev/full"), "w", buffering=1)
 
 
 class TestRecentVectors:
