@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from sbert_app.services.corpus.array_cache import ArrayCache
-from sbert_app.services.corpus.corpus import Corpus, encode
+from sbert_app.services.cache import DiskCache
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.maps import umap_engine
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, project
 from training.data.load import load_data
@@ -55,7 +56,7 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
     corpus = Corpus("stsb", random.Random(SEED).sample(texts, size))
     space, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
     with tempfile.TemporaryDirectory() as folder:
-        cache = ArrayCache(Path(folder))
+        cache = DiskCache(Path(folder))
         project(space, MapSettings(), cache, home)
         ways: dict[str, Callable[[], Any]] = {
             "map": partial(draw, space.vectors, MapSettings(), home),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import search
 from training.data.load import load_data
 from training.models.encoder import Encoder

@@ -5,7 +5,7 @@ python -m scripts.draw_example      (after a change of the example, of the maps,
 
 from __future__ import annotations
 
-from sbert_app.services.corpus.corpus import encode
+from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache

@@ -20,7 +20,7 @@ from typing import Any
 
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.eval_result import Metric
-from sbert_app.services.results.grid import ResultGrid, read, score
+from sbert_app.services.results.grid import ResultGrid, load_scored_pairs, score_pairs
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, as_text, to_dict
 from scripts.measure_ablation import machine
@@ -55,15 +55,17 @@ def measure(shelf: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
     """Every cell, as `sbert_app.services.results.precomputed` keeps it; no speeds yet."""
     named = {path.stem: str(path) for path in files}
     board = ResultGrid(list(models), [*named, *DATA])
-    sets = {name: replace(read(named.get(name, name), shelf.home), name=name) for name in board.data}
+    sets = {name: replace(load_scored_pairs(named.get(name, name), shelf.home), name=name) for name in board.data}
     board.sizes |= {name: len(data) for name, data in sets.items()}
     for model in board.models:
         choice = ModelSpec.parse(model)
         scorer = shelf.scorer(choice.name, choice.pooling)
         for name, data in sets.items():
-            board.cells[model, name] = score(scorer, data)
+            board.results[model, name] = score_pairs(scorer, data)
             print(
-                f"{model} on {name}: {100 * board.cells[model, name].value(Metric()):.2f}", file=sys.stderr, flush=True
+                f"{model} on {name}: {100 * board.results[model, name].value(Metric()):.2f}",
+                file=sys.stderr,
+                flush=True,
             )
     command = "python -m scripts.measure_evaluation"
     command += f" --sts {' '.join(path.name for path in files)}" if files else ""
@@ -72,11 +74,11 @@ def measure(shelf: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
 
 def speeds(shelf: ModelCache, models: Sequence[str], rounds: int) -> dict[str, Any]:
     """Sentences a second of each model, and on what machine."""
-    data, found = read(TIMED_ON, shelf.home), {}
+    data, found = load_scored_pairs(TIMED_ON, shelf.home), {}
     for model in models:
         choice = ModelSpec.parse(model)
         scorer = shelf.scorer(choice.name, choice.pooling)
-        fastest = min((score(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
+        fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
         found[model] = round(fastest.sentences / fastest.seconds, 1)
         print(f"{model}: {found[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
     encoder = shelf.encoder("all-MiniLM-L6-v2")

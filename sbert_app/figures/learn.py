@@ -84,7 +84,7 @@ def head_bars(labels: Sequence[str], seen: Sequence[float], unseen: Sequence[flo
     return figure
 
 
-def two_heaps(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
+def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
     """The cosines of random pairs and of pairs that people call alike, as two histograms of equal area."""
     figure = go.Figure()
     for name, values, colour in (("random pairs", unrelated, "orange"), ("gold score 4 and more", similar, "blue")):
@@ -153,7 +153,7 @@ def cost_lines(
     return figure
 
 
-def places(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
+def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
     """A line for each sentence through its places, one column a way to order. Level lines agree."""
     figure = go.Figure()
     for at, (label, row) in enumerate(zip(labels, ranks, strict=True)):

@@ -24,7 +24,7 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class PairLines:
     """Pairs of points to join."""
 
     title: str
@@ -33,18 +33,18 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class MapData:
     """What there is to draw."""
 
     maps: Sequence[np.ndarray]  # one (N, 2 or 3), or two
     titles: Sequence[str]  # of the maps
     sentences: Sequence[str]
     colouring: Colouring = None
-    lines: Sequence[Lines] = ()
+    lines: Sequence[PairLines] = ()
     key: str = ""  # same key, same view: a new colour does not take the zoom back
 
 
-def one(picture: Picture) -> go.Figure:
+def single_map(picture: MapData) -> go.Figure:
     """One map; of two, the first, with the way to the second in each point."""
     figure = _finished(go.Figure(_traces(picture, 0)), picture, 1)
     if len(picture.maps) == 2:
@@ -52,12 +52,12 @@ def one(picture: Picture) -> go.Figure:
     return figure
 
 
-def side_by_side(picture: Picture) -> go.Figure:
+def paired_maps(picture: MapData) -> go.Figure:
     """Two maps beside each other."""
     return _finished(go.Figure([*_traces(picture, 0), *_traces(picture, 1)]), picture, 2)
 
 
-def _finished(figure: go.Figure, picture: Picture, panels: int) -> go.Figure:
+def _finished(figure: go.Figure, picture: MapData, panels: int) -> go.Figure:
     layout(figure, HEIGHT)
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
@@ -103,7 +103,7 @@ def _hold_still(figure: go.Figure, points: np.ndarray) -> None:
         figure.update_layout(xaxis_range=ranges[0], yaxis_range=ranges[1])
 
 
-def _traces(picture: Picture, panel: int) -> list[go.Scattergl | go.Scatter3d]:
+def _traces(picture: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
     points, colouring = picture.maps[panel], picture.colouring
     texts = np.array([_hover(sentence) for sentence in picture.sentences], dtype=object)
     travel = np.concatenate([np.arange(len(points))[:, None], *picture.maps], axis=1).astype(np.float64)
@@ -139,7 +139,7 @@ def _scatter(
     )
 
 
-def _lines(picture: Picture, panel: int, lines: Lines) -> go.Scattergl | go.Scatter3d:
+def _lines(picture: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Scatter3d:
     """All lines as one trace: from, to, a gap, from, to, a gap …"""
 
     def gapped(values: np.ndarray) -> np.ndarray:

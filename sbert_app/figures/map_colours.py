@@ -46,15 +46,15 @@ class Scale:
 Colouring = Labels | Scale | None
 
 
-def colouring_of(title: str, values: Sequence[Any]) -> Labels | Scale:
+def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
     """A scale if these are numbers of many kinds, else labels."""
     numbers = _as_numbers(values)
     if numbers is not None and len(np.unique(numbers[np.isfinite(numbers)])) >= FEWEST_NUMBERS:
         return Scale(title, numbers)
-    return labels_of(title, [BLANK if value is None or value == "" else str(value) for value in values])
+    return make_labels(title, [BLANK if value is None or value == "" else str(value) for value in values])
 
 
-def labels_of(title: str, values: Sequence[str]) -> Labels:
+def make_labels(title: str, values: Sequence[str]) -> Labels:
     """Groups by label; the smallest become one where there are too many to tell apart."""
     counts = Counter(values)
     ranked = [name for name, _ in counts.most_common() if name != BLANK]

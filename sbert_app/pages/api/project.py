@@ -49,10 +49,10 @@ def build(services: Services) -> None:
                 lambda share, words="": None,
             )
         return {
-            "model": drawn.spaces[0].model,
-            "pooling": drawn.spaces[0].pooling,
+            "model": drawn.embedded[0].model,
+            "pooling": drawn.embedded[0].pooling,
             "seconds": round(drawn.seconds, 3),
-            "from_cache": drawn.known,
+            "from_cache": drawn.from_cache,
             "points": drawn.maps[0].round(4).tolist(),
         }
 

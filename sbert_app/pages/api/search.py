@@ -9,7 +9,8 @@ import gradio as gr
 
 from sbert_app.pages.api.core import MOST_SENTENCES, said_plainly
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus, encode
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.search import check_query
 from sbert_app.services.corpus.search import search as find
 from training.errors import InputError
@@ -61,8 +62,8 @@ def build(services: Services) -> None:
         spaces = services.embeddings
         if data in keys:
             with suppress(InputError):  # pushed out by others meanwhile
-                return spaces.space(keys[data], model, pooling or None)
+                return spaces.embed(keys[data], model, pooling or None)
         keys[data] = spaces.add(Corpus.from_data(data, spaces.home))
-        return spaces.space(keys[data], model, pooling or None)
+        return spaces.embed(keys[data], model, pooling or None)
 
     gr.api(search, api_name="search", concurrency_limit=4)

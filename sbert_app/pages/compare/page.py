@@ -129,7 +129,7 @@ def _answer(services: Services, view: View, drawn: examples.GoldPair | None) -> 
     except InputError as error:
         return (None, "", error_message(error), "", "", gr.skip(), "", *(gr.skip() for _ in range(4)))
     home = services.settings.home
-    curves = {name: calibration.known(found.model, name, home) for name in found.by_pooling}
+    curves = {name: calibration.load_calibration(found.model, name, home) for name in found.by_pooling}
     if curves[found.pooling] is None:
         services.calibrate_later(found.model, found.pooling)
     exact = found.attribution

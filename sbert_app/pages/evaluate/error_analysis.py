@@ -13,11 +13,10 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, w
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, model_dropdown, own_file
 from sbert_app.services.container import Services
-from sbert_app.services.results import error_analysis
 from sbert_app.services.results.cache import EvalResultCache
-from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError
+from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, analyze_errors
 from sbert_app.services.results.eval_result import EvalResult, Metric
-from sbert_app.services.results.grid import evaluate_one, read
+from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.tasks import ReportProgress, ShouldStop, TaskResult, TaskRunner
 from training.data.dataset import Dataset
@@ -142,16 +141,16 @@ class _Tab:
     def _work(
         self, choice: ModelSpec, name: str, tell: ReportProgress, should_stop: ShouldStop
     ) -> tuple[Dataset, EvalResult, ErrorAnalysis]:
-        data = read(name, self.services.settings.home)
+        data = load_scored_pairs(name, self.services.settings.home)
         cache = EvalResultCache(self.services.settings.home)
         cell = evaluate_one(choice, data, self.services.models, cache, tell, should_stop)
-        return data, cell, error_analysis.find(cell, data)
+        return data, cell, analyze_errors(cell, data)
 
     def _shown(self, choice: ModelSpec, name: str, data: Dataset, cell: EvalResult, found: ErrorAnalysis) -> Update:
         first = found.over[0] if found.over else None
         return {
             self.found: Found(choice, found),
-            self.status: views.mistakes_lead(choice.label, name, cell.figure(Metric()), len(data)),
+            self.status: views.mistakes_lead(choice.label, name, cell.estimate(Metric()), len(data)),
             self.over: _choices(found.over, first),
             self.under: _choices(found.under),
             self.pair: "",

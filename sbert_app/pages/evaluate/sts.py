@@ -19,10 +19,10 @@ from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
 from sbert_app.services.container import Services
 from sbert_app.services.results import export, paper
 from sbert_app.services.results.eval_result import SIMILARITIES, Metric
-from sbert_app.services.results.grid import ResultGrid, fill, grid_keys
+from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.precomputed import PrecomputedResults
-from sbert_app.services.results.results import AVERAGE, FOR_CHOOSING, Results, averaged_of
+from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, averaged_of
 from sbert_app.services.results.table import ResultTable, TableColumn, tabulate
 from sbert_app.services.tasks import TaskResult, TaskRunner
 from training.errors import InputError, Stopped
@@ -151,7 +151,7 @@ class _Tab:
     ) -> Iterator[Update]:
         """Fill a table, and show each cell as it comes."""
         try:
-            board = grid_keys(models, [*data, *(files or [])])
+            board = make_grid(models, [*data, *(files or [])])
         except InputError as error:
             yield {self.status: error_message(error)}
             return
@@ -165,7 +165,7 @@ class _Tab:
         shown, told = 0, views.wanted()
         try:
             for event in self.watched.run(
-                owner, "Starting", lambda tell, stop: fill(board, self.services.models, home, tell, stop)
+                owner, "Starting", lambda tell, stop: evaluate_grid(board, self.services.models, home, tell, stop)
             ):
                 if isinstance(event, TaskResult):
                     continue
@@ -232,8 +232,8 @@ class _Tab:
 
     def _table(self, results: Results, shown: ResultTable) -> str:
         if isinstance(results, ResultGrid):
-            known = sum(cell.remembered for cell in list(results.cells.values()))
-            line = views.measured_line(known, len(results.cells), len(results.models) * len(results.data))
+            known = sum(result.from_cache for result in list(results.results.values()))
+            line = views.measured_line(known, len(results.results), len(results.models) * len(results.data))
         else:
             line = views.shipped_line(self.shipped)
         return line + views.table(shown)
@@ -254,28 +254,28 @@ def _named(results: Results) -> list[tuple[str, str]]:
 def _two_best(shown: ResultTable) -> tuple[str | None, str | None]:
     """The best and the second by the last column that most have; first those that had not seen it."""
     last = _fullest(shown, shown.columns).name
-    there = [(last in row.seen, -figure.value, row.model) for row in shown.rows if (figure := row.figures[last])]
+    there = [(last in row.seen, -figure.value, row.model) for row in shown.rows if (figure := row.estimates[last])]
     names = [model for _, _, model in sorted(there)[:2]]
     return (names[0], names[1]) if len(names) == 2 else (None, None)
 
 
 def _fullest(shown: ResultTable, columns: list[TableColumn]) -> TableColumn:
     """The column with figures of the most models; the last of several."""
-    return max(reversed(columns), key=lambda column: sum(row.figures[column.name] is not None for row in shown.rows))
+    return max(reversed(columns), key=lambda column: sum(row.estimates[column.name] is not None for row in shown.rows))
 
 
 def _scatter(results: Results, shown: ResultTable) -> Any:
     """Each row against its speed: by the average, or where somebody has seen pairs of it, by a set that nobody has."""
     seen = {name for row in shown.rows for name in row.seen}
     fair = [column for column in shown.columns if column.name not in seen]
-    tests = [column for column in fair if column.name not in FOR_CHOOSING]
+    tests = [column for column in fair if column.name not in DEVELOPMENT_SETS]
     column = _fullest(shown, tests or fair or shown.columns)
     points = []
     for row in (*shown.rows, *shown.paper_rows):
-        figure = row.figures.get(column.name)
+        figure = row.estimates.get(column.name)
         if figure and row.speed and not isnan(figure.value):
             is_paper = row in shown.paper_rows
             kind = ENCODER if is_paper else kind_of(ModelSpec.parse(row.model).name)
             points.append(Point(row.label, kind, row.speed, figure.value, is_paper))
     over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
-    return quality_and_speed(points, f"{shown.measure.statistic.capitalize()} ×100, {over}")
+    return quality_and_speed(points, f"{shown.metric.statistic.capitalize()} ×100, {over}")

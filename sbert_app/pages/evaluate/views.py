@@ -11,7 +11,7 @@ from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Est
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.precomputed import PrecomputedResults
-from sbert_app.services.results.results import AVERAGE, FOR_CHOOSING, Results, data_label
+from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, data_label
 from sbert_app.services.results.table import MARK, ResultTable, TableColumn, TableRow
 from sbert_app.services.tasks import TaskProgress
 
@@ -72,7 +72,7 @@ def table(shown: ResultTable) -> str:
             f'<tr class="divider"><th colspan="{width}">The paper: {SOURCE}. Sentences/s from its Table 7, '
             "on another machine.</th></tr>" + "".join(_row(row, shown, is_paper=True) for row in shown.paper_rows)
         )
-    statistic, similarity = STATISTICS[shown.measure.statistic], SIMILARITIES[shown.measure.similarity]
+    statistic, similarity = STATISTICS[shown.metric.statistic], SIMILARITIES[shown.metric.similarity]
     return (
         f'<div class="runs scores"><table class="plain"><caption>{statistic} ×100 between gold and {similarity}, small '
         f"the 95% interval (bootstrap over pairs); best of a column in bold</caption><thead><tr><th></th>{heads}"
@@ -90,7 +90,7 @@ def differences(results: Results, a: str | None, b: str | None, measure: Metric)
     names = [*results.data, AVERAGE]
     first, second = (escape(ModelSpec.parse(model).label) for model in (a, b))
     lines = [
-        found.words(first, second, f"on {escape(data_label(name))}" if name != AVERAGE else "on average")
+        found.describe(first, second, f"on {escape(data_label(name))}" if name != AVERAGE else "on average")
         for name in names
         if (found := results.difference(a, b, name, measure))
     ]
@@ -161,15 +161,15 @@ def _row(row: TableRow, shown: ResultTable, is_paper: bool) -> str:
 
 
 def _cell(row: TableRow, name: str, shown: ResultTable, is_paper: bool) -> str:
-    figure = row.figures.get(name)
+    figure = row.estimates.get(name)
     if figure is None:
-        why = row.reasons.get(name, "")
+        why = row.failures.get(name, "")
         return f'<td class="number" title="{escape(why)}">{"✕" if why else "–"}</td>'
     if isnan(figure.value):
         return '<td class="number" title="all scores are equal: there is no order to compare">none</td>'
     value = f"{figure.value:.2f}"
     if is_paper:
-        spread = f" ± {row.spread:.2f}" if row.spread is not None else ""
+        spread = f" ± {row.std:.2f}" if row.std is not None else ""
         return f'<td class="number">{value}{spread}</td>'
     value = f"<b>{value}</b>" if row.model in shown.best[name] else value
     value += f"<sup>{MARK}</sup>" if name in row.seen else ""
@@ -178,11 +178,11 @@ def _cell(row: TableRow, name: str, shown: ResultTable, is_paper: bool) -> str:
 
 def _notes(shown: ResultTable) -> str:
     notes = []
-    if shown.measure.statistic == "pearson":
+    if shown.metric.statistic == "pearson":
         notes.append(CAUTION)
-    if shown.measure.similarity != "cosine":
+    if shown.metric.similarity != "cosine":
         notes.append("A cross-encoder has no vectors: its one score stands under every similarity.")
-    if shown.has_average and any(column.name in FOR_CHOOSING for column in shown.columns):
+    if shown.has_average and any(column.name in DEVELOPMENT_SETS for column in shown.columns):
         notes.append("The average leaves STSb train and dev out: they are for choosing a model.")
     if any(row.seen for row in shown.rows):
         notes.append(SEEN)
@@ -193,7 +193,7 @@ def _reasons(shown: ResultTable) -> str:
     """Each reason once, with the cells that it keeps empty."""
     by_reason: dict[str, list[str]] = {}
     for row in shown.rows:
-        for name, reason in row.reasons.items():
+        for name, reason in row.failures.items():
             by_reason.setdefault(reason, []).append(f"{row.label} on {data_label(name)}")
     return "".join(
         f'<div class="problem" role="alert"><b>{escape(_some(cells))}</b>: {escape(reason)}</div>'

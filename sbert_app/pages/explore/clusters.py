@@ -13,10 +13,10 @@ from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of
+from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, MAX_TREE_SENTENCES, ClusterSettings, cluster
+from sbert_app.services.clusters.summary import Cluster, describe_clusters, save_labels
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.clusters import HDBSCAN, HIERARCHICAL, MOST_IN_A_TREE, ClusterSettings, cluster
-from sbert_app.services.corpus.corpus import EmbeddedCorpus
-from sbert_app.services.corpus.groups import Cluster, describe_clusters, save_labels
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from training.errors import InputError
 
 BY_COSINE, BY_NUMBER = "cosine", "number"
@@ -48,7 +48,7 @@ class _Tab:
                 [("Dense groups (HDBSCAN)", HDBSCAN), ("A tree (hierarchical)", HIERARCHICAL)],
                 value=HDBSCAN,
                 label="Way",
-                info=f"The tree: up to {MOST_IN_A_TREE:,} sentences",
+                info=f"The tree: up to {MAX_TREE_SENTENCES:,} sentences",
                 elem_id="clusters-method",
                 min_width=240,
             )

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.figures import map as figures
-from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, colouring_of, labels_of
+from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
 from sbert_app.pages.explore import map_views as views
 from sbert_app.pages.explore.view import View, space_of
+from sbert_app.services.clusters.clustering import ClusterSettings, cluster
+from sbert_app.services.clusters.keywords import keywords
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.clusters import ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.keywords import keywords
 from sbert_app.services.maps.corpus_map import (
     SIMILAR,
     EmbeddingSpec,
@@ -214,13 +214,13 @@ class _Tab:
         try:
             spaces = [space_of(self.services, view)]
             if (second or "").strip():
-                spaces.append(self.services.embeddings.space(view.corpus, second.strip(), pooling or None))
+                spaces.append(self.services.embeddings.embed(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
         except InputError as error:
             return error_message(error)
 
     def _colouring(self, drawn: MapResult, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:
-        space, spaces = drawn.spaces[0], self.services.embeddings
+        space, spaces = drawn.embedded[0], self.services.embeddings
         if asked.colour == CLUSTER:
             tell(0, "Clustering")
             groups = cluster(space, ClusterSettings(), spaces.cache, spaces.home, tell, should_stop)
@@ -228,34 +228,34 @@ class _Tab:
                 group: f"{group + 1}: {', '.join(k)}"
                 for group, k in keywords(space.corpus.sentences, groups, 2).items()
             }
-            return labels_of("cluster", [named[group] if group >= 0 else BLANK for group in groups.tolist()])
+            return make_labels("cluster", [named[group] if group >= 0 else BLANK for group in groups.tolist()])
         if asked.colour == QUERY and asked.query.strip():
             encoder = self.services.models.encoder(space.model, space.pooling)
             return Scale("cosine to the query", space.vectors @ encoder.encode([asked.query])[0])
         name = (asked.colour or "").removeprefix(COLUMN)
-        return colouring_of(name, space.corpus.columns[name]) if name in space.corpus.columns else None
+        return make_colouring(name, space.corpus.columns[name]) if name in space.corpus.columns else None
 
     def _line(self, drawn: MapResult, asked: _Asked) -> str:
-        gold = drawn.spaces[0].corpus.gold
+        gold = drawn.embedded[0].corpus.gold
         line = views.map_line(drawn)
         if gold is not None and asked.pairs:
             line += views.pairs_line(pair_distances(drawn, gold))
-        if len(drawn.spaces) == 2 and (model := drawn.spaces[1].model).startswith("run:"):
+        if len(drawn.embedded) == 2 and (model := drawn.embedded[1].model).startswith("run:"):
             run = self.services.jobs.store.get(model.removeprefix("run:"))
-            line += views.training_note(run.name, run.config.base, drawn.spaces[0].model)
+            line += views.training_note(run.name, run.config.base, drawn.embedded[0].model)
         return line
 
 
 def _figure(drawn: MapResult, asked: _Asked, colouring: Colouring) -> Any:
-    corpus = drawn.spaces[0].corpus
+    corpus = drawn.embedded[0].corpus
     gold = corpus.gold if asked.pairs else None
     lines = [] if gold is None else [
-        figures.Lines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
-        figures.Lines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
+        figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
+        figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
     ]  # fmt: skip
-    titles = [views.title(space, when) for space, when in zip(drawn.spaces, views.WHENS, strict=False)]
-    picture = figures.Picture(drawn.maps, titles, corpus.sentences, colouring, lines, drawn.key + asked.how)
-    return figures.side_by_side(picture) if len(titles) == 2 and asked.how == BESIDE else figures.one(picture)
+    titles = [views.title(space, when) for space, when in zip(drawn.embedded, views.WHENS, strict=False)]
+    picture = figures.MapData(drawn.maps, titles, corpus.sentences, colouring, lines, drawn.key + asked.how)
+    return figures.paired_maps(picture) if len(titles) == 2 and asked.how == BESIDE else figures.single_map(picture)
 
 
 def _first_colour(corpus: Corpus) -> str:
@@ -263,7 +263,7 @@ def _first_colour(corpus: Corpus) -> str:
     if corpus.gold is not None:
         return NOTHING
     for name, values in corpus.columns.items():
-        found = colouring_of(name, values)
+        found = make_colouring(name, values)
         if isinstance(found, Labels) and 2 <= len(set(map(str, values))) <= MOST_LABELS:
             return COLUMN + name
     return NOTHING

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from sbert_app.pages.components.messages import spoken_seconds
-from sbert_app.services.corpus.corpus import EmbeddedCorpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.maps.corpus_map import MapResult, PairDistances
 
 NEAREST = 10
@@ -25,9 +25,9 @@ MOVER = """<div class="mover" data-map="${value}"><span>before</span>
 def map_line(drawn: MapResult) -> str:
     """What the map shows and how long it took."""
     count, dimensions = drawn.maps[0].shape
-    took = "from the cache" if drawn.known else f"drawn in {spoken_seconds(drawn.seconds)}"
+    took = "from the cache" if drawn.from_cache else f"drawn in {spoken_seconds(drawn.seconds)}"
     what = "One map" if len(drawn.maps) == 1 else "Two aligned maps"
-    names = "; ".join(title(space, when) for space, when in zip(drawn.spaces, WHENS, strict=False))
+    names = "; ".join(title(space, when) for space, when in zip(drawn.embedded, WHENS, strict=False))
     which = f'<p class="note">{escape(names[0].upper() + names[1:])}.</p>' if len(drawn.maps) == 2 else ""
     return (
         f'<p class="lead"><b>{what}</b> of {count:,} sentences in {dimensions} dimensions, {took}.</p>'

@@ -25,7 +25,8 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, p
 from sbert_app.pages.components.pickers import model_picker, pooling_picker
 from sbert_app.pages.explore.view import View
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus, EmbeddedCorpus
+from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.tasks import TaskResult
 from training.data.tables.table import open_table, pick_sentence
@@ -159,7 +160,7 @@ class _Page:
             tell(0, f"Loading {model}" if loading else _encoding(count))
             self.services.models.encoder(model, pooling)
             told = lambda done, _: tell(done / count, _encoding(count))  # noqa: E731
-            return key, spaces.space(key, model, pooling, told, should_stop)
+            return key, spaces.embed(key, model, pooling, told, should_stop)
 
         yield {self.go: gr.Button(interactive=False), self.halt: gr.Button("Stop", interactive=True)}
         ready = {self.go: gr.Button(interactive=True), self.halt: gr.Button("Stop", interactive=False)}

@@ -13,7 +13,7 @@ from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.view import View, space_of
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import EmbeddedCorpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.similar import (
     MOST_PAIRS,
     NearDuplicates,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sbert_app.services.container import Services
-    from sbert_app.services.corpus.corpus import EmbeddedCorpus
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class View:
     pooling: str
 
     def __iter__(self) -> Iterator[str]:
-        """So that ``services.embeddings.space(*view)`` reads well."""
+        """So that ``services.embeddings.embed(*view)`` reads well."""
         return iter((self.corpus, self.model, self.pooling))
 
 
@@ -34,4 +34,4 @@ def space_of(services: Services, view: View) -> EmbeddedCorpus:
     Raises:
         InputError: the corpus has been pushed out by others meanwhile.
     """
-    return services.embeddings.space(*view)
+    return services.embeddings.embed(*view)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from sbert_app.pages.components.messages import spoken_seconds
-from sbert_app.services.corpus.clusters import HIERARCHICAL
-from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
-from sbert_app.services.corpus.groups import Cluster
+from sbert_app.services.clusters.clustering import HIERARCHICAL
+from sbert_app.services.clusters.summary import Cluster
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import Hit, SearchResult
 from sbert_app.services.corpus.similar import NearDuplicates, SimilarPairs
 

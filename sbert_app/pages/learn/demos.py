@@ -126,7 +126,9 @@ def _collapse(services: Services) -> Demo:
     def measure(source: str, pull: float) -> Answer:
         space = collapse.measure(services.models, services.settings.home, source, pull)
         flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
-        return Answer(figures.two_heaps(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3]))
+        return Answer(
+            figures.cosine_histograms(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3])
+        )
 
     return Demo([source, pull], [source.change, pull.change], measure)
 
@@ -160,7 +162,7 @@ def _orders(services: Services) -> Demo:
     def measure(query: str, normalised: bool) -> Answer:
         found = orders.measure(services.models, services.settings.home, query, normalised)
         names = figures.SIMILARITY_NAMES
-        figure = figures.places(
+        figure = figures.rank_lines(
             [line.sentence for line in found.lines],
             list(names.values()),
             [[line.ranks[name] for name in names] for line in found.lines],
@@ -178,7 +180,7 @@ def _rerank(services: Services) -> Demo:
         home = services.settings.home
         found = rerank.measure(services.models, home, query, int(k))
         quality = rerank.quality(services.models, home)
-        figure = figures.places(
+        figure = figures.rank_lines(
             [candidate.sentence for candidate in found.candidates],
             ["by cosine", "by the cross-encoder"],
             [[candidate.rank, candidate.cross_rank] for candidate in found.candidates],

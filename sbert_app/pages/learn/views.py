@@ -18,7 +18,7 @@ from sbert_app.services.lessons.orders import Orders
 from sbert_app.services.lessons.pooled_pair import PooledPair
 from sbert_app.services.lessons.rerank import Candidate, Reranked
 from sbert_app.services.lessons.text import Lesson
-from sbert_app.services.lessons.without_tuning import Readings
+from sbert_app.services.lessons.without_tuning import Representations
 
 WAITING = '<div class="waiting measuring">Measuring on this machine…</div>'
 MOST_LINES = 10  # of a ranking, in words; the figure has them all
@@ -60,12 +60,12 @@ def door(lesson: Lesson, href: str | None = None) -> str:
 # ------------------------------------------------------------ what was measured
 
 
-def without_tuning(found: Readings, pairs: int) -> str:
+def without_tuning(found: Representations, pairs: int) -> str:
     """What each bar is."""
     table = _table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in found.rows])
     return table + _measured(
         f"{pairs} pairs of STSb dev, cosine against people’s scores; vectors made in {found.seconds:.1f} s "
-        f"at {found.at}"
+        f"at {found.measured_at}"
     )
 
 
@@ -80,11 +80,11 @@ def pooled_pair(found: PooledPair, pooling: str) -> str:
         )
         for name, cosine in shown.by_pooling.items()
     ]
-    loudest = found.loudest
-    if loudest is None:
+    strongest = found.strongest
+    if strongest is None:
         first = "CLS has no exact map. Each bar: the word is left out, the pair is encoded again."
     else:
-        a, b, share = loudest
+        a, b, share = strongest
         first = (
             f"The cells add up to <b>{shown.cosine:.3f}</b>. The most comes from "
             f"<b>{escape(a)}</b> × <b>{escape(b)}</b>: {share:+.3f}."
@@ -92,7 +92,7 @@ def pooled_pair(found: PooledPair, pooling: str) -> str:
     table = _table(("pooling", "cosine of this pair", "ρ ×100 on STSb dev"), rows)
     return f'<p class="lead">{first}</p>{table}' + _measured(
         f"the pair in {shown.encoder_ms:.0f} ms; ρ on {len(found.sample.gold)} pairs, encoded in "
-        f"{found.sample.seconds:.1f} s at {found.sample.at}"
+        f"{found.sample.seconds:.1f} s at {found.sample.measured_at}"
     )
 
 
@@ -145,7 +145,8 @@ def collapse(space: LessonVectors, pull: float, runs: Sequence[tuple[str, str]])
     )
     of = space.vectors
     return f'<div class="tiles">{cells}</div>{flag}{here}' + _measured(
-        f"{of.model}, {len(of.gold)} pairs of STSb dev, pull {pull:.2f}; encoded in {of.seconds:.1f} s at {of.at}"
+        f"{of.model}, {len(of.gold)} pairs of STSb dev, pull {pull:.2f}; encoded in {of.seconds:.1f} s at "
+        f"{of.measured_at}"
     )
 
 
@@ -170,7 +171,7 @@ def cost(found: Rates, sentences: int) -> str:
     table = _table(("sentences", "pairs", "bi-encoder", "cross-encoder"), cases)
     return f'<div class="tiles">{cells}</div>{table}' + _measured(
         f"the two rates only, on {SAMPLE} sentences and {SAMPLE} pairs of STSb dev, medians of three; "
-        f"{found.seconds:.1f} s at {found.at}. <b>The times of this machine are extrapolated from them</b>"
+        f"{found.seconds:.1f} s at {found.measured_at}. <b>The times of this machine are extrapolated from them</b>"
     )
 
 
@@ -201,7 +202,7 @@ def orders(found: Orders, normalised: bool) -> str:
         f'<div class="wide">{agree}</div><div class="wide">{table}</div>'
         + _measured(
             f"{len(found.corpus.sentences)} example sentences, encoded in {found.corpus.seconds:.1f} s at "
-            f"{found.corpus.at}; this answer in {found.milliseconds:.0f} ms; 200 pairs for the last row"
+            f"{found.corpus.measured_at}; this answer in {found.milliseconds:.0f} ms; 200 pairs for the last row"
         )
     )
 
@@ -224,8 +225,9 @@ def rerank(found: Reranked, quality: tuple[float, float], pairs: int) -> str:
     )
     cells = "".join(f"<div><b>{value}</b><span>{name}</span><small>{note}</small></div>" for value, name, note in tiles)
     return f'<div class="tiles">{cells}</div><div class="wide">{table}</div>' + _measured(
-        f"{count} sentences of STSb dev, encoded in {found.corpus.seconds:.1f} s at {found.corpus.at}. Reading all of "
-        f"them with the cross-encoder would take about {spoken(found.all_ms / 1000)} (extrapolated)"
+        f"{count} sentences of STSb dev, encoded in {found.corpus.seconds:.1f} s at {found.corpus.measured_at}. "
+        f"Reading all of them with the cross-encoder would take about {spoken(found.exhaustive_ms / 1000)} "
+        "(extrapolated)"
     )
 
 

@@ -78,7 +78,7 @@ def measure(encoder: Encoder, home: Path, should_stop: Callable[[], bool] | None
     return fit(cosine(*np.split(vectors, 2)), np.asarray(data.scores))
 
 
-def known(model: str, pooling: str, home: Path) -> Calibration | None:
+def load_calibration(model: str, pooling: str, home: Path) -> Calibration | None:
     """The curve if it ships or was measured before, else None."""
     for file in (_file(model, pooling, home), SHIPPED):
         if file.exists():
@@ -90,7 +90,7 @@ def known(model: str, pooling: str, home: Path) -> Calibration | None:
 
 def calibrate(encoder: Encoder, home: Path) -> Calibration:
     """The curve, measured now if it is not known, and kept."""
-    found = known(encoder.name, encoder.pooling, home)
+    found = load_calibration(encoder.name, encoder.pooling, home)
     if found is None:
         found = measure(encoder, home)
         keep(encoder.name, encoder.pooling, found, _file(encoder.name, encoder.pooling, home))

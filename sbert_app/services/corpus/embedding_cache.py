@@ -1,7 +1,7 @@
 """SpaceShelf: corpora by key, and their vectors under any model. What the Explore page and its tabs share.
 
     key = spaces.add(Corpus.from_text("…"))             the same corpus has the same key
-    space = spaces.space(key, "all-MiniLM-L6-v2", "mean")   encoded once; from memory or disk after that
+    space = spaces.embed(key, "all-MiniLM-L6-v2", "mean")   encoded once; from memory or disk after that
 
 Vectors are kept on disk by what they depend on (the sentences, the weights, the pooling) and in memory up to a
 gigabyte, the least recently used out first. Corpora stay in memory up to a million sentences; who asks for one that
@@ -18,8 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert_app.services.corpus.array_cache import ArrayCache
-from sbert_app.services.corpus.corpus import EXAMPLE, Corpus, EmbeddedCorpus, digest, embedding_key, encode
+from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.corpus.corpus import EXAMPLE, Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
 from training.assets import asset
 from training.errors import InputError, Stopped
 
@@ -43,7 +44,7 @@ class EmbeddingCache:
     def __init__(self, models: ModelCache, home: Path) -> None:
         self.models = models
         self.home = home
-        self.cache = ArrayCache(home / "cache", shipped=SHIPPED)  # of vectors and of maps
+        self.cache = DiskCache(home / "cache", shipped=SHIPPED)  # of vectors and of maps
         self._corpora: OrderedDict[str, Corpus] = OrderedDict()
         self._spaces: OrderedDict[str, EmbeddedCorpus] = OrderedDict()
         self._encoding: dict[str, threading.Lock] = {}
@@ -81,7 +82,7 @@ class EmbeddingCache:
             self._corpora.move_to_end(key)
             return self._corpora[key]
 
-    def space(
+    def embed(
         self,
         corpus_key: str,
         model: str,

@@ -20,7 +20,8 @@ from sbert_app.services.corpus.export import save_csv, with_others
 from sbert_app.services.corpus.pairs import OnBlock, ShouldStop, most_similar_pairs, near_duplicates
 
 if TYPE_CHECKING:
-    from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+    from sbert_app.services.corpus.corpus import Corpus
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 MOST_PAIRS = 10_000
 WORD = re.compile(r"\w+")

@@ -34,7 +34,7 @@ class Rates:
 
     throughput: Throughput
     seconds: float  # that the measurement took
-    at: str
+    measured_at: str
 
 
 @lru_cache(maxsize=2)

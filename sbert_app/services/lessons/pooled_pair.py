@@ -29,7 +29,7 @@ class PooledPair:
     sample: Encoded
 
     @property
-    def loudest(self) -> tuple[str, str, float] | None:
+    def strongest(self) -> tuple[str, str, float] | None:
         """The word pair that adds most, and what it adds; None under CLS."""
         exact = self.comparison.attribution
         if exact is None:

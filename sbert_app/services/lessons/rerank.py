@@ -46,7 +46,7 @@ class Reranked:
     rerank_ms: float
 
     @property
-    def all_ms(self) -> float:
+    def exhaustive_ms(self) -> float:
         """Extrapolated: the cross-encoder beside every sentence of the corpus."""
         return self.rerank_ms * len(self.corpus.sentences) / len(self.candidates)
 

@@ -43,7 +43,7 @@ class Encoded:
     gold: np.ndarray  # (N,), 0–5
     by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
     seconds: float
-    at: str  # the time of day
+    measured_at: str  # the time of day
 
     def rho(self, pooling: str) -> float:
         """Spearman's ρ ×100 of cosine and gold score."""
@@ -92,7 +92,7 @@ class EncodedCorpus:
     sentences: list[str]
     vectors: np.ndarray  # (N, D) float32
     seconds: float
-    at: str
+    measured_at: str
 
 
 @lru_cache(maxsize=4)

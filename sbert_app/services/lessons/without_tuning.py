@@ -33,15 +33,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Readings:
+class Representations:
     """All rows, and when and how long the vectors under them were made; they are kept after that."""
 
     rows: list[Row]
     seconds: float
-    at: str
+    measured_at: str
 
 
-def measure(shelf: ModelCache, home: Path, model: str, pairs: int) -> Readings:
+def measure(shelf: ModelCache, home: Path, model: str, pairs: int) -> Representations:
     """All rows on the same pairs. InputError if the model cannot be had."""
     sample = gold_sample(home, pairs)
     rows = [Row("TF-IDF", "counts of words, no network", _rho(tf_idf(sample), sample))]
@@ -54,7 +54,7 @@ def measure(shelf: ModelCache, home: Path, model: str, pairs: int) -> Readings:
     if model != DEFAULT_MODEL:
         rows += _readings(shelf, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
     made = [encoded(shelf, home, name, pairs) for name in (RANDOM_WEIGHTS, model)]
-    return Readings(rows, sum(one.seconds for one in made), made[-1].at)
+    return Representations(rows, sum(one.seconds for one in made), made[-1].measured_at)
 
 
 def tf_idf(sample: GoldSample) -> np.ndarray:

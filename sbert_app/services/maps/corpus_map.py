@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sbert_app.services.corpus.corpus import EmbeddedCorpus, GoldPairs
+from sbert_app.services.corpus.corpus import GoldPairs
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
 from sbert_app.services.maps.umap_engine import is_warm
@@ -49,10 +50,10 @@ class MapRequest:
 class MapResult:
     """The maps, one for each space."""
 
-    spaces: list[EmbeddedCorpus]
+    embedded: list[EmbeddedCorpus]
     maps: list[np.ndarray]  # (N, dimensions) float32 each
     key: str  # of the map in the cache
-    known: bool  # it was in the cache
+    from_cache: bool  # it was in the cache
     seconds: float  # of drawing, or of reading it from the cache
 
 
@@ -67,7 +68,7 @@ def compute_map(
     """
     wanted.settings.check()
     found = [
-        spaces.space(wanted.corpus, one.model, one.pooling, _encoding(tell, one), should_stop)
+        spaces.embed(wanted.corpus, one.model, one.pooling, _encoding(tell, one), should_stop)
         for one in (wanted.before, wanted.after)
         if one is not None
     ]
@@ -101,7 +102,7 @@ def pair_distances(drawn: MapResult, gold: GoldPairs) -> PairDistances | None:
     if not len(rows):
         return None
     random = np.random.default_rng(SEED).integers(0, len(drawn.maps[0]), (RANDOM_PAIRS, 2))
-    cosines, random_cosines = ([_mean_cosine(space.vectors, p) for space in drawn.spaces] for p in (rows, random))
+    cosines, random_cosines = ([_mean_cosine(space.vectors, p) for space in drawn.embedded] for p in (rows, random))
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in drawn.maps]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
 

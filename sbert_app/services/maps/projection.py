@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.cache import DiskCache, digest
 from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.maps import layout
 from sbert_app.services.maps.umap_engine import engine
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.services.corpus.corpus import EmbeddedCorpus
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 VERSION = "2"  # of the maps in the cache
 DIMENSIONS = (2, 3)
@@ -66,7 +66,7 @@ class MapSettings:
 def project(
     space: EmbeddedCorpus,
     settings: MapSettings,
-    cache: ArrayCache,
+    cache: DiskCache,
     home: Path,
     on_progress: OnShare | None = None,
     should_stop: ShouldStop | None = None,
@@ -91,7 +91,7 @@ def project_aligned(
     before: EmbeddedCorpus,
     after: EmbeddedCorpus,
     settings: MapSettings,
-    cache: ArrayCache,
+    cache: DiskCache,
     home: Path,
     on_progress: OnShare | None = None,
     should_stop: ShouldStop | None = None,
@@ -117,8 +117,6 @@ def project_aligned(
 
 def map_key(settings: MapSettings, *spaces: EmbeddedCorpus) -> str:
     """What a map is kept under."""
-    from sbert_app.services.corpus.corpus import digest
-
     return digest([VERSION, *(space.key for space in spaces), *(f"{k}={v}" for k, v in asdict(settings).items())])
 
 

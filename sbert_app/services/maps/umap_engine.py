@@ -24,13 +24,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 log = logging.getLogger("sbert_lab.umap")
 
 COMPILED_BY = ("umap-learn", "numba", "numpy")
 MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse")
-LOW_PRIORITY = 10  # niceness of the process that compiles
 TOO_LONG = 600  # seconds; a process that compiles longer than this is stuck
 
 _lock = threading.RLock()
@@ -60,14 +57,12 @@ def is_warm() -> bool:
 
 
 def _make_ready(home: Path) -> None:
-    global _is_warm
     if not _is_warm:
         folder = home / "numba" / _key()
         done = folder / "compiled"
         if not done.exists():
             _compile_apart(home, folder, done)
-        _import_from(folder)
-        _is_warm = True
+        import_umap(folder)
 
 
 def _key() -> str:
@@ -85,18 +80,19 @@ def _key() -> str:
 
 
 def _compile_apart(home: Path, folder: Path, done: Path) -> None:
-    """Run this module as a process. If that fails, the app compiles for itself when it must."""
+    """Compile in a process of its own. If that fails, the app compiles for itself when it must."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "sbert_app.services.maps.umap_engine", str(home), str(folder)]
+        command = [sys.executable, "-m", "sbert_app.services.maps.compile_umap", str(home), str(folder)]
         subprocess.run(command, check=True, timeout=TOO_LONG, capture_output=True, cwd=Path(__file__).parents[3])
         done.touch()
     except (OSError, subprocess.SubprocessError) as error:
         log.warning("umap-learn could not be compiled ahead: %s", error)
 
 
-def _import_from(folder: Path) -> None:
+def import_umap(folder: Path) -> None:
     """Import umap-learn with its compiled functions kept in ``folder``."""
+    global _is_warm
     import importlib
     import warnings
 
@@ -109,6 +105,7 @@ def _import_from(folder: Path) -> None:
         importlib.import_module("umap")
     for name in MODULES:
         _keep_compiled(importlib.import_module(name))
+    _is_warm = True
 
 
 def _keep_compiled(module: Any) -> None:
@@ -117,24 +114,3 @@ def _keep_compiled(module: Any) -> None:
     for function in vars(module).values():
         if isinstance(function, Dispatcher) and function.py_func.__module__.startswith("umap"):
             function.enable_caching()
-
-
-def _compile(home: Path, folder: Path) -> None:
-    """Draw the smallest map that uses every compiled function, in two and in three dimensions."""
-    from sbert_app.services.maps import projection
-
-    os.nice(LOW_PRIORITY)
-    global _is_warm
-    _import_from(folder)
-    _is_warm = True
-    points = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    for dimensions in projection.DIMENSIONS:
-        projection.draw(points, projection.MapSettings(dimensions=dimensions, epochs=2), home)
-
-
-if __name__ == "__main__":
-    # As a module of that name, so that there is one engine and not two.
-    from sbert_app.services.maps import umap_engine
-
-    umap_engine._compile(Path(sys.argv[1]), Path(sys.argv[2]))

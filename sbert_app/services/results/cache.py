@@ -40,7 +40,7 @@ class EvalResultCache:
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             log.warning("%s is not usable: %s", file, error)
             return None
-        return EvalResult(arrays, gold, int(cost[0]), float(cost[1]), remembered=True)
+        return EvalResult(arrays, gold, int(cost[0]), float(cost[1]), from_cache=True)
 
     def put(self, model: str, data: str, cell: EvalResult) -> None:
         """Keep a cell."""

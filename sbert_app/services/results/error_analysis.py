@@ -57,7 +57,7 @@ class ErrorAnalysis:
     slices: list[Slice]
 
 
-def find(cell: EvalResult, data: Dataset, similarity: str = "cosine") -> ErrorAnalysis:
+def analyze_errors(cell: EvalResult, data: Dataset, similarity: str = "cosine") -> ErrorAnalysis:
     """What a model gets wrong on a data set that it was scored on."""
     scores = cell.by(similarity)
     score_rank, gold_rank = _ranks(scores), _ranks(cell.gold)

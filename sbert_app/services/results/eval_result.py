@@ -42,31 +42,31 @@ class EvalResult:
     gold: np.ndarray  # (N,) float64
     sentences: int  # different ones, that the model read
     seconds: float  # that it took
-    remembered: bool = False  # from an earlier time
+    from_cache: bool = False  # from an earlier time
     _replicates: dict[Metric, np.ndarray] = field(default_factory=dict, repr=False)
 
     def by(self, similarity: str) -> np.ndarray:
         """The scores under a similarity; those of a cross-encoder under any."""
         return self.scores[similarity] if similarity in self.scores else self.scores[SCORE]
 
-    def value(self, measure: Metric) -> float:
+    def value(self, metric: Metric) -> float:
         """The correlation, -1..1; NaN where a side never varies."""
         from training.evaluation.metrics import pearson, spearman
 
-        correlate = spearman if measure.statistic == "spearman" else pearson
-        return correlate(self.by(measure.similarity), self.gold)
+        correlate = spearman if metric.statistic == "spearman" else pearson
+        return correlate(self.by(metric.similarity), self.gold)
 
-    def replicates(self, measure: Metric) -> np.ndarray:
+    def replicates(self, metric: Metric) -> np.ndarray:
         """The correlation in each of the bootstrap's draws, the same draws for every model."""
         if SCORE in self.scores:
-            measure = measure._replace(similarity=SCORE)
-        if measure not in self._replicates:
-            self._replicates[measure] = replicates(self.by(measure.similarity), self.gold, measure.statistic)
-        return self._replicates[measure]
+            metric = metric._replace(similarity=SCORE)
+        if metric not in self._replicates:
+            self._replicates[metric] = replicates(self.by(metric.similarity), self.gold, metric.statistic)
+        return self._replicates[metric]
 
-    def figure(self, measure: Metric) -> Estimate:
+    def estimate(self, metric: Metric) -> Estimate:
         """×100, with the percentiles of the bootstrap."""
-        return interval(self.value(measure), self.replicates(measure))
+        return interval(self.value(metric), self.replicates(metric))
 
 
 def interval(value: float, draws: np.ndarray) -> Estimate:

@@ -60,7 +60,7 @@ def as_csv(table: ResultTable) -> str:
     parts = [part for column in table.columns for part in (column.label, f"{column.label} low", f"{column.label} high")]
     writer.writerow(["model", "source", *parts, "sentences per second"])
     for row, is_paper in _rows(table):
-        figures = [row.figures.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
+        figures = [row.estimates.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
         numbers = ["" if isnan(number) else f"{number:.2f}" for figure in figures for number in figure]
         label = f"'{row.label}" if _FORMULA.match(row.label) else row.label
         speed = "" if row.speed is None else f"{row.speed:.0f}"
@@ -80,11 +80,11 @@ def _names(table: ResultTable) -> list[str]:
 
 
 def _measure(table: ResultTable) -> str:
-    return f"{STATISTICS[table.measure.statistic]} ×100, {SIMILARITIES[table.measure.similarity]}"
+    return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity]}"
 
 
 def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
-    figure = row.figures.get(name)
+    figure = row.estimates.get(name)
     if figure is None or isnan(figure.value):
         return "–"
     value = f"{figure.value:.2f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from sbert_app.services.results.transfer import Labelled
+from sbert_app.services.results.transfer import ClassificationData
 from training.atomic import open_atomic
 from training.errors import InputError
 from training.sources.resolve import stsb_folder
@@ -14,14 +14,14 @@ NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forum
 GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
 
 
-def sentences_by_genre(home: Path) -> Labelled:
+def sentences_by_genre(home: Path) -> ClassificationData:
     """The different sentences of STSb dev, each with its genre. One that occurs in two genres is left out."""
     genres: dict[str, set[str]] = {}
     for row in _rows(home):
         for sentence in (row[FIRST], row[SECOND]):
             genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
     kept = {sentence: found.pop() for sentence, found in genres.items() if len(found) == 1}
-    return Labelled("STSb dev by genre", (list(kept),), list(kept.values()))
+    return ClassificationData("STSb dev by genre", (list(kept),), list(kept.values()))
 
 
 def pairs_by_genre(home: Path) -> Path:

@@ -1,8 +1,8 @@
 """Board: models × data sets, filled cell by cell. What fails says why, and the rest goes on.
 
     board = Board(["all-MiniLM-L6-v2", "tfidf"], ["stsb:test", "mine.csv"])
-    fill(board, shelf, home, tell, should_stop)      in a thread (`watched`); others read the board meanwhile
-    board.figure("tfidf", "stsb:test", Measure())    -> 69.12 (66.24, 72.00)
+    evaluate_grid(board, shelf, home, tell, should_stop)      in a thread (`watched`); others read the board meanwhile
+    board.estimate("tfidf", "stsb:test", Measure())    -> 69.12 (66.24, 72.00)
 
 A cell that was measured before, by the same model on the same data, comes from the cache with the speed it had then.
 """
@@ -47,52 +47,52 @@ class ResultGrid:
 
     models: list[str]
     data: list[str]
-    cells: dict[tuple[str, str], EvalResult] = field(default_factory=dict)
-    reasons: dict[tuple[str, str], str] = field(default_factory=dict)
+    results: dict[tuple[str, str], EvalResult] = field(default_factory=dict)
+    failures: dict[tuple[str, str], str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
         """How many cells have a figure or a reason."""
-        return len(self.cells) + len(self.reasons)
+        return len(self.results) + len(self.failures)
 
     def size(self, data: str) -> int | None:
         """The number of pairs."""
         return self.sizes.get(data)
 
-    def figure(self, model: str, data: str, measure: Metric) -> Estimate | None:
+    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """A cell's, or the mean over the cells of a row."""
-        found = self._value_and_draws(model, data, measure)
+        found = self._value_and_draws(model, data, metric)
         return None if found is None else interval(*found)
 
-    def reason(self, model: str, data: str) -> str:
+    def failure(self, model: str, data: str) -> str:
         """Why a cell has no figure."""
-        return self.reasons.get((model, data), "")
+        return self.failures.get((model, data), "")
 
     def speed(self, model: str) -> float | None:
         """Different sentences a second, over the row."""
-        row = [cell for (name, _), cell in list(self.cells.items()) if name == model]
+        row = [cell for (name, _), cell in list(self.results.items()) if name == model]
         seconds = sum(cell.seconds for cell in row)
         return sum(cell.sentences for cell in row) / seconds if seconds else None
 
-    def difference(self, a: str, b: str, data: str, measure: Metric) -> Difference | None:
+    def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
         """A paired test; the draws are the same for all models."""
-        first, second = (self._value_and_draws(model, data, measure) for model in (a, b))
+        first, second = (self._value_and_draws(model, data, metric) for model in (a, b))
         if first is None or second is None:
             return None
         return Difference.of(first[0], second[0], first[1], second[1])
 
-    def _value_and_draws(self, model: str, data: str, measure: Metric) -> tuple[float, np.ndarray] | None:
+    def _value_and_draws(self, model: str, data: str, metric: Metric) -> tuple[float, np.ndarray] | None:
         wanted = averaged_of(self) if data == AVERAGE else [data]
-        cells = [self.cells.get((model, name)) for name in wanted]
+        cells = [self.results.get((model, name)) for name in wanted]
         there = [cell for cell in cells if cell is not None]
         if not there or len(there) < len(wanted):
             return None
-        values = [cell.value(measure) for cell in there]
-        return float(np.mean(values)), np.mean([cell.replicates(measure) for cell in there], axis=0)
+        values = [cell.value(metric) for cell in there]
+        return float(np.mean(values)), np.mean([cell.replicates(metric) for cell in there], axis=0)
 
 
-def grid_keys(models: list[str], data: list[str]) -> ResultGrid:
+def make_grid(models: list[str], data: list[str]) -> ResultGrid:
     """An empty board. InputError if there is nothing to measure, too much, or what names no model."""
     models = list(dict.fromkeys(text.strip() for text in models if text.strip()))
     data = list(dict.fromkeys(text.strip() for text in data if text.strip()))
@@ -107,16 +107,18 @@ def grid_keys(models: list[str], data: list[str]) -> ResultGrid:
     return ResultGrid(models, data)
 
 
-def fill(board: ResultGrid, shelf: ModelCache, home: Path, tell: ReportProgress, should_stop: ShouldStop) -> ResultGrid:
+def evaluate_grid(
+    board: ResultGrid, shelf: ModelCache, home: Path, tell: ReportProgress, should_stop: ShouldStop
+) -> ResultGrid:
     """Measure every cell, a model at a time. ``Stopped`` leaves what is done."""
     cache, sets = EvalResultCache(home), {}
     for name in board.data:
         tell(0, f"Reading {data_label(name)}")
         try:
-            sets[name] = read(name, home)
+            sets[name] = load_scored_pairs(name, home)
             board.sizes[name] = len(sets[name])
         except InputError as error:
-            board.reasons.update({(model, name): str(error) for model in board.models})
+            board.failures.update({(model, name): str(error) for model in board.models})
     for model in board.models:
         for name, data in sets.items():
             part = partial(
@@ -126,13 +128,13 @@ def fill(board: ResultGrid, shelf: ModelCache, home: Path, tell: ReportProgress,
             try:
                 cell = evaluate_one(ModelSpec.parse(model), data, shelf, cache, part, should_stop)
             except InputError as error:
-                board.reasons[model, name] = str(error)
+                board.failures[model, name] = str(error)
             else:
-                board.cells[model, name] = cell
+                board.results[model, name] = cell
     return board
 
 
-def read(name: str, home: Path) -> Dataset:
+def load_scored_pairs(name: str, home: Path) -> Dataset:
     """Scored pairs by name or from a file; a set with splits gives its test. InputError if it holds something else."""
     data = load_data(name, home, split="test")
     if data.kind != SCORED:
@@ -157,14 +159,14 @@ def evaluate_one(
     if (known := cache.get(*key)) is not None:
         return known
     scorer = shelf.scorer(choice.name, choice.pooling)
-    cell = score(scorer, data, lambda done, total: on_progress(done / (total or 1)), should_stop)
+    cell = score_pairs(scorer, data, lambda done, total: on_progress(done / (total or 1)), should_stop)
     if all(np.isfinite(values).all() for values in cell.scores.values()):
         cache.put(*key, cell)
         return cell
     raise InputError(f"{choice.label} gives scores that are no numbers on {data.name}")
 
 
-def score(
+def score_pairs(
     scorer: Scorer,
     data: Dataset,
     on_progress: Callable[[int, int | None], None] | None = None,

@@ -20,7 +20,7 @@ class PaperRow(NamedTuple):
     model: str
     table: int
     figures: dict[str, float]  # data set -> ρ ×100
-    spread: float | None = None  # standard deviation over seeds, Table 2
+    std: float | None = None  # standard deviation over seeds, Table 2
     speed: float | None = None  # sentences a second, Table 7
 
 

@@ -57,12 +57,12 @@ class PrecomputedResults:
         """The number of pairs."""
         return self.values["data"].get(data)
 
-    def figure(self, model: str, data: str, measure: Metric) -> Estimate | None:
+    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """As it was measured."""
         cell = self.values["figures"].get(model, {}).get(data)
-        return Estimate(*cell[measure.statistic][measure.similarity]) if cell else None
+        return Estimate(*cell[metric.statistic][metric.similarity]) if cell else None
 
-    def reason(self, model: str, data: str) -> str:
+    def failure(self, model: str, data: str) -> str:
         """What ships has no failures."""
         return ""
 
@@ -70,10 +70,10 @@ class PrecomputedResults:
         """Different sentences of STSb test a second."""
         return self.values["speeds"].get(model)
 
-    def difference(self, a: str, b: str, data: str, measure: Metric) -> Difference | None:
+    def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
         """Known for Spearman under the cosine only."""
         found = self.values["differences"].get(data, {})
-        if measure != Metric():
+        if metric != Metric():
             return None
         if b in found.get(a, {}):
             return Difference(*found[a][b])
@@ -102,7 +102,7 @@ def _cell(results: Results, model: str, data: str) -> dict[str, dict[str, list[f
         statistic: {
             similarity: [round(number, 3) for number in figure]
             for similarity in SIMILARITIES
-            if (figure := results.figure(model, data, Metric(similarity, statistic)))
+            if (figure := results.estimate(model, data, Metric(similarity, statistic)))
         }
         for statistic in STATISTICS
     }

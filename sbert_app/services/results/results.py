@@ -22,7 +22,7 @@ DATA_LABELS = {
     "sickr": "SICK-R",
     AVERAGE: "average",
 }
-FOR_CHOOSING = ("stsb:train", "stsb:dev")
+DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
 class Results(Protocol):
@@ -39,22 +39,22 @@ class Results(Protocol):
     def size(self, data: str) -> int | None:
         """The number of pairs; None where the data could not be read."""
 
-    def figure(self, model: str, data: str, measure: Metric) -> Estimate | None:
+    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """None where it is not there: not yet, or for a reason."""
 
-    def reason(self, model: str, data: str) -> str:
+    def failure(self, model: str, data: str) -> str:
         """Why a figure will not come; "" where nothing speaks against it."""
 
     def speed(self, model: str) -> float | None:
         """Different sentences a second, over all data sets of the model."""
 
-    def difference(self, a: str, b: str, data: str, measure: Metric) -> Difference | None:
+    def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
         """How much better ``a`` is; None where that was not measured."""
 
 
 def averaged(data: Sequence[str]) -> list[str]:
     """The data sets that the average is over; none where only one remains."""
-    kept = [name for name in data if name not in FOR_CHOOSING]
+    kept = [name for name in data if name not in DEVELOPMENT_SETS]
     return kept if len(kept) > 1 else []
 
 

@@ -30,10 +30,10 @@ class TableRow:
 
     model: str
     label: str
-    figures: dict[str, Estimate | None]
-    reasons: dict[str, str]
+    estimates: dict[str, Estimate | None]
+    failures: dict[str, str]
     speed: float | None
-    spread: float | None = None  # the paper's standard deviation over seeds, of its one figure
+    std: float | None = None  # the paper's standard deviation over seeds, of its one figure
     seen: frozenset[str] = frozenset()  # columns with pairs that the model was trained on
 
 
@@ -41,7 +41,7 @@ class TableRow:
 class ResultTable:
     """``best``: for each column the models with the highest figure as it is printed, of those that had not seen it."""
 
-    measure: Metric
+    metric: Metric
     columns: list[TableColumn]
     rows: list[TableRow]
     paper_rows: list[TableRow]
@@ -53,21 +53,21 @@ class ResultTable:
         return self.columns[-1].name == AVERAGE
 
 
-def tabulate(results: Results, measure: Metric, papers: str = paper.FIRST) -> ResultTable:
-    """The table of some results under one measure. The paper's rows belong to Spearman and cosine alone."""
+def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> ResultTable:
+    """The table of some results under one metric. The paper's rows belong to Spearman and cosine alone."""
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.size(name)) for name in names]
-    rows = [_row(results, model, names, measure) for model in results.models]
+    rows = [_row(results, model, names, metric) for model in results.models]
     best = {name: _best(rows, name) for name in names}
-    return ResultTable(measure, columns, rows, _paper_rows(results, papers) if measure == Metric() else [], best)
+    return ResultTable(metric, columns, rows, _paper_rows(results, papers) if metric == Metric() else [], best)
 
 
-def _row(results: Results, model: str, names: list[str], measure: Metric) -> TableRow:
+def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
     return TableRow(
         model,
         ModelSpec.parse(model).label,
-        {name: results.figure(model, name, measure) for name in names},
-        {name: reason for name in names if (reason := results.reason(model, name))},
+        {name: results.estimate(model, name, metric) for name in names},
+        {name: reason for name in names if (reason := results.failure(model, name))},
         results.speed(model),
         seen=frozenset(name for name in names if _has_seen(results, model, name)),
     )
@@ -82,7 +82,7 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
 
 
 def _best(rows: list[TableRow], name: str) -> set[str]:
-    figures = {row.model: row.figures[name] for row in rows if name not in row.seen}
+    figures = {row.model: row.estimates[name] for row in rows if name not in row.seen}
     values = {model: round(figure.value, 2) for model, figure in figures.items() if figure and not isnan(figure.value)}
     return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
 
@@ -97,5 +97,5 @@ def _paper_rows(results: Results, papers: str) -> list[TableRow]:
         if over and all(name in values for name in over):
             values[AVERAGE] = sum(values[name] for name in over) / len(over)
         figures = {name: Estimate(value, float("nan"), float("nan")) for name, value in values.items()}
-        found.append(TableRow(row.model, row.model, dict(figures), {}, row.speed, row.spread))
+        found.append(TableRow(row.model, row.model, dict(figures), {}, row.speed, row.std))
     return found

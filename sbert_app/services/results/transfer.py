@@ -1,4 +1,4 @@
-"""Transfer: what a classifier can read out of sentence vectors that were not made for its task (the paper's section 5).
+"""What a classifier can read out of sentence vectors that were not made for its task (the paper's section 5).
 
 As SentEval (Conneau & Kiela 2018) has it: the encoder stays as it is, and logistic regression on its vectors is
 scored by stratified k-fold cross-validation. How strongly the regression is held back (1/C) is chosen within each
@@ -33,7 +33,7 @@ MOST_CLASSES = 100
 
 
 @dataclass(frozen=True)
-class Labelled:
+class ClassificationData:
     """Sentences, or pairs of them, each with a class."""
 
     name: str
@@ -51,7 +51,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class TransferScore:
     """How well a task can be read out of a model's vectors. Shares in 0–1."""
 
     model: str
@@ -65,12 +65,14 @@ class Transfer:
         return float(np.mean(self.accuracies))
 
     @property
-    def spread(self) -> float:
+    def std(self) -> float:
         """Standard deviation over the folds."""
         return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
 
 
-def read_labelled(path: Path | str | Sequence[Path], name: str | None = None, label: str = "label") -> Labelled:
+def read_labelled(
+    path: Path | str | Sequence[Path], name: str | None = None, label: str = "label"
+) -> ClassificationData:
     """A file of (sentence, label) or (sentence1, sentence2, label), or several of one form, one after another.
 
     Raises:
@@ -87,7 +89,7 @@ def read_labelled(path: Path | str | Sequence[Path], name: str | None = None, la
     return _usable(name, rows)
 
 
-def _usable(name: str, rows: list[tuple[str, ...]]) -> Labelled:
+def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
     """Rows of texts and, last, a class: what can be learned from."""
     good = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
     notes = [f"{len(rows) - len(good):,} rows without text or label left out"] if len(good) < len(rows) else []
@@ -103,17 +105,17 @@ def _usable(name: str, rows: list[tuple[str, ...]]) -> Labelled:
     if len(sizes) - len(small) < 2:
         raise InputError(f"{name} has not two classes of at least two rows each; a classifier needs that")
     *columns, labels = (list(column) for column in zip(*(row for row in good if row[-1] not in small), strict=True))
-    return Labelled(name, tuple(columns), labels, tuple(notes))
+    return ClassificationData(name, tuple(columns), labels, tuple(notes))
 
 
-def transfer(
+def score_transfer(
     encoder: BiEncoder,
-    data: Labelled,
+    data: ClassificationData,
     tell: ReportProgress = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
     folds: int = FOLDS,
     seed: int = 0,
-) -> Transfer:
+) -> TransferScore:
     """Score an encoder on a task. Fewer folds where a class has fewer rows than that.
 
     Raises:
@@ -138,10 +140,10 @@ def transfer(
         accuracies.append(float((classifier.predict(features[test]) == truth[test]).mean()))
     majority = float(np.bincount(truth, minlength=len(classes)).max() / len(truth))
     seconds = (encoded - started, time.perf_counter() - encoded)
-    return Transfer(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
+    return TransferScore(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
 
 
-def _features(encoder: BiEncoder, data: Labelled, tell: ReportProgress, should_stop: ShouldStop) -> Vectors:
+def _features(encoder: BiEncoder, data: ClassificationData, tell: ReportProgress, should_stop: ShouldStop) -> Vectors:
     """(N, D) of sentences, (N, 2D) of pairs, scaled as a whole to a mean squared length of ``LENGTH``."""
     from scipy import sparse
 

@@ -7,37 +7,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.figures.map import Lines, Picture, _hover, one, side_by_side
-from sbert_app.figures.map_colours import BLANK, MOST_LABELS, OTHER, Labels, Scale, colouring_of, labels_of
+from sbert_app.figures.map import MapData, PairLines, _hover, paired_maps, single_map
+from sbert_app.figures.map_colours import BLANK, MOST_LABELS, OTHER, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.explore import map_views as views
-from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
 
 
 def picture(dimensions=2, maps=1, colouring=None, lines=()):
     places = [np.random.default_rng(n).standard_normal((5, dimensions)).astype(np.float32) for n in range(maps)]
-    return Picture(places, ["before: a", "after: <i>b</i>"][:maps], SENTENCES, colouring, lines, "key")
+    return MapData(places, ["before: a", "after: <i>b</i>"][:maps], SENTENCES, colouring, lines, "key")
 
 
 class TestColours:
     def test_few_values_are_labels_the_largest_group_first(self):
-        found = colouring_of("kind", ["b", "a", "b", None, ""])
+        found = make_colouring("kind", ["b", "a", "b", None, ""])
         assert isinstance(found, Labels)
         assert found.names == ["b", "a", BLANK]
         assert found.groups.tolist() == [0, 1, 0, 2, 2]
 
     def test_numbers_of_many_kinds_are_a_scale_and_of_few_are_labels(self):
-        many = colouring_of("length", [*map(str, range(20)), None])
+        many = make_colouring("length", [*map(str, range(20)), None])
         assert isinstance(many, Scale)
         assert many.values[:3].tolist() == [0, 1, 2]
         assert np.isnan(many.values[-1])
-        assert isinstance(colouring_of("stars", [1, 2, 3, 4, 5] * 9), Labels)
-        assert isinstance(colouring_of("mixed", [*range(20), "none"]), Labels)
+        assert isinstance(make_colouring("stars", [1, 2, 3, 4, 5] * 9), Labels)
+        assert isinstance(make_colouring("mixed", [*range(20), "none"]), Labels)
 
     @given(st.lists(st.text(max_size=2), min_size=1, max_size=200))
     def test_every_point_has_a_group_and_no_two_shown_groups_look_alike(self, values):
-        found = labels_of("kind", values)
+        found = make_labels("kind", values)
         assert len(found.groups) == len(values)
         assert set(found.groups) <= set(range(len(found.names)))
         styles = [tuple(found.style(n).values()) for n, name in enumerate(found.names) if name not in (OTHER, BLANK)]
@@ -45,7 +46,7 @@ class TestColours:
 
     def test_too_many_groups_leave_the_smallest_as_other(self):
         values = [f"{n:02}" for n in range(30) for _ in range(31 - n)]
-        found = labels_of("kind", values)
+        found = make_labels("kind", values)
         assert found.names == [f"{n:02}" for n in range(MOST_LABELS - 1)] + [OTHER]
         assert found.names[found.groups[-1]] == OTHER
 
@@ -53,7 +54,7 @@ class TestColours:
 class TestFigure:
     @pytest.mark.parametrize(("dimensions", "kind"), [(2, "scattergl"), (3, "scatter3d")])
     def test_every_point_is_drawn_once_with_its_row(self, dimensions, kind):
-        figure = one(picture(dimensions, colouring=labels_of("kind", list("abaab"))))
+        figure = single_map(picture(dimensions, colouring=make_labels("kind", list("abaab"))))
         assert {trace.type for trace in figure.data} == {kind}
         rows = np.concatenate([trace.customdata[:, 0] for trace in figure.data])
         assert sorted(rows.tolist()) == [0, 1, 2, 3, 4]
@@ -63,28 +64,31 @@ class TestFigure:
     @pytest.mark.parametrize("dimensions", [2, 3])
     def test_a_point_knows_where_it_moves_to(self, dimensions):
         drawn = picture(dimensions, maps=2)
-        trace = one(drawn).data[0]
+        trace = single_map(drawn).data[0]
         np.testing.assert_allclose(trace.customdata[:, 1 : 1 + dimensions], drawn.maps[0], rtol=1e-6)
         np.testing.assert_allclose(trace.customdata[:, 1 + dimensions :], drawn.maps[1], rtol=1e-6)
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     def test_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
-        figure = side_by_side(picture(dimensions, maps=2, colouring=labels_of("kind", list("abaab"))))
+        figure = paired_maps(picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab"))))
         assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
         assert "after: &lt;i&gt;b&lt;/i&gt;" in [note.text for note in figure.layout.annotations]
 
     def test_lines_join_pairs_and_stop_between_them(self):
-        lines = [Lines("gold 4 or more", np.array([[0, 1], [2, 4]]), True), Lines("below", np.array([[1, 2]]), False)]
+        lines = [
+            PairLines("gold 4 or more", np.array([[0, 1], [2, 4]]), True),
+            PairLines("below", np.array([[1, 2]]), False),
+        ]
         drawn = picture(lines=lines)
-        strong, faint, points = one(drawn).data
+        strong, faint, points = single_map(drawn).data
         places = drawn.maps[0][:, 0]
         np.testing.assert_allclose(strong.x, [places[0], places[1], np.nan, places[2], places[4], np.nan])
         assert (strong.visible, faint.visible, points.mode) == (True, "legendonly", "markers")
         assert strong.customdata[:, 0].max() == -1  # no row: a click on a line is no click on a point
 
     def test_it_is_plain_json(self):
-        lines = [Lines("gold 4 or more", np.array([[0, 1]]), True)]
-        json.loads(one(picture(colouring=Scale("cosine", np.arange(5.0)), lines=lines)).to_json())
+        lines = [PairLines("gold 4 or more", np.array([[0, 1]]), True)]
+        json.loads(single_map(picture(colouring=Scale("cosine", np.arange(5.0)), lines=lines)).to_json())
 
 
 class TestHover:

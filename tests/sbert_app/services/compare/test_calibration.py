@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.compare import calibration
-from sbert_app.services.compare.calibration import Calibration, fit, known, meaning
+from sbert_app.services.compare.calibration import Calibration, fit, load_calibration, meaning
 from training.data.load import load_data
 from training.evaluation.metrics import cosine
 from training.models.encoder import Encoder
@@ -26,7 +26,7 @@ def test_a_larger_cosine_never_means_a_lower_gold_score(points):
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
 def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on(pooling, tmp_path):
-    curve = known("all-MiniLM-L6-v2", pooling, tmp_path)
+    curve = load_calibration("all-MiniLM-L6-v2", pooling, tmp_path)
     data = load_data("stsb:dev").select(range(400))
     vectors = Encoder.load("all-MiniLM-L6-v2", pooling).encode([*data.columns[0], *data.columns[1]])
     guess = np.array([curve.gold_score(value) for value in cosine(*np.split(vectors, 2))])
@@ -49,7 +49,7 @@ def test_a_measured_curve_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(calibration, "measure", measure)
     encoder = Encoder.load("scratch:1x32")
-    assert known("scratch:1x32", "mean", tmp_path) is None
+    assert load_calibration("scratch:1x32", "mean", tmp_path) is None
     for _ in range(2):
         assert calibration.calibrate(encoder, tmp_path).gold_score(0.5) == 2.5
     assert measured == ["scratch:1x32"]

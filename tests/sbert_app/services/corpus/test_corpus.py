@@ -9,9 +9,10 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbert_app.services.cache import DiskCache, digest
 from sbert_app.services.corpus import neighbours as neighbours_module
-from sbert_app.services.corpus.array_cache import ArrayCache
-from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus, digest, encode, fingerprint
+from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus
+from sbert_app.services.corpus.embedded import encode, fingerprint
 from sbert_app.services.corpus.neighbours import neighbours
 from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
@@ -92,7 +93,7 @@ class TestData:
 
 class TestEncode:
     def test_vectors_come_from_the_cache_the_second_time(self, tmp_path):
-        cache, encoder = ArrayCache(tmp_path), BagEncoder()
+        cache, encoder = DiskCache(tmp_path), BagEncoder()
         corpus = Corpus.from_text("A man sleeps.\nA dog barks.")
         first, second = (encode(corpus, encoder, cache) for _ in range(2))
         np.testing.assert_array_equal(first.vectors, second.vectors)
@@ -101,7 +102,7 @@ class TestEncode:
 
     def test_stop_leaves_nothing_behind(self, tmp_path):
         with pytest.raises(Stopped):
-            encode(Corpus.from_text("a\nb"), BagEncoder(), ArrayCache(tmp_path), should_stop=lambda: True)
+            encode(Corpus.from_text("a\nb"), BagEncoder(), DiskCache(tmp_path), should_stop=lambda: True)
         assert list(tmp_path.iterdir()) == []
 
     def test_the_fingerprint_knows_pooling_and_weights(self):
@@ -114,7 +115,7 @@ class TestEncode:
 
 class TestCache:
     def test_what_is_put_is_found_and_nothing_else(self, tmp_path):
-        cache = ArrayCache(tmp_path / "deep" / "cache")
+        cache = DiskCache(tmp_path / "deep" / "cache")
         cache.put("a", np.arange(3))
         assert cache.get("a").tolist() == [0, 1, 2]
         assert cache.get("b") is None
@@ -122,14 +123,14 @@ class TestCache:
     @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all"])
     def test_a_broken_file_is_as_none(self, tmp_path, content):
         (tmp_path / "a.npy").write_bytes(content)
-        assert ArrayCache(tmp_path).get("a") is None
+        assert DiskCache(tmp_path).get("a") is None
 
     def test_pickles_are_not_read(self, tmp_path):
         np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
-        assert ArrayCache(tmp_path).get("a") is None
+        assert DiskCache(tmp_path).get("a") is None
 
     def test_the_least_recently_used_goes(self, tmp_path):
-        cache = ArrayCache(tmp_path, most_bytes=2_500)  # two of 928
+        cache = DiskCache(tmp_path, most_bytes=2_500)  # two of 928
         for name in "abc":
             cache.put(name, np.zeros(100))
             time.sleep(0.02)  # a file system's clock ticks slowly
@@ -137,23 +138,23 @@ class TestCache:
         assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
 
     def test_what_alone_is_too_big_is_not_kept(self, tmp_path):
-        cache = ArrayCache(tmp_path, most_bytes=1_000)
+        cache = DiskCache(tmp_path, most_bytes=1_000)
         cache.put("a", np.zeros(10))
         cache.put("b", np.zeros(1_000))
         assert (cache.get("a") is not None, cache.get("b")) == (True, None)
 
     def test_what_is_shipped_is_found_and_stays_as_it_is(self, tmp_path):
         shipped = tmp_path / "shipped"
-        ArrayCache(shipped).put("a", np.arange(3))
+        DiskCache(shipped).put("a", np.arange(3))
         before = {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()}
-        cache = ArrayCache(tmp_path / "own", most_bytes=10, shipped=shipped)
+        cache = DiskCache(tmp_path / "own", most_bytes=10, shipped=shipped)
         assert cache.get("a").tolist() == [0, 1, 2]
         cache.put("b", np.zeros(1, dtype=np.int8))
         assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
 
     def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path):
         blocked = written(tmp_path / "file", "not a folder")
-        cache = ArrayCache(blocked / "cache")
+        cache = DiskCache(blocked / "cache")
         cache.put("a", np.zeros(1))
         assert cache.get("a") is None
 

@@ -78,22 +78,22 @@ class TestSpaces:
     def test_a_corpus_is_encoded_once(self, shelf):
         key = shelf.add(Corpus.from_text(TEXT))
         told = []
-        first = shelf.space(key, "bag", on_progress=lambda done, of: told.append((done, of)))
+        first = shelf.embed(key, "bag", on_progress=lambda done, of: told.append((done, of)))
         assert told[-1] == (3, 3)
-        assert shelf.space(key, "bag").vectors is first.vectors
+        assert shelf.embed(key, "bag").vectors is first.vectors
         assert len(shelf.models.one.seen) == 3
 
     def test_and_not_again_after_a_restart(self, shelf, tmp_path):
-        vectors = shelf.space(shelf.add(Corpus.from_text(TEXT)), "bag").vectors
+        vectors = shelf.embed(shelf.add(Corpus.from_text(TEXT)), "bag").vectors
         again = EmbeddingCache(Models(), tmp_path)
-        found = again.space(again.add(Corpus.from_text(TEXT)), "bag")
+        found = again.embed(again.add(Corpus.from_text(TEXT)), "bag")
         np.testing.assert_array_equal(found.vectors, vectors)
         assert found.seconds == 0
         assert again.models.one.seen == []
 
     def test_two_names_of_one_text_share_vectors_and_keep_their_names(self, shelf):
-        first = shelf.space(shelf.add(Corpus.from_text(TEXT, "one")), "bag")
-        second = shelf.space(shelf.add(Corpus.from_text(TEXT, "two")), "bag")
+        first = shelf.embed(shelf.add(Corpus.from_text(TEXT, "one")), "bag")
+        second = shelf.embed(shelf.add(Corpus.from_text(TEXT, "two")), "bag")
         assert second.vectors is first.vectors
         assert (first.corpus.name, second.corpus.name) == ("one", "two")
 
@@ -102,7 +102,7 @@ class TestSpaces:
         shelf = EmbeddingCache(Models(slow), tmp_path)
         key = shelf.add(Corpus.from_text(TEXT))
         found = []
-        threads = [threading.Thread(target=lambda: found.append(shelf.space(key, "bag"))) for _ in range(3)]
+        threads = [threading.Thread(target=lambda: found.append(shelf.embed(key, "bag"))) for _ in range(3)]
         for thread in threads:
             thread.start()
         slow.begun.wait()
@@ -116,22 +116,22 @@ class TestSpaces:
         slow = SlowEncoder()
         shelf = EmbeddingCache(Models(slow), tmp_path)
         key = shelf.add(Corpus.from_text(TEXT))
-        first = threading.Thread(target=shelf.space, args=(key, "bag"))
+        first = threading.Thread(target=shelf.embed, args=(key, "bag"))
         first.start()
         slow.begun.wait()
         with pytest.raises(Stopped):
-            shelf.space(key, "bag", should_stop=lambda: True)
+            shelf.embed(key, "bag", should_stop=lambda: True)
         slow.go.set()
         first.join()
-        assert shelf.space(key, "bag").vectors.shape == (3, 64)
+        assert shelf.embed(key, "bag").vectors.shape == (3, 64)
 
     def test_memory_is_bounded(self, shelf, monkeypatch):
         monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_BYTES", 3 * 64 * 4)
         keys = [shelf.add(Corpus.from_text(TEXT + f"\nand {n}")) for n in range(3)]
         for key in keys:
-            shelf.space(key, "bag")
+            shelf.embed(key, "bag")
         assert len(shelf._spaces) == 1
-        assert shelf.space(keys[0], "bag").vectors.shape == (4, 64)  # from the disk
+        assert shelf.embed(keys[0], "bag").vectors.shape == (4, 64)  # from the disk
 
 
 class TestWatched:

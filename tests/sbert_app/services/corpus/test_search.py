@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.corpus import Corpus, encode
-from sbert_app.services.corpus.search import CANDIDATES, MOST_HITS, SearchIndex, search
+from sbert_app.services.corpus.index import SearchIndex
+from sbert_app.services.corpus.search import CANDIDATES, MOST_HITS, search
 from training.errors import InputError
 
 ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
@@ -95,7 +96,7 @@ def test_few_and_identical_sentences_are_all_found(n):
 
 
 def test_above_the_limit_a_graph_finds_nearly_the_same(monkeypatch):
-    monkeypatch.setattr("sbert_app.services.corpus.search.MOST_COMPARED", 500)
+    monkeypatch.setattr("sbert_app.services.corpus.index.MOST_COMPARED", 500)
     random = np.random.default_rng(0)
     vectors = random.normal(size=(2_000, 32)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -146,7 +146,7 @@ SENTENCES = [
 
 
 @pytest.fixture
-def space():
+def embed():
     return encode(Corpus("mine", SENTENCES, {"sentence": list("abcdef"), "stars": [1, 2, 3, 4, 5, 6]}), BagEncoder())
 
 

@@ -85,11 +85,11 @@ def test_1_another_model_stands_beside_the_default(shelf, home):
 def test_2_cells_add_up_and_cls_leaves_words_out_instead(shelf, home):
     found = pooled_pair.measure(shelf, home, "A man plays the guitar.", "Someone plays a guitar.", "max")
     assert found.comparison.attribution.matrix.sum() == pytest.approx(found.comparison.cosine, abs=1e-4)
-    word_a, word_b, share = found.loudest
+    word_a, word_b, share = found.strongest
     assert share == found.comparison.attribution.matrix.max()
     assert {word_a, word_b} == {"guitar"}
     cls = pooled_pair.measure(shelf, home, "A man plays.", "Someone plays.", "cls")
-    assert cls.loudest is None
+    assert cls.strongest is None
     assert len(cls.left_out) == len(["A", "man", "plays", ".", "Someone", "plays", "."])
 
 
@@ -138,7 +138,7 @@ def test_4_pulled_vectors_have_length_one_and_never_part(pull, seed):
 def test_5_rates_are_measured_once_a_moment(shelf, home):
     found = cost.rates(shelf, home, 1.0)
     assert found is cost.rates(shelf, home, 1.0)
-    assert found.pace.sentences_per_second > 0 and found.pace.pairs_per_second > 0
+    assert found.throughput.sentences_per_second > 0 and found.throughput.pairs_per_second > 0
     assert found is not cost.rates(shelf, home, 2.0)  # asked again: measured again
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 
-from sbert_app.services.corpus.array_cache import ArrayCache
-from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus, GoldPairs, encode
+from sbert_app.services.cache import DiskCache
+from sbert_app.services.corpus.corpus import Corpus, GoldPairs
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import layout, umap_engine
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, MapResult, compute_map, pair_distances
@@ -75,7 +76,7 @@ class TestOneMap:
         assert kept > kept_by_them - 0.01
 
     def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
-        space, cache = space_of(clouds()[0]), ArrayCache(tmp_path)
+        space, cache = space_of(clouds()[0]), DiskCache(tmp_path)
         first = project(space, QUICK, cache, home)
         monkeypatch.setattr("sbert_app.services.maps.projection.draw", None)
         np.testing.assert_array_equal(project(space, QUICK, cache, home), first)
@@ -99,8 +100,8 @@ class TestOneMap:
     def test_the_map_of_the_example_is_shipped(self, home):
         shelf = ModelCache(home)
         spaces = EmbeddingCache(shelf, home)
-        space = spaces.space(spaces.example(), DEFAULT_MODEL, "mean")
-        shipped = ArrayCache(SHIPPED).get(map_key(MapSettings(), space))
+        space = spaces.embed(spaces.example(), DEFAULT_MODEL, "mean")
+        shipped = DiskCache(SHIPPED).get(map_key(MapSettings(), space))
         assert shipped is not None, "run python -m scripts.draw_example"
         assert shipped.shape == (461, 2)
 
@@ -118,37 +119,35 @@ class TestSmallAndOdd:
     def test_too_few_different_sentences_are_said(self, home, tmp_path, sentences, words):
         space = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
         with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
-            project(space, QUICK, ArrayCache(tmp_path), home)
+            project(space, QUICK, DiskCache(tmp_path), home)
         with pytest.raises(InputError, match="at least 5 different sentences"):
-            project_aligned(space, space, QUICK, ArrayCache(tmp_path), home)
+            project_aligned(space, space, QUICK, DiskCache(tmp_path), home)
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     @pytest.mark.parametrize("n", [5, 6, 10])
     def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
         space = space_of(clouds(n)[0])
         settings = MapSettings(dimensions=dimensions, epochs=20)
-        assert project(space, settings, ArrayCache(tmp_path), home).shape == (n, dimensions)
-        before, after = project_aligned(space, space_of(clouds(n, seed=1)[0]), settings, ArrayCache(tmp_path), home)
+        assert project(space, settings, DiskCache(tmp_path), home).shape == (n, dimensions)
+        before, after = project_aligned(space, space_of(clouds(n, seed=1)[0]), settings, DiskCache(tmp_path), home)
         assert before.shape == after.shape == (n, dimensions)
 
     def test_a_few_sentences_many_times_over(self, home, tmp_path):
         vectors = np.repeat(clouds(5)[0], 60, axis=0)
         space = space_of(vectors, [f"sentence {n // 60}" for n in range(300)])
-        assert np.isfinite(project(space, QUICK, ArrayCache(tmp_path), home)).all()
-        both = project_aligned(
-            space, space_of(vectors[::-1], space.corpus.sentences), QUICK, ArrayCache(tmp_path), home
-        )
+        assert np.isfinite(project(space, QUICK, DiskCache(tmp_path), home)).all()
+        both = project_aligned(space, space_of(vectors[::-1], space.corpus.sentences), QUICK, DiskCache(tmp_path), home)
         assert np.isfinite(both).all()
 
     def test_a_collapsed_model_is_said(self, home, tmp_path):
         space = space_of(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
-            project(space, QUICK, ArrayCache(tmp_path), home)
+            project(space, QUICK, DiskCache(tmp_path), home)
 
     def test_vectors_of_nothing_but_zeros(self, home, tmp_path):
         vectors = clouds(30)[0]
         vectors[:3] = 0
-        assert np.isfinite(project(space_of(vectors), QUICK, ArrayCache(tmp_path), home)).all()
+        assert np.isfinite(project(space_of(vectors), QUICK, DiskCache(tmp_path), home)).all()
 
     @pytest.mark.parametrize(
         ("setting", "words"),
@@ -164,7 +163,7 @@ class TestSmallAndOdd:
     )
     def test_settings_that_make_no_sense_are_said(self, home, tmp_path, setting, words):
         with pytest.raises(InputError, match=words):
-            project(space_of(clouds()[0]), MapSettings(**setting), ArrayCache(tmp_path), home)
+            project(space_of(clouds()[0]), MapSettings(**setting), DiskCache(tmp_path), home)
 
 
 class TestTwoMaps:
@@ -191,7 +190,7 @@ class TestTwoMaps:
 
     def test_the_cache_keeps_both_and_their_order(self, home, tmp_path, monkeypatch):
         before, after = space_of(clouds()[0], key="a"), space_of(clouds(seed=1)[0], key="b")
-        cache = ArrayCache(tmp_path)
+        cache = DiskCache(tmp_path)
         drawn = project_aligned(before, after, QUICK, cache, home)
         assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
         monkeypatch.setattr("sbert_app.services.maps.projection.draw_aligned", None)
@@ -200,7 +199,7 @@ class TestTwoMaps:
     def test_two_corpora_cannot_be_aligned(self, home, tmp_path):
         one, other = space_of(clouds(10)[0]), space_of(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
-            project_aligned(one, other, QUICK, ArrayCache(tmp_path), home)
+            project_aligned(one, other, QUICK, DiskCache(tmp_path), home)
 
     def test_stop(self, home):
         with pytest.raises(Stopped):
@@ -228,9 +227,9 @@ class TestAtlas:
         under = (EmbeddingSpec(DEFAULT_MODEL, "mean"), EmbeddingSpec(DEFAULT_MODEL, "cls"))
         wanted = MapRequest(spaces.add(corpus), *under, MapSettings(epochs=100))
         drawn = compute_map(spaces, wanted, lambda share, words=None: told.append(words))
-        assert [space.pooling for space in drawn.spaces] == ["mean", "cls"]
-        assert not drawn.known
-        assert compute_map(spaces, wanted, lambda *_: None).known
+        assert [space.pooling for space in drawn.embedded] == ["mean", "cls"]
+        assert not drawn.from_cache
+        assert compute_map(spaces, wanted, lambda *_: None).from_cache
         assert told[-1].startswith("Drawing the map of")
         found = pair_distances(drawn, corpus.gold)
         assert found.count == (gold >= 4).sum()

@@ -1,4 +1,4 @@
-"""The board of models × data sets: figures equal the command's, cells are remembered, what fails says why."""
+"""The board of models × data sets: figures equal the command's, cells are from_cache, what fails says why."""
 
 import csv
 import io
@@ -14,11 +14,12 @@ from paths import SHARED_DATA
 
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results import error_analysis, export, fingerprint, paper, precomputed
+from sbert_app.services.results import export, fingerprint, paper, precomputed
 from sbert_app.services.results.cache import EvalResultCache
 from sbert_app.services.results.difference import Difference
+from sbert_app.services.results.error_analysis import FEWEST, analyze_errors
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, EvalResult, Metric
-from sbert_app.services.results.grid import ResultGrid, fill, grid_keys, read
+from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.resampling import replicates
 from sbert_app.services.results.results import AVERAGE, averaged, data_label
@@ -70,7 +71,7 @@ def write(path: Path, rows) -> str:
 
 
 def made(models, data, home):
-    return fill(grid_keys(models, data), ModelCache(home), home, quiet, never)
+    return evaluate_grid(make_grid(models, data), ModelCache(home), home, quiet, never)
 
 
 # ---------------------------------------------------------------- figures
@@ -107,9 +108,9 @@ def test_a_cell_says_what_evaluate_says(own_home, tmp_path):
     expected = evaluate(load_scorer("all-MiniLM-L6-v2", "max"), file)
     for similarity in SIMILARITIES:
         for statistic in STATISTICS:
-            figure = board.figure("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
+            figure = board.estimate("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
             assert figure.value == pytest.approx(100 * expected[statistic][similarity], abs=1e-3)
-    interval = board.figure("all-MiniLM-L6-v2:max", file, Metric())
+    interval = board.estimate("all-MiniLM-L6-v2:max", file, Metric())
     assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
 
 
@@ -118,22 +119,22 @@ def test_the_default_model_on_the_test_sets(own_home):
     files = [str(SHARED_DATA / f"{name}.csv") for name in ("sts12", "sts14", "sts16")]
     board = made(["all-MiniLM-L6-v2"], [*files, "stsb:test"], own_home)
     shown = tabulate(board, Metric())
-    values = [figure.value for figure in shown.rows[0].figures.values()]
+    values = [figure.value for figure in shown.rows[0].estimates.values()]
     assert values[:4] == pytest.approx([72.37, 75.60, 78.99, 82.03], abs=0.05)
     assert values[4] == pytest.approx(np.mean(values[:4]))
     glove = shown.paper_rows[0]  # files of those names and sizes are the paper's sets
-    assert [round(figure.value, 2) for figure in glove.figures.values()][:4] == [55.14, 59.73, 63.66, 58.02]
+    assert [round(figure.value, 2) for figure in glove.estimates.values()][:4] == [55.14, 59.73, 63.66, 58.02]
 
 
 def test_a_cross_encoder_has_one_score_under_every_similarity(own_home, small):
     board = made(["minilm-stsb"], [small], own_home)
-    assert board.figure("minilm-stsb", small, Metric("dot")) == board.figure("minilm-stsb", small, Metric())
+    assert board.estimate("minilm-stsb", small, Metric("dot")) == board.estimate("minilm-stsb", small, Metric())
 
 
 def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     board = made(["tfidf"], [same], own_home)
-    assert math.isnan(board.figure("tfidf", same, Metric()).value)
+    assert math.isnan(board.estimate("tfidf", same, Metric()).value)
     assert "nan" not in export.markdown(tabulate(board, Metric())).lower()
 
 
@@ -144,10 +145,10 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(own_home, small, tmp_pa
     plain = tmp_path / "plain.csv"
     plain.write_text("sentence1,sentence2\na,b\n")
     board = made(["run:nowhere", "tfidf", "tfidf:max"], [str(plain), small], own_home)
-    assert "here is no run" in board.reason("run:nowhere", small)
-    assert "needs a gold score" in board.reason("tfidf", str(plain))
-    assert "leave the pooling out" in board.reason("tfidf:max", small)
-    assert board.figure("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
+    assert "here is no run" in board.failure("run:nowhere", small)
+    assert "needs a gold score" in board.failure("tfidf", str(plain))
+    assert "leave the pooling out" in board.failure("tfidf:max", small)
+    assert board.estimate("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
     assert board.done == 6
 
 
@@ -160,8 +161,8 @@ def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeyp
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(own_home / "nothing"))
     assert is_offline()
     board = made(["tfidf"], ["sts13", small], own_home)
-    assert "offline" in board.reason("tfidf", "sts13")
-    assert board.figure("tfidf", small, Metric()) is not None
+    assert "offline" in board.failure("tfidf", "sts13")
+    assert board.estimate("tfidf", small, Metric()) is not None
     assert not tabulate(board, Metric()).has_average, "one set is left"
 
 
@@ -169,8 +170,8 @@ def test_what_was_measured_before_comes_at_once(own_home, small, monkeypatch):
     first = made(["tfidf"], [small], own_home)
     monkeypatch.setattr(ModelCache, "scorer", lambda *_: pytest.fail("it was loaded again"))
     again = made(["tfidf"], [small], own_home)
-    assert again.cells["tfidf", small].remembered
-    assert again.figure("tfidf", small, Metric()) == first.figure("tfidf", small, Metric())
+    assert again.results["tfidf", small].from_cache
+    assert again.estimate("tfidf", small, Metric()) == first.estimate("tfidf", small, Metric())
     assert again.speed("tfidf") == pytest.approx(first.speed("tfidf"))
 
 
@@ -193,32 +194,32 @@ def test_a_damaged_memory_is_no_memory(own_home, small):
     (file,) = EvalResultCache(own_home).folder.glob("*.npz")
     file.write_bytes(b"PK\x03\x04 nothing")
     board = made(["tfidf"], [small], own_home)
-    assert not board.cells["tfidf", small].remembered
+    assert not board.results["tfidf", small].from_cache
 
 
 def test_stop_leaves_what_is_done(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
-    board = grid_keys(["tfidf"], [small, other])
+    board = make_grid(["tfidf"], [small, other])
     with pytest.raises(Stopped):
-        fill(board, ModelCache(own_home), own_home, quiet, lambda: bool(board.cells))
-    assert list(board.cells) == [("tfidf", small)]
+        evaluate_grid(board, ModelCache(own_home), own_home, quiet, lambda: bool(board.results))
+    assert list(board.results) == [("tfidf", small)]
 
 
 def test_nothing_and_too_much_are_refused():
     with pytest.raises(InputError, match="at least one model"):
-        grid_keys([], ["stsb:test"])
+        make_grid([], ["stsb:test"])
     with pytest.raises(InputError, match="names no model"):
-        grid_keys([":mean"], ["stsb:test"])
+        make_grid([":mean"], ["stsb:test"])
     with pytest.raises(InputError, match="at least one data set"):
-        grid_keys(["tfidf"], [])
+        make_grid(["tfidf"], [])
     with pytest.raises(InputError, match="choose fewer"):
-        grid_keys([f"run:{i}" for i in range(30)], ["stsb:test", "stsb:dev", "sts12", "sts13"])
+        make_grid([f"run:{i}" for i in range(30)], ["stsb:test", "stsb:dev", "sts12", "sts13"])
 
 
 def test_too_many_pairs_are_for_the_command_line(own_home, small, monkeypatch):
     monkeypatch.setattr("sbert_app.services.results.grid.MOST_PAIRS", 5)
     with pytest.raises(InputError, match="python -m sbert_app evaluate"):
-        read(small, own_home)
+        load_scored_pairs(small, own_home)
 
 
 # ---------------------------------------------------------------- differences
@@ -238,37 +239,37 @@ def three():
     board.sizes = {"stsb:test": 400, "mine.csv": 400}
     for data in board.data:
         for model, noise in (("good", 0.8), ("twin", 0.8), ("bad", 4.0)):
-            board.cells[model, data] = cell(gold + noise * random.standard_normal(400), gold)
+            board.results[model, data] = cell(gold + noise * random.standard_normal(400), gold)
     return board
 
 
 def test_a_difference_is_said_in_words(three):
     found = three.difference("good", "bad", "stsb:test", Metric())
-    good, bad = (three.cells[model, "stsb:test"].value(Metric()) for model in ("good", "bad"))
+    good, bad = (three.results[model, "stsb:test"].value(Metric()) for model in ("good", "bad"))
     assert found.points == pytest.approx(100 * (good - bad))
     how = "(paired bootstrap, 1,000 draws, p ≤ 0.002)"
-    words = f"good is {found.points:.1f} ± {found.reach:.1f} points better than bad on STSb {how}"
-    assert found.words("good", "bad", "on STSb") == words
+    words = f"good is {found.points:.1f} ± {found.ci_half_width:.1f} points better than bad on STSb {how}"
+    assert found.describe("good", "bad", "on STSb") == words
     turned = three.difference("bad", "good", "stsb:test", Metric())
-    assert turned.words("bad", "good", "on STSb") == words
+    assert turned.describe("bad", "good", "on STSb") == words
 
 
 def test_luck_is_called_luck(three):
     found = three.difference("good", "twin", "stsb:test", Metric())
     assert found.p > 0.05
-    assert "cannot be told apart" in found.words("good", "twin", "on STSb")
+    assert "cannot be told apart" in found.describe("good", "twin", "on STSb")
     same = Difference.of(0.5, 0.5, np.full(1000, 0.5), np.full(1000, 0.5))
     assert (same.points, same.p) == (0, 1)
 
 
 def test_a_paired_test_sees_more_than_two_intervals(three):
     """The same pairs are hard for both models: the difference varies less than the figures."""
-    good = three.cells["good", "stsb:test"]
+    good = three.results["good", "stsb:test"]
     near = cell(good.scores["cosine"] + 0.3 * np.random.default_rng(1).standard_normal(400), good.gold)
     draws = [each.replicates(Metric()) for each in (good, near)]
     apart = Difference.of(good.value(Metric()), near.value(Metric()), *draws)
-    interval = good.figure(Metric())
-    assert apart.reach < (interval.high - interval.low) / 2
+    interval = good.estimate(Metric())
+    assert apart.ci_half_width < (interval.high - interval.low) / 2
 
 
 def test_an_average_is_tested_too(three):
@@ -295,9 +296,9 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
     three.models, three.data = ["good", "minilm-stsb"], ["sts14", "stsb:test"]
     three.sizes = {"sts14": 400, "stsb:test": 400}
     for data in three.data:
-        three.cells["good", data] = three.cells["bad", "stsb:test"]
-        three.cells["minilm-stsb", data] = cell(
-            three.cells["bad", "stsb:test"].gold, three.cells["bad", "stsb:test"].gold
+        three.results["good", data] = three.results["bad", "stsb:test"]
+        three.results["minilm-stsb", data] = cell(
+            three.results["bad", "stsb:test"].gold, three.results["bad", "stsb:test"].gold
         )
     shown = tabulate(three, Metric())
     assert shown.rows[1].seen == {"sts14", AVERAGE}
@@ -308,7 +309,7 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
 def test_the_paper_s_rows_stand_where_they_belong(three):
     shown = tabulate(three, Metric(), "Tables 1 and 2")
     assert len(shown.paper_rows) == len(paper.TABLE_1) + len(paper.TABLE_2)
-    assert AVERAGE not in shown.paper_rows[0].figures, "the paper has no figure for mine.csv"
+    assert AVERAGE not in shown.paper_rows[0].estimates, "the paper has no figure for mine.csv"
     assert tabulate(three, Metric(), "none").paper_rows == []
     assert tabulate(three, Metric("dot")).paper_rows == [], "the paper's figures are of the cosine"
 
@@ -329,7 +330,7 @@ def test_a_file_is_the_paper_s_set_only_with_its_size():
 
 def test_text_to_paste_is_well_formed(three):
     three.models = ["good", "=cmd|x<b>_%", "bad"]
-    three.cells["=cmd|x<b>_%", "stsb:test"] = three.cells["twin", "stsb:test"]
+    three.results["=cmd|x<b>_%", "stsb:test"] = three.results["twin", "stsb:test"]
     shown = tabulate(three, Metric())
     lines = export.markdown(shown).splitlines()
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
@@ -339,7 +340,7 @@ def test_text_to_paste_is_well_formed(three):
     rows = list(csv.reader(io.StringIO(export.as_csv(shown))))
     assert {len(row) for row in rows} == {3 + 3 * len(shown.columns)}
     assert rows[2][0].startswith("'="), "a spreadsheet would run it"
-    assert float(rows[1][2]) == pytest.approx(shown.rows[0].figures["stsb:test"].value, abs=0.01)
+    assert float(rows[1][2]) == pytest.approx(shown.rows[0].estimates["stsb:test"].value, abs=0.01)
 
 
 def test_a_choice_of_model_round_trips():
@@ -369,7 +370,9 @@ def test_what_ships_reads_as_what_was_measured(three, tmp_path):
     for name in (*three.data, AVERAGE):
         for similarity in ("cosine",):
             measure = Metric(similarity, "pearson")
-            assert shipped.figure("good", name, measure) == pytest.approx(three.figure("good", name, measure), abs=1e-3)
+            assert shipped.estimate("good", name, measure) == pytest.approx(
+                three.estimate("good", name, measure), abs=1e-3
+            )
         for pair in (("good", "bad"), ("bad", "good")):
             ours, theirs = (each.difference(*pair, name, Metric()) for each in (three, shipped))
             assert theirs == pytest.approx(ours, abs=1e-3)
@@ -380,7 +383,7 @@ def test_what_ships_reads_as_what_was_measured(three, tmp_path):
 def test_the_table_that_ships():
     shipped = precomputed.PrecomputedResults.read()
     assert {"all-MiniLM-L6-v2", "tfidf", "glove", "minilm-stsb"} <= set(shipped.models)
-    assert shipped.figure("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
+    assert shipped.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
     assert all(shipped.speed(model) > 0 for model in shipped.models)
     assert "nan" not in export.markdown(tabulate(shipped, Metric())).lower()
 
@@ -405,7 +408,7 @@ def test_the_worst_errors_come_first(own_home, tmp_path):
     scores = gold.copy()
     scores[0], scores[39] = 6, -1  # one far too high, one far too low
     data = Dataset("mine", ([f"s{i}" for i in range(40)], ["not here"] * 40), scores=gold.tolist())
-    found = error_analysis.find(cell(scores, gold), data)
+    found = analyze_errors(cell(scores, gold), data)
     assert (found.over[0].row, found.under[0].row) == (1, 40)
     assert found.over[0].score_rank == 1
     assert found.over[0].gold_rank == 0
@@ -415,11 +418,11 @@ def test_slices_part_the_pairs_and_say_n():
     first = ["A man plays.", "He doesn’t run.", "No dog barks at all in the long dark night of the whole cold winter."]
     second = ["A man plays.", "He runs.", "Nobody barks at all in the long dark night of the whole cold winter today."]
     data = Dataset("mine", (first * 5, second * 5), scores=[5.0, 1.0, 3.0] * 5)
-    found = error_analysis.find(cell(np.arange(15), data.scores), data).slices
+    found = analyze_errors(cell(np.arange(15), data.scores), data).slices
     by_name = {(each.by, each.name): each.n for each in found}
     assert by_name["negation", "in neither sentence"] == 5
     assert by_name["negation", "in one of the two"] == 5
     assert by_name["negation", "in both"] == 5
     for by in ("mean length", "negation", "words in common"):
         assert sum(n for (kind, _), n in by_name.items() if kind == by) == 15
-    assert all(each.rho is None for each in found if each.n < error_analysis.FEWEST)
+    assert all(each.rho is None for each in found if each.n < FEWEST)

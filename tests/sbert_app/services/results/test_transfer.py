@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sbert_app.services.results.genres import pairs_by_genre, sentences_by_genre
-from sbert_app.services.results.transfer import Labelled, read_labelled, transfer
+from sbert_app.services.results.transfer import ClassificationData, read_labelled, score_transfer
 from sbert_app.services.results.transfer_tasks import load_task
 from training.errors import InputError, Stopped
 
@@ -40,37 +40,37 @@ def noise(sentence: str) -> np.ndarray:
 def test_a_class_that_the_vectors_hold_is_read_out_and_noise_gives_chance():
     labels = ["a" if number % 3 else "b" for number in range(300)]
     sentences = [f"{label} {number}" for number, label in enumerate(labels)]
-    data = Labelled("toy", (sentences,), labels)
+    data = ClassificationData("toy", (sentences,), labels)
 
     def telling(sentence: str) -> np.ndarray:
         return noise(sentence) + 8 * (sentence[0] == "a")
 
-    found = transfer(Fixed(telling), data)
+    found = score_transfer(Fixed(telling), data)
     assert found.mean > 0.98
     assert len(found.accuracies) == 10
     assert found.majority == pytest.approx(2 / 3)
-    assert transfer(Fixed(noise), data).mean == pytest.approx(found.majority, abs=0.06)
+    assert score_transfer(Fixed(noise), data).mean == pytest.approx(found.majority, abs=0.06)
 
 
 def test_pairs_are_told_apart_by_their_difference():
     rows = [(f"{i}", f"{i if i % 2 else i + 500}", "same" if i % 2 else "other") for i in range(200)]
     columns = ([a for a, _, _ in rows], [b for _, b, _ in rows])
-    data = Labelled("pairs", columns, [label for *_, label in rows])
-    assert transfer(Fixed(noise), data).mean > 0.95
+    data = ClassificationData("pairs", columns, [label for *_, label in rows])
+    assert score_transfer(Fixed(noise), data).mean > 0.95
 
 
 def test_a_small_class_gives_fewer_folds_and_the_same_seed_the_same_figures():
     sentences = [f"x {number}" for number in range(40)]
-    data = Labelled("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
-    first, second = (transfer(Fixed(noise), data) for _ in range(2))
+    data = ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+    first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
 
 
 def test_it_can_be_stopped():
-    data = Labelled("toy", ([str(number) for number in range(40)],), ["a", "b"] * 20)
+    data = ClassificationData("toy", ([str(number) for number in range(40)],), ["a", "b"] * 20)
     with pytest.raises(Stopped):
-        transfer(Fixed(noise), data, should_stop=lambda: True)
+        score_transfer(Fixed(noise), data, should_stop=lambda: True)
 
 
 def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):

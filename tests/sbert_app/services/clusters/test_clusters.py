@@ -8,11 +8,12 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.corpus import Corpus, clusters, encode
-from sbert_app.services.corpus.array_cache import ArrayCache
-from sbert_app.services.corpus.clusters import HDBSCAN, HIERARCHICAL, ClusterSettings, by_size, cluster, tree
-from sbert_app.services.corpus.groups import describe_clusters, save_labels
-from sbert_app.services.corpus.keywords import keywords, words
+from sbert_app.services.cache import DiskCache
+from sbert_app.services.clusters import clustering
+from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, ClusterSettings, by_size, cluster, tree
+from sbert_app.services.clusters.keywords import keywords, words
+from sbert_app.services.clusters.summary import describe_clusters, save_labels
+from sbert_app.services.corpus import Corpus, encode
 from training.errors import InputError, Stopped
 
 TOPICS = {
@@ -35,7 +36,7 @@ def corpus_of(count: int) -> Corpus:
 
 @pytest.fixture
 def cache(tmp_path):
-    return ArrayCache(tmp_path / "cache")
+    return DiskCache(tmp_path / "cache")
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ class TestTree:
 
         vectors = np.random.default_rng(seed).normal(size=(n, 8)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        found = clusters.condensed_distances(vectors, lambda *_: None, lambda: False)
+        found = clustering.condensed_distances(vectors, lambda *_: None, lambda: False)
         assert found == pytest.approx(pdist(vectors.astype(np.float64), "cosine"), abs=1e-6)
         assert linkage(found, "average")[:, 2] == pytest.approx(
             linkage(pdist(vectors, "cosine"), "average")[:, 2], abs=1e-5
@@ -92,11 +93,11 @@ class TestTree:
     def test_it_is_grown_once(self, cache, monkeypatch):
         space = encode(corpus_of(5), BagEncoder())
         first = tree(space, cache)
-        monkeypatch.setattr(clusters, "condensed_distances", None)
+        monkeypatch.setattr(clustering, "condensed_distances", None)
         assert np.array_equal(tree(space, cache), first)
 
     def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
-        monkeypatch.setattr(clusters, "MOST_IN_A_TREE", 10)
+        monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
         with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
             tree(encode(corpus_of(5), BagEncoder()), cache)
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.corpus.clusters import NO_GROUP
+from sbert_app.services.clusters.clustering import NO_GROUP
+from sbert_app.services.clusters.keywords import keywords
 from sbert_app.services.corpus.export import Column, save_csv, with_others
-from sbert_app.services.corpus.keywords import keywords
 from sbert_app.services.corpus.similar import same_words
 
 if TYPE_CHECKING:
-    from sbert_app.services.corpus.corpus import Corpus, EmbeddedCorpus
+    from sbert_app.services.corpus.corpus import Corpus
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 REPRESENTATIVES = 3
 

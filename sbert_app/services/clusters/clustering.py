@@ -19,18 +19,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sbert_app.services.corpus.array_cache import ArrayCache
+from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
+from sbert_app.services.maps.umap_engine import is_warm
 from training.errors import InputError, Stopped
 
-if TYPE_CHECKING:
-    from sbert_app.services.corpus.corpus import EmbeddedCorpus
-
 HDBSCAN, HIERARCHICAL = "hdbscan", "hierarchical"
-MOST_IN_A_TREE = 15_000  # 112 million distances, 1.9 GB at the peak
+MAX_TREE_SENTENCES = 15_000  # 112 million distances, 1.9 GB at the peak
 NO_GROUP = -1
 NEIGHBOURS_OF_A_CORE = 5  # min_samples: how many neighbours make a sentence part of a dense place
 BLOCK = 1_024  # rows of distances between two looks at the Stop button
@@ -74,7 +74,7 @@ class ClusterSettings:
 def cluster(
     space: EmbeddedCorpus,
     settings: ClusterSettings,
-    cache: ArrayCache,
+    cache: DiskCache,
     home: Path,
     tell: Tell = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
@@ -106,13 +106,9 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def _dense(
-    space: EmbeddedCorpus, settings: ClusterSettings, cache: ArrayCache, home: Path, tell: Tell, should_stop: ShouldStop
+    space: EmbeddedCorpus, settings: ClusterSettings, cache: DiskCache, home: Path, tell: Tell, should_stop: ShouldStop
 ) -> np.ndarray:
     """HDBSCAN of the 5-D map."""
-    from sbert_app.services.corpus.corpus import digest
-    from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
-    from sbert_app.services.maps.umap_engine import is_warm
-
     if settings.smallest > len(space):
         wanted = f"clusters of {settings.smallest:,} sentences or more were asked for"
         raise InputError(f"{wanted}, but there are only {_count(len(space))}.")
@@ -142,7 +138,7 @@ def _hdbscan(points: np.ndarray, smallest: int) -> np.ndarray:
 
 
 def _cut_tree(
-    space: EmbeddedCorpus, settings: ClusterSettings, cache: ArrayCache, home: Path, tell: Tell, should_stop: ShouldStop
+    space: EmbeddedCorpus, settings: ClusterSettings, cache: DiskCache, home: Path, tell: Tell, should_stop: ShouldStop
 ) -> np.ndarray:
     """The groups of the tree, cut by cosine or by number."""
     from scipy.cluster.hierarchy import fcluster
@@ -158,22 +154,20 @@ FEWEST = {HDBSCAN: 5, HIERARCHICAL: 2}  # different sentences
 
 
 def tree(
-    space: EmbeddedCorpus, cache: ArrayCache, tell: Tell = lambda *_: None, should_stop: ShouldStop = lambda: False
+    space: EmbeddedCorpus, cache: DiskCache, tell: Tell = lambda *_: None, should_stop: ShouldStop = lambda: False
 ) -> np.ndarray:
     """Average linkage under cosine distance, as SciPy's linkage gives it: float64 (N−1, 4).
 
     Raises:
-        InputError: there are more than ``MOST_IN_A_TREE`` sentences.
+        InputError: there are more than ``MAX_TREE_SENTENCES`` sentences.
         Stopped: ``should_stop`` said yes.
     """
     from scipy.cluster.hierarchy import linkage
 
-    from sbert_app.services.corpus.corpus import digest
-
-    if len(space) > MOST_IN_A_TREE:
+    if len(space) > MAX_TREE_SENTENCES:
         raise InputError(
-            f"hierarchical clustering keeps the distance of every pair in memory, so {MOST_IN_A_TREE:,} sentences are "
-            f"the most; this corpus has {len(space):,}. Choose HDBSCAN, or open fewer sentences."
+            f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
+            f"are the most; this corpus has {len(space):,}. Choose HDBSCAN, or open fewer sentences."
         )
     key = digest(["average linkage", space.key])
     joined = cache.get(key)

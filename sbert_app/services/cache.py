@@ -7,8 +7,10 @@ so in the log. ``shipped`` is a second folder, only read, with what comes with t
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ log = logging.getLogger("sbert_lab.cache")
 MOST_BYTES = 4 << 30
 
 
-class ArrayCache:
+class DiskCache:
     """Safe for several threads and processes: each file appears by one rename."""
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES, shipped: Path | None = None) -> None:
@@ -76,3 +78,11 @@ class ArrayCache:
                 break
             file.unlink(missing_ok=True)
             spare -= size
+
+
+def digest(parts: Iterable[str]) -> str:
+    """Sixteen bytes, as hex, that stand for these texts in this order."""
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return state.hexdigest()[:32]
