@@ -2,39 +2,53 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-# Threads that wait asleep: of two processes that spin while they wait, each keeps the other from its work.
-CALM := OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
+# The tests' home folder: never the user's own. It is kept, so that the model and the data are fetched once.
+TEST_HOME ?= $(CURDIR)/.cache/home
+# Threads sleep while they wait: of two processes that spin, each keeps the other from its work.
+SLEEPING_THREADS := OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
 
-.PHONY: setup app test lint bench screenshots clean
+.PHONY: help setup app test lint format lock bench screenshots clean
 
-$(VENV)/.installed: requirements.txt requirements-dev.txt
+help: ## list these targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+
+$(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --requirement requirements-dev.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-setup: $(VENV)/.installed ## the environment in .venv, the embedded model and data
+setup: $(VENV)/.installed ## create .venv; fetch the default model and the STS benchmark into the home folder
 	$(PY) -m scripts.fetch_embedded
 
-app: setup
+app: setup ## serve the app at http://127.0.0.1:7860
 	$(PY) app.py
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test: setup lint
-	sh scripts/find_browser.sh
-	$(CALM) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
-	$(CALM) $(PY) -m pytest tests/browser
+format: $(VENV)/.installed ## let ruff format and fix what it can
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
 
-bench: setup
+test: export SBERT_HOME = $(TEST_HOME)
+test: setup lint ## every check: lint, then the tests in random order, then the tests in a browser
+	sh scripts/find_browser.sh
+	$(SLEEPING_THREADS) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
+	$(SLEEPING_THREADS) $(PY) -m pytest tests/browser
+
+lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
+	$(PY) -m scripts.lock
+
+bench: setup ## run every benchmark and write benchmarks/results/*.json
 	$(PY) -m benchmarks
 
-screenshots: setup
+screenshots: setup ## retake assets/screenshots
 	sh scripts/find_browser.sh
 	$(PY) -m scripts.screenshots
 
-clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,8 @@
-"""python app.py [options of serve]: the app in the browser, the same as python -m sbert_app serve."""
+"""``python app.py [options of serve]``: serve the app, as ``sbert-lab serve`` does. Also what a hosted Space runs."""
 
 import sys
 
-from sbert_app.cli import main
-from sbert_app.process import exit_now
+from sbert_app.__main__ import run
 
 if __name__ == "__main__":
-    exit_now(main(["serve", *sys.argv[1:]]))
+    run(["serve", *sys.argv[1:]])

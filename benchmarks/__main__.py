@@ -1,4 +1,4 @@
-"""Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--against PEER] [--json]
+"""Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--against PEER] [--json] [--no-save]
 
 Without a name: all of them. Each prints a table and writes benchmarks/results/NAME.json.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.process import configure_malloc
+from sbert_app.terminal import clean_stdout
 from training.errors import InputError
 
 BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
@@ -33,7 +34,9 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def measure(name: str, **options: Any) -> dict[str, Any]:
-    """Run one benchmark with those of the options that were given. InputError if it has no such option."""
+    """Run one benchmark with the options that are not None. InputError if there is no such benchmark or option."""
+    if name not in BENCHMARKS:
+        raise InputError(f"there is no benchmark {name!r}; choose {', '.join(BENCHMARKS)}")
     run = import_module(BENCHMARKS[name]).run
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
@@ -51,8 +54,8 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(name: str, result: dict[str, Any]) -> Path:
-    """Keep a result where the README quotes it from."""
+def save(name: str, result: dict[str, Any]) -> Path:
+    """Write a result to results/NAME.json, which docs/measurements.md quotes, and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
@@ -73,20 +76,23 @@ def _plain(value: Any) -> str:
 def main() -> int:
     """The command. Exit code 2: the options are wrong, said in one line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write results/NAME.json.")
-    parser.add_argument("names", nargs="*", choices=[[], *BENCHMARKS], metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help="times that each side is measured; the median counts")
-    parser.add_argument("--against", help="whom to measure beside: sentence-transformers")
+    parser.add_argument("--against", help="the library to measure beside: sentence-transformers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     given = parser.parse_args()
     configure_malloc()  # as the app does
     for name in given.names or sorted(set(BENCHMARKS) - {"peers"}):  # which need an environment of their own
         try:
-            result = measure(name, rounds=given.rounds, against=given.against if given.names else None)
+            with clean_stdout():
+                result = measure(name, rounds=given.rounds, against=given.against if given.names else None)
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
-        path = write(name, result)
-        print(json.dumps(result, ensure_ascii=False) if given.json else f"{text(result)}\n-> {path}\n")
+        print(json.dumps(result, ensure_ascii=False) if given.json else text(result))
+        if not given.no_save:
+            print(f"-> {save(name, result)}\n", file=sys.stderr)
     return 0
 
 

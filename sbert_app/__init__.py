@@ -1,1 +1,3 @@
-"""The app: services (no Gradio in them) and pages (layout and wiring only)."""
+"""The app: services (no Gradio) and pages (Gradio only)."""
+
+__version__ = "0.2.0.dev0"

@@ -1,4 +1,4 @@
-"""The command line: python -m sbert_app serve | encode | score | evaluate | train | runs | worker
+"""The command line: sbert-lab serve | encode | score | evaluate | train | ablate | runs | worker | benchmark
 
 Exit codes: 0 good; 2 the user's input is wrong, said in one line; 130 stopped by Ctrl-C; 1 anything else, in one line
 too (SBERT_DEBUG=1 shows the whole traceback, and what is logged on the way). Half-written files never stay.
@@ -13,10 +13,11 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
 from sbert_app.commands.benchmark import benchmark
 from sbert_app.commands.encode import encode
@@ -33,7 +34,7 @@ from training.errors import InputError, Stopped
 GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
-    name="python -m sbert_app",
+    name="sbert-lab",
     help="SBERT Lab: understand, measure and tune sentence similarity with Sentence-BERT.",
     add_completion=False,
     rich_markup_mode=None,  # plain help: it is there at once, and in any terminal
@@ -42,6 +43,14 @@ app = typer.Typer(
 for command in (serve, encode, score, evaluate, train, ablate, benchmark, worker):
     app.command()(command)
 app.add_typer(runs, name="runs")
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(f"sbert-lab {__version__}")
+        raise typer.Exit
+
 
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
 _WRONG_PATH = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)

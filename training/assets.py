@@ -8,9 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 _INSTALLED = Path(__file__).with_name("_assets")
-_IN_CLONE = Path(__file__).parents[1] / "assets"
 
-ASSETS = _INSTALLED if _INSTALLED.is_dir() else _IN_CLONE
+IN_CLONE = not _INSTALLED.is_dir()
+"""Whether this code runs in a clone of the repository, rather than as an installed package."""
+
+ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
 
 
 def asset(name: str) -> Path:

@@ -1,29 +1,34 @@
-"""benchmark: how fast this machine is, beside others."""
+"""benchmark: measure how fast this machine is, beside other libraries."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import answer, clean_stdout
 from training.errors import InputError
+
+CLONE = Path(__file__).parents[2]
 
 
 def benchmark(
     name: Annotated[str, typer.Argument(metavar="NAME", help="encode, start-up, …")],
     against: Annotated[
-        str | None, typer.Option(metavar="PEER", help="Measure beside this one: sentence-transformers.")
+        str | None, typer.Option(metavar="PEER", help="Measure beside this library: sentence-transformers.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, metavar="<int>", help="Times each side is measured.")] = None,
     as_json: options.Json = False,
-) -> None:
-    """Measure how fast this machine is: both sides in turn, medians and ratios."""
-    from benchmarks.__main__ import BENCHMARKS, measure, text
-
-    if name not in BENCHMARKS:
-        raise InputError(f"there is no benchmark {name!r}; choose {', '.join(BENCHMARKS)}")
-    with clean_stdout():
-        found = measure(name, rounds=rounds, against=against)
-    answer(found, as_json, text(found))
+) -> int:
+    """Measure how fast this machine is: all sides in turn, medians and ratios. Needs a clone of the repository."""
+    if not (CLONE / "benchmarks" / "__main__.py").is_file():
+        raise InputError("benchmarks are not part of the installed package: run this command in a clone of SBERT Lab")
+    # A process of its own, as benchmarks import the app and the app must not import them.
+    command = [sys.executable, "-m", "benchmarks", name, "--no-save"]
+    command += ["--against", against] if against else []
+    command += ["--rounds", str(rounds)] if rounds else []
+    command += ["--json"] if as_json else []
+    return subprocess.run(command, cwd=CLONE, check=False).returncode

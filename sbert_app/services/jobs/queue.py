@@ -19,7 +19,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -30,6 +29,7 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
+from sbert_app.child_process import child_environment, module_command
 from sbert_app.process import PASSIVE_WAITING
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
@@ -39,7 +39,6 @@ from training.trainer.config import RunConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = "sbert-lab"
 RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
 
@@ -158,23 +157,14 @@ class Jobs:
                 self._started[slot] = time.monotonic(), self._launch(slot)
 
     def _launch(self, slot: int) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "sbert_app.services.jobs.worker",
-                    "--home",
-                    str(self.store.home),
-                    "--slot",
-                    str(slot),
-                ],
+                module_command("sbert_app.services.jobs.worker", "--home", self.store.home, "--slot", slot),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # the app's end, Ctrl-C in its terminal included, is not the worker's
-                env={**os.environ, **CALM, "PYTHONPATH": path},
+                env=child_environment(CALM),
             )
 
     def _enqueue(self, run_id: str) -> None:

@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from sbert_app.child_process import child_environment, module_command
+
 log = logging.getLogger("sbert_lab.umap")
 
 COMPILED_BY = ("umap-learn", "numba", "numpy")
@@ -83,8 +85,8 @@ def _compile_apart(home: Path, folder: Path, done: Path) -> None:
     """Compile in a process of its own. If that fails, the app compiles for itself when it must."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "sbert_app.services.maps.compile_umap", str(home), str(folder)]
-        subprocess.run(command, check=True, timeout=TOO_LONG, capture_output=True, cwd=Path(__file__).parents[3])
+        command = module_command("sbert_app.services.maps.compile_umap", home, folder)
+        subprocess.run(command, check=True, timeout=TOO_LONG, capture_output=True, env=child_environment())
         done.touch()
     except (OSError, subprocess.SubprocessError) as error:
         log.warning("umap-learn could not be compiled ahead: %s", error)

@@ -1,0 +1,127 @@
+"""The wheel, installed into an environment of its own and used from a folder that has nothing to do with the clone."""
+
+import csv
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from sbert_app import __version__
+
+SCRIPT = """
+import sbert_app, training
+from training import Encoder
+from training.assets import asset
+
+vectors = Encoder.load("all-MiniLM-L6-v2").encode(["A man plays the guitar.", "Someone is playing music."])
+print(vectors.shape, training.__file__, sbert_app.__file__, asset("examples/corpus.csv").is_file(), sep="\\n")
+"""
+
+WORKER_HELP = """
+import subprocess
+from sbert_app.child_process import child_environment, module_command
+
+command = module_command("sbert_app.services.jobs.worker", "--help")
+print(subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", ROOT, "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
+    subprocess.run(build, check=True)
+    [file] = folder.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel; its dependencies are those of the environment that runs the tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    variables = {"base": str(folder), "platbase": str(folder)}
+    packages = Path(sysconfig.get_path("purelib", "venv", variables))
+    # A plain .pth line: .pth files in the folder that it names, such as an editable install's, are not followed.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--ignore-installed", wheel], check=True)
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A working directory whose ``training`` is somebody else's."""
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "notes.txt").write_text("not a package of ours")
+    return tmp_path
+
+
+def run(command: list[object], cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["SBERT_HOME"] = str(home)
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_the_wheel_holds_both_packages_and_every_asset_but_the_screenshots(wheel: Path):
+    packages = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("training", "sbert_app")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assets = {
+        "training/_assets/" + path.relative_to(ROOT / "assets").as_posix()
+        for path in (ROOT / "assets").rglob("*")
+        if path.is_file() and "screenshots" not in path.parts
+    }
+    assert {"training/py.typed", "sbert_app/py.typed"} <= packages
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name for name in names if ".dist-info/" not in name} == packages | assets
+
+
+def test_a_script_in_another_folder_imports_the_installed_package(installed: Path, elsewhere: Path, home: Path):
+    script = elsewhere / "script.py"
+    script.write_text(SCRIPT)
+    done = run([installed / "bin" / "python", "-P", script], elsewhere, home)
+    assert done.returncode == 0, done.stderr
+    shape, training_file, app_file, has_asset = done.stdout.splitlines()
+    assert shape == "(2, 384)"
+    assert Path(training_file).is_relative_to(installed)
+    assert Path(app_file).is_relative_to(installed)
+    assert has_asset == "True"
+
+
+def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):
+    pairs, scored = elsewhere / "pairs.csv", elsewhere / "scored.csv"
+    pairs.write_text("sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n")
+    done = run([installed / "bin" / "sbert-lab", "score", pairs, scored], elsewhere, home)
+    assert done.returncode == 0, done.stderr
+    with scored.open(newline="") as file:
+        first, second = (float(row["cosine"]) for row in csv.DictReader(file))
+    assert first > 0.7 > 0.2 > second
+
+
+def test_the_command_states_its_version(installed: Path, elsewhere: Path, home: Path):
+    done = run([installed / "bin" / "sbert-lab", "--version"], elsewhere, home)
+    assert (done.returncode, done.stdout) == (0, f"sbert-lab {__version__}\n")
+
+
+def test_benchmarks_need_a_clone(installed: Path, elsewhere: Path, home: Path):
+    done = run([installed / "bin" / "sbert-lab", "benchmark", "encode"], elsewhere, home)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("run this command in a clone of SBERT Lab")
+
+
+def test_a_child_process_finds_the_installed_package(installed: Path, elsewhere: Path, home: Path):
+    """As the queue starts a worker and the maps start their compiler."""
+    done = run([installed / "bin" / "python", "-P", "-c", WORKER_HELP], elsewhere, home)
+    assert done.returncode == 0, done.stderr
+    assert "Execute queued runs" in done.stdout
