@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from training.data.load import load_data
     from training.evaluation.attribution import attribute
-    from training.evaluation.metrics import evaluate
+    from training.evaluation.scoring import evaluate
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.trainer.config import RunConfig
@@ -25,7 +25,7 @@ _HOME_OF = {
     "Encoder": "training.models.encoder",
     "RunConfig": "training.trainer.config",
     "attribute": "training.evaluation.attribution",
-    "evaluate": "training.evaluation.metrics",
+    "evaluate": "training.evaluation.scoring",
     "load_data": "training.data.load",
     "train": "training.trainer.train",
 }

@@ -33,7 +33,7 @@ def evaluate(
     """Measure a model on a data set. Spearman and Pearson on scored pairs, accuracy on triplets."""
     place = options.prepare(home, offline)
     from training.data.load import load_data
-    from training.evaluation.metrics import evaluate as measure
+    from training.evaluation.scoring import evaluate as measure
 
     with clean_stdout(), Bar("evaluating", "sentences") as bar:
         dataset = load_data(data, place, split="test")  # a wrong name is said before the model is loaded

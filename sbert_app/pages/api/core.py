@@ -73,7 +73,7 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
         """
         from training.data.load import DATA_NAMES
-        from training.evaluation.metrics import evaluate as measure
+        from training.evaluation.scoring import evaluate as measure
 
         with said_plainly():
             if data.partition(":")[0] not in DATA_NAMES:

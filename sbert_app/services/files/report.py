@@ -178,7 +178,8 @@ class ReportBuilder:
 
 def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
     """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
-    from training.evaluation.metrics import bootstrap_interval, pearson, spearman
+    from training.evaluation.bootstrap import bootstrap_interval
+    from training.evaluation.metrics import pearson, spearman
 
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None

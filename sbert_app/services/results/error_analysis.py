@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
-from sbert_app.services.results.resampling import replicates
 from training.data.dataset import Dataset
+from training.evaluation.bootstrap import bootstrap_replicates
 
 SHOWN = 15  # over- and underestimates each
 FEWEST = 10  # pairs of a slice with a ρ
@@ -95,7 +95,7 @@ def _rho(scores: np.ndarray, gold: np.ndarray) -> Estimate | None:
     value = spearman(scores, gold) if len(scores) >= FEWEST else float("nan")
     if np.isnan(value):
         return None
-    draws = replicates(scores, gold, Metric().statistic)
+    draws = bootstrap_replicates(scores, gold, Metric().statistic)
     low, high = np.nanpercentile(draws, [2.5, 97.5])
     return Estimate(100 * value, 100 * float(low), 100 * float(high))
 

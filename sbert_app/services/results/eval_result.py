@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.resampling import replicates
-from training.models.scorer import SCORE
+from training.evaluation.bootstrap import bootstrap_replicates
+from training.evaluation.scoring import SCORE
 
 SIMILARITIES = {
     "cosine": "cosine",
@@ -61,7 +61,7 @@ class EvalResult:
         if SCORE in self.scores:
             metric = metric._replace(similarity=SCORE)
         if metric not in self._replicates:
-            self._replicates[metric] = replicates(self.by(metric.similarity), self.gold, metric.statistic)
+            self._replicates[metric] = bootstrap_replicates(self.by(metric.similarity), self.gold, metric.statistic)
         return self._replicates[metric]
 
     def estimate(self, metric: Metric) -> Estimate:

@@ -29,7 +29,7 @@ from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.data.dataset import SCORED, Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.models.scorer import ScoreReport, row_scores
+from training.evaluation.scoring import ScoreReport, row_scores
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer

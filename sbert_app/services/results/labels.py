@@ -17,10 +17,10 @@ from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.data.dataset import LABELLED, TRIPLETS, Dataset
 from training.data.parsing import NLI_LABELS
 from training.errors import InputError
-from training.models.scorer import row_scores
+from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
-    from training.evaluation.metrics import Interval
+    from training.evaluation.bootstrap import Interval
     from training.models.scorer import Scorer
 
 VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -81,7 +81,8 @@ def _triplets(near: dict[str, np.ndarray], far: dict[str, np.ndarray]) -> Triple
 
 
 def _labels(scores: np.ndarray, labels: list[str]) -> LabelScore:
-    from training.evaluation.metrics import bootstrap_interval, spearman
+    from training.evaluation.bootstrap import bootstrap_interval
+    from training.evaluation.metrics import spearman
 
     truth = np.array([VALUES[label] for label in labels])
     by_label = {label: scores[truth == value] for label, value in VALUES.items() if (truth == value).any()}
@@ -90,7 +91,7 @@ def _labels(scores: np.ndarray, labels: list[str]) -> LabelScore:
 
 def wilson(share: float, n: int) -> Interval:
     """Wilson's 95% interval of a share of n."""
-    from training.evaluation.metrics import Interval
+    from training.evaluation.bootstrap import Interval
 
     middle = (share + NORMAL**2 / (2 * n)) / (1 + NORMAL**2 / n)
     reach = NORMAL / (1 + NORMAL**2 / n) * sqrt(share * (1 - share) / n + NORMAL**2 / (4 * n**2))

@@ -20,7 +20,7 @@ from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.data.parsing import MISSING
 from training.data.tables.table import read_columns
 from training.errors import InputError, Stopped
-from training.models.scorer import sentence_vectors
+from training.evaluation.scoring import sentence_vectors
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Vectors

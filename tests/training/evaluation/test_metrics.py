@@ -1,17 +1,13 @@
-"""Evaluation: correlations equal scipy's and sentence-transformers', intervals cover, triplets are counted."""
+"""Correlations equal scipy's; similarities grow with likeness, for dense and sparse vectors alike."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import SHARED_DATA
 from scipy import stats
 
-from training.data.load import Dataset, load_data
-from training.errors import InputError
-from training.evaluation.metrics import SIMILARITIES, bootstrap_interval, evaluate, pearson, ranks, spearman
-from training.models.encoder import Encoder
-from training.sources.resolve import model_folder
+from training.evaluation.metrics import SIMILARITIES, pearson, ranks, similarities, spearman
+from training.models.baselines import TfIdf
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=3, max_size=60)
 
@@ -57,71 +53,10 @@ def test_a_zero_vector_has_cosine_zero_with_everything():
     assert SIMILARITIES["cosine"](np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
 
 
-@pytest.mark.parametrize("statistic", ["spearman", "pearson"])
-def test_intervals_cover_the_truth_about_19_times_in_20(statistic):
-    random, covered, truth = np.random.default_rng(0), 0, 0.6
-    for draw in range(60):
-        x = random.standard_normal(120)
-        y = truth * x + np.sqrt(1 - truth**2) * random.standard_normal(120)
-        # Spearman's ρ of a bivariate normal is 6/π asin(r/2)
-        target = 6 / np.pi * np.arcsin(truth / 2) if statistic == "spearman" else truth
-        low, high, _ = bootstrap_interval(x, y, statistic, resamples=300, seed=draw)
-        covered += low <= target <= high
-    assert 50 <= covered <= 60
-
-
-def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(monkeypatch):
-    random = np.random.default_rng(1)
-    x = random.standard_normal(20_000)
-    y = x + random.standard_normal(20_000)
-    formula = bootstrap_interval(x, y)
-    monkeypatch.setattr("training.evaluation.metrics.ASYMPTOTIC_FROM", 10**9)
-    resampled = bootstrap_interval(x, y, resamples=300)
-    assert formula.method == "Fisher z"
-    assert formula[:2] == pytest.approx(resampled[:2], abs=0.002)
-
-
-def test_the_default_model_on_the_sts_benchmark():
-    """82.03 is what the model scores on STSb test, measured with sentence-transformers."""
-    found = evaluate(Encoder.load("all-MiniLM-L6-v2", dtype="float32"), "stsb:test")
-    assert found["n"] == 1379
-    assert found["spearman"]["cosine"] == pytest.approx(0.8203, abs=0.0005)
-    assert found["interval"]["low"] < 0.8203 < found["interval"]["high"]
-
-
-def test_the_referee_agrees_under_each_similarity():
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
-    data = load_data("stsb:test").select(range(0, 1379, 5))
-    gold = [score / 5 for score in data.scores]
-    found = evaluate(Encoder.load("all-MiniLM-L6-v2", dtype="float32"), data)
-    referee = EmbeddingSimilarityEvaluator(*data.columns, gold, similarity_fn_names=list(SIMILARITIES))
-    theirs = referee(SentenceTransformer(str(model_folder("all-MiniLM-L6-v2").path), device="cpu"))
-    for name in SIMILARITIES:
-        assert found["spearman"][name] == pytest.approx(theirs[f"spearman_{name}"], abs=1e-4)
-        assert found["pearson"][name] == pytest.approx(theirs[f"pearson_{name}"], abs=1e-4)
-
-
-PUBLISHED = {"sts12": 0.7237, "sts14": 0.7560, "sts16": 0.7899}
-
-
-@pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_the_default_model_on_semeval(name):
-    found = evaluate(Encoder.load("all-MiniLM-L6-v2"), str(SHARED_DATA / f"{name}.csv"))
-    assert found["spearman"]["cosine"] == pytest.approx(PUBLISHED[name], abs=0.0005)
-
-
-def test_triplets_are_scored_by_accuracy():
-    triplets = Dataset(
-        "mine",
-        (["A dog runs."] * 2, ["A hound is running.", "Stocks fell."], ["Stocks fell.", "A hound is running."]),
-    )
-    found = evaluate(Encoder.load("all-MiniLM-L6-v2"), triplets)
-    assert found["accuracy"]["cosine"] == 0.5
-
-
-def test_pairs_without_scores_are_refused_in_one_sentence():
-    with pytest.raises(InputError, match="needs scored pairs or triplets"):
-        evaluate(Encoder.load("scratch:1x32"), Dataset("mine", (["a"], ["b"])))
+def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
+    monkeypatch.setattr("training.evaluation.metrics.DENSE_ROWS", 2)  # several blocks
+    texts = ["a man plays", "a man sings", "the dog", "a dog", "", "a guitar"]
+    sparse, dense = TfIdf().encode_sparse(texts), TfIdf().encode(texts)
+    found = similarities(sparse[:3], sparse[3:])
+    for name, similarity in SIMILARITIES.items():
+        assert found[name] == pytest.approx(similarity(dense[:3], dense[3:]), abs=1e-6)

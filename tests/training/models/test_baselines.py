@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.metrics import SIMILARITIES, evaluate
+from training.evaluation.scoring import evaluate
 from training.models.baselines import TfIdf, WordVectors, is_baseline, load_baseline
-from training.models.scorer import kind_of, load_scorer, row_scores, sentence_vectors, similarities
+from training.models.scorer import kind_of, load_scorer
 from training.registry import BASELINES, CROSS_ENCODERS, ENCODERS
 
 words = st.sampled_from(["a", "man", "plays", "the", "guitar", "Ünïcode", "3", "don't", ".", ""])
@@ -41,15 +40,6 @@ def test_tfidf_refuses_a_matrix_that_would_not_fit(monkeypatch):
     monkeypatch.setattr("training.models.baselines.MOST_DENSE_BYTES", 100)
     with pytest.raises(InputError, match="give fewer sentences"):
         TfIdf().encode(["a b c d e f", "g h i j k l", "m n o p q r"])
-
-
-def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
-    monkeypatch.setattr("training.models.scorer.ROWS", 2)  # several blocks
-    texts = ["a man plays", "a man sings", "the dog", "a dog", "", "a guitar"]
-    sparse, dense = TfIdf().encode_sparse(texts), TfIdf().encode(texts)
-    found = similarities(sparse[:3], sparse[3:])
-    for name, similarity in SIMILARITIES.items():
-        assert found[name] == pytest.approx(similarity(dense[:3], dense[3:]), abs=1e-6)
 
 
 @pytest.fixture
@@ -160,25 +150,3 @@ def test_the_command_line_takes_baselines(home, tmp_path, monkeypatch, capsys):
     assert "tfidf on pairs.csv: n = 3" in capsys.readouterr().out
     assert cli.main(["evaluate", "--model", "tfidf", "--pooling", "max", "--data", str(file)]) == 2
     assert "leave the pooling out" in capsys.readouterr().err
-
-
-def test_triplets_are_scored_by_any_model():
-    from training.data.load import Dataset
-
-    rows = (["a dog runs"], ["a dog is running"], ["stocks fell"])
-    assert evaluate(load_scorer("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 1
-    assert evaluate(load_scorer("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 1}
-
-
-def test_a_cross_encoder_has_one_score():
-    data = load_data("stsb:dev").select(range(40))
-    found = evaluate(load_scorer("minilm-stsb"), data)
-    assert list(found["spearman"]) == ["score"]
-    assert found["pooling"] is None
-    (scores,) = row_scores(load_scorer("minilm-stsb"), data.columns)
-    assert scores["score"].shape == (40,)
-
-
-def test_vectors_of_a_bi_encoder_are_its_own_output():
-    scorer = load_scorer("scratch:1x32")
-    assert sentence_vectors(scorer, ["a"]) == pytest.approx(scorer.encode(["a"], normalize=None))

@@ -113,7 +113,7 @@ def test_a_run_leaves_its_files(config, tmp_path):
 
 
 def test_the_model_that_is_kept_is_the_best_one(config, tmp_path):
-    from training.evaluation.metrics import evaluate
+    from training.evaluation.scoring import evaluate
 
     result, _ = run(config, tmp_path / "r1")
     kept = Encoder.load(result.path, dtype="float32")

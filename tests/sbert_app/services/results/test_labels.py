@@ -9,7 +9,7 @@ from scipy import stats
 from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels, wilson
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import evaluate
+from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 
 TRIPLETS = Dataset(

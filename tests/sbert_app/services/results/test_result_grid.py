@@ -21,12 +21,13 @@ from sbert_app.services.results.error_analysis import FEWEST, analyze_errors
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, EvalResult, Metric
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
 from sbert_app.services.results.model_spec import ModelSpec
-from sbert_app.services.results.resampling import replicates
 from sbert_app.services.results.results import AVERAGE, averaged, data_label
 from sbert_app.services.results.table import tabulate
 from training.data.load import Dataset, load_data
 from training.errors import InputError, Stopped
-from training.evaluation.metrics import bootstrap_interval, evaluate, spearman
+from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+from training.evaluation.metrics import spearman
+from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
 from training.sources.resolve import is_offline
 
@@ -82,14 +83,14 @@ def test_intervals_are_those_of_the_command(n, different, statistic, seed):
     random = np.random.default_rng(seed)
     x, y = random.integers(different, size=n).astype(float), random.integers(6, size=n).astype(float)
     expected = bootstrap_interval(x, y, statistic)
-    found = replicates(x, y, statistic)
+    found = bootstrap_replicates(x, y, statistic)
     if not math.isnan(expected.low):
         assert tuple(np.nanpercentile(found, [2.5, 97.5])) == pytest.approx(expected[:2], abs=1e-9)
 
 
 def test_a_draw_of_equal_values_has_no_correlation():
     x = np.array([1 / 7, 1 / 7, 1 / 7, 0.2, 1 / 7])
-    found = replicates(x, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pearson")
+    found = bootstrap_replicates(x, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pearson")
     assert 0 < np.isnan(found).sum() < len(found)
     assert np.nanmax(np.abs(found)) <= 1 + 1e-9
 
@@ -98,7 +99,9 @@ def test_a_draw_is_the_correlation_of_the_drawn_pairs():
     random = np.random.default_rng(3)
     x, y = random.standard_normal(40), random.integers(5, size=40).astype(float)
     drawn = np.random.default_rng(0).integers(40, size=(50, 40))
-    assert replicates(x, y, "spearman", draws=50) == pytest.approx([spearman(x[row], y[row]) for row in drawn])
+    assert bootstrap_replicates(x, y, "spearman", resamples=50) == pytest.approx(
+        [spearman(x[row], y[row]) for row in drawn]
+    )
 
 
 def test_a_cell_says_what_evaluate_says(own_home, tmp_path):

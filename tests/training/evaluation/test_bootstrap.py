@@ -1,0 +1,63 @@
+"""Bootstrap intervals cover the truth, and replicates are the correlations of the pairs that were drawn."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+
+
+@pytest.mark.parametrize("statistic", ["spearman", "pearson"])
+def test_intervals_cover_the_truth_about_19_times_in_20(statistic):
+    random, covered, truth = np.random.default_rng(0), 0, 0.6
+    for draw in range(60):
+        x = random.standard_normal(120)
+        y = truth * x + np.sqrt(1 - truth**2) * random.standard_normal(120)
+        # Spearman's ρ of a bivariate normal is 6/π asin(r/2)
+        target = 6 / np.pi * np.arcsin(truth / 2) if statistic == "spearman" else truth
+        low, high, _ = bootstrap_interval(x, y, statistic, resamples=300, seed=draw)
+        covered += low <= target <= high
+    assert 50 <= covered <= 60
+
+
+def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(monkeypatch):
+    random = np.random.default_rng(1)
+    x = random.standard_normal(20_000)
+    y = x + random.standard_normal(20_000)
+    formula = bootstrap_interval(x, y)
+    monkeypatch.setattr("training.evaluation.bootstrap.ASYMPTOTIC_FROM", 10**9)
+    resampled = bootstrap_interval(x, y, resamples=300)
+    assert formula.method == "Fisher z"
+    assert formula[:2] == pytest.approx(resampled[:2], abs=0.002)
+
+
+@pytest.mark.parametrize("statistic", ["spearman", "pearson"])
+def test_replicates_are_the_correlations_of_the_drawn_pairs(statistic):
+    """Also with ties, against scipy."""
+    correlation = stats.spearmanr if statistic == "spearman" else stats.pearsonr
+    random = np.random.default_rng(7)
+    x, y = random.standard_normal(40), random.integers(5, size=40).astype(float)
+    drawn = np.random.default_rng(3).integers(40, size=(50, 40))
+    expected = [correlation(x[row], y[row]).statistic for row in drawn]
+    assert bootstrap_replicates(x, y, statistic, resamples=50, seed=3) == pytest.approx(expected)
+
+
+def test_two_models_see_the_same_resamples():
+    random = np.random.default_rng(0)
+    gold = random.standard_normal(100)
+    scores = gold + random.standard_normal(100)
+    first, second = bootstrap_replicates(scores, gold), bootstrap_replicates(3 * scores - 1, gold)
+    np.testing.assert_allclose(first, second)
+
+
+def test_a_resample_of_one_repeated_pair_has_no_correlation():
+    replicates = bootstrap_replicates(np.arange(3.0), np.arange(3.0), resamples=200)
+    assert np.isnan(replicates).any()
+    assert replicates[~np.isnan(replicates)] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("x", "y"), [([1, 2, 3], [1, 2, 3]), ([1, 1, 1, 1], [1, 2, 3, 4])])
+def test_too_few_or_constant_pairs_have_no_interval(x, y):
+    low, high, method = bootstrap_interval(np.array(x), np.array(y))
+    assert np.isnan([low, high]).all()
+    assert method == "too few pairs"

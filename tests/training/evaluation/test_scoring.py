@@ -1,0 +1,78 @@
+"""Any model scores rows of sentences; evaluation agrees with sentence-transformers' and refuses unscored data."""
+
+import pytest
+from paths import SHARED_DATA
+
+from training.data.load import Dataset, load_data
+from training.errors import InputError
+from training.evaluation.metrics import SIMILARITIES
+from training.evaluation.scoring import evaluate, row_scores, sentence_vectors
+from training.models.encoder import Encoder
+from training.models.scorer import load_scorer
+from training.sources.resolve import model_folder
+
+
+def test_the_default_model_on_the_sts_benchmark():
+    """82.03 is what the model scores on STSb test, measured with sentence-transformers."""
+    result = evaluate(Encoder.load("all-MiniLM-L6-v2", dtype="float32"), "stsb:test")
+    assert result["n"] == 1379
+    assert result["spearman"]["cosine"] == pytest.approx(0.8203, abs=0.0005)
+    assert result["interval"]["low"] < 0.8203 < result["interval"]["high"]
+
+
+def test_the_referee_agrees_under_each_similarity():
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    data = load_data("stsb:test").select(range(0, 1379, 5))
+    gold = [score / 5 for score in data.scores]
+    result = evaluate(Encoder.load("all-MiniLM-L6-v2", dtype="float32"), data)
+    referee = EmbeddingSimilarityEvaluator(*data.columns, gold, similarity_fn_names=list(SIMILARITIES))
+    theirs = referee(SentenceTransformer(str(model_folder("all-MiniLM-L6-v2").path), device="cpu"))
+    for name in SIMILARITIES:
+        assert result["spearman"][name] == pytest.approx(theirs[f"spearman_{name}"], abs=1e-4)
+        assert result["pearson"][name] == pytest.approx(theirs[f"pearson_{name}"], abs=1e-4)
+
+
+PUBLISHED = {"sts12": 0.7237, "sts14": 0.7560, "sts16": 0.7899}
+
+
+@pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_default_model_on_semeval(name):
+    result = evaluate(Encoder.load("all-MiniLM-L6-v2"), str(SHARED_DATA / f"{name}.csv"))
+    assert result["spearman"]["cosine"] == pytest.approx(PUBLISHED[name], abs=0.0005)
+
+
+def test_triplets_are_scored_by_accuracy():
+    triplets = Dataset(
+        "mine",
+        (["A dog runs."] * 2, ["A hound is running.", "Stocks fell."], ["Stocks fell.", "A hound is running."]),
+    )
+    result = evaluate(Encoder.load("all-MiniLM-L6-v2"), triplets)
+    assert result["accuracy"]["cosine"] == 0.5
+
+
+def test_pairs_without_scores_are_refused_in_one_sentence():
+    with pytest.raises(InputError, match="needs scored pairs or triplets"):
+        evaluate(Encoder.load("scratch:1x32"), Dataset("mine", (["a"], ["b"])))
+
+
+def test_triplets_are_scored_by_any_model():
+    rows = (["a dog runs"], ["a dog is running"], ["stocks fell"])
+    assert evaluate(load_scorer("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 1
+    assert evaluate(load_scorer("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 1}
+
+
+def test_a_cross_encoder_has_one_score():
+    data = load_data("stsb:dev").select(range(40))
+    found = evaluate(load_scorer("minilm-stsb"), data)
+    assert list(found["spearman"]) == ["score"]
+    assert found["pooling"] is None
+    (scores,) = row_scores(load_scorer("minilm-stsb"), data.columns)
+    assert scores["score"].shape == (40,)
+
+
+def test_vectors_of_a_bi_encoder_are_its_own_output():
+    scorer = load_scorer("scratch:1x32")
+    assert sentence_vectors(scorer, ["a"]) == pytest.approx(scorer.encode(["a"], normalize=None))

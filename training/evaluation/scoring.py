@@ -1,0 +1,136 @@
+"""Score sentence pairs with any model, and evaluate a model on gold scores or triplets.
+
+    scorer = load_scorer("all-MiniLM-L6-v2", "max")
+    row_scores(scorer, [first, second])                  [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
+    evaluate(scorer, "stsb:test")["spearman"]["cosine"]
+
+A bi-encoder turns sentences into vectors, which four similarities compare. A cross-encoder has no vectors: its only
+similarity is the ``score`` of a pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from training.data.load import SCORED, TRIPLETS, Dataset, load_data
+from training.errors import InputError
+from training.evaluation.bootstrap import bootstrap_interval
+from training.evaluation.metrics import pearson, similarities, spearman
+from training.models.baselines import TfIdf
+
+if TYPE_CHECKING:
+    from training.models.scorer import BiEncoder, Scorer, Vectors
+
+SCORE = "score"  # the name of a cross-encoder's only similarity
+
+Progress = Callable[[int, int | None], None]
+ShouldStop = Callable[[], bool]
+
+
+@dataclass
+class ScoreReport:
+    """What ``row_scores`` read and how long the model took; pass an empty one to have it filled."""
+
+    sentences: int = 0  # different sentences; for a cross-encoder two for each different pair
+    seconds: float = 0.0  # of the model, without comparing vectors
+
+
+def sentence_vectors(
+    encoder: BiEncoder,
+    sentences: Sequence[str],
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Vectors:
+    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF."""
+    if isinstance(encoder, TfIdf):
+        return encoder.encode_sparse(sentences, on_progress, should_stop)
+    return encoder.encode(sentences, normalize=None, on_progress=on_progress, should_stop=should_stop)
+
+
+def row_scores(
+    scorer: Scorer,
+    columns: Sequence[Sequence[str]],
+    pairs: Sequence[tuple[int, int]] = ((0, 1),),
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+    report: ScoreReport | None = None,
+) -> list[dict[str, np.ndarray]]:
+    """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the scorer.
+
+    Args:
+        scorer: any model that ``load_scorer`` returns.
+        columns: K lists of N sentences.
+        pairs: the columns to compare, by index; (0, 1) and (0, 2) for triplets.
+        on_progress: called with (done, all).
+        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
+        report: filled with counts.
+    """
+    report, started = report or ScoreReport(), time.perf_counter()
+    if not hasattr(scorer, "encode"):
+        texts = [pair for a, b in pairs for pair in zip(columns[a], columns[b], strict=True)]
+        scores = scorer.predict(texts, on_progress, should_stop)
+        report.sentences, report.seconds = 2 * len(set(texts)), time.perf_counter() - started
+        return [{SCORE: part} for part in np.split(scores, len(pairs))]
+    n = len(columns[0])
+    sentences = [text for column in columns for text in column]
+    vectors = sentence_vectors(cast("BiEncoder", scorer), sentences, on_progress, should_stop)
+    report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
+    parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
+    return [similarities(parts[a], parts[b]) for a, b in pairs]
+
+
+def evaluate(
+    encoder: Scorer,
+    data: Dataset | str,
+    home: str | Path | None = None,
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> dict[str, Any]:
+    """Evaluate any model on scored pairs (correlations) or triplets (accuracy).
+
+    The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
+    often the anchor is closer to the positive than to the negative (section 4.4 of the paper).
+
+    Returns:
+        ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
+        "interval": {"low", "high", "method"}, "seconds"}`` with correlations in -1..1, the interval being that
+        of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations.
+        A cross-encoder has one ``score`` in place of the four similarities.
+
+    Raises:
+        InputError: the data has neither scores nor triplets.
+    """
+    started = time.perf_counter()
+    if isinstance(data, str):
+        data = load_data(data, home, split="test")
+    if data.kind not in (SCORED, TRIPLETS):
+        raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs or triplets")
+    pairs = ((0, 1),) if data.kind == SCORED else ((0, 1), (0, 2))
+    first, *others = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    return {
+        "model": encoder.name,
+        "pooling": getattr(encoder, "pooling", None),
+        "data": data.name,
+        "n": len(data),
+        **(_correlate(first, data) if data.kind == SCORED else _triplet_accuracy(first, *others)),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def _correlate(scores: dict[str, np.ndarray], data: Dataset) -> dict[str, Any]:
+    gold = np.asarray(data.scores, dtype=np.float64)
+    return {
+        "spearman": {name: spearman(values, gold) for name, values in scores.items()},
+        "pearson": {name: pearson(values, gold) for name, values in scores.items()},
+        "interval": bootstrap_interval(next(iter(scores.values())), gold)._asdict(),
+    }
+
+
+def _triplet_accuracy(positive: dict[str, np.ndarray], negative: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
