@@ -157,10 +157,15 @@ class Encoder:
         check_pooling(pooling)
         if pooling is None or pooling == self.pooling:
             return self
-        twin = copy.copy(self)
-        twin.layout = replace(self.layout, pooling=pooling)
-        twin._inference = self.inference
-        return twin
+        encoder = self.with_runner(self.inference)
+        encoder.layout = replace(self.layout, pooling=pooling)
+        return encoder
+
+    def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Encoder:
+        """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
+        encoder = copy.copy(self)
+        encoder._inference = runner
+        return encoder
 
     def train(self) -> Encoder:
         """Dropout on, for training. The copy that encode uses is dropped: the weights are about to change."""

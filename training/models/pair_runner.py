@@ -26,11 +26,10 @@ class _PackedPairs(InferenceRunner[PairRow]):
     """Pairs in packed rows. "Hidden states" are the logits here: (n,), and no mask."""
 
     def __init__(self, transformer: FusedBert, device: torch.device) -> None:
-        super().__init__()
         self.transformer, self.device = transformer, device
 
-    def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
-        return plan_rows(lengths, budget)
+    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
+        return plan_rows(lengths, token_budget)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         packed = collate([pair.ids for pair in texts], rows).to(self.device)
@@ -79,12 +78,11 @@ class PaddedPairs(InferenceRunner[PairRow]):
     """One pair in a row, through the scorer's own module."""
 
     def __init__(self, scorer: SequenceClassifier | JointPairModel, pad_id: int) -> None:
-        super().__init__()
         self.device = scorer.transformer.device
         self.scorer, self.pad_id = scorer, pad_id
 
-    def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
-        for group in plan(lengths, budget):
+    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
+        for group in plan(lengths, token_budget):
             yield [[int(i)] for i in group]
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:

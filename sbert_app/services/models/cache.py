@@ -1,12 +1,18 @@
-"""ModelShelf: names -> loaded models. One load per name however many ask at once, least recently used out."""
+"""ModelCache: loaded models by name. Loads each once however many threads ask, evicts the least recently used.
+
+Its encoders and cross-encoders compute small requests of several threads in the same batches.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
@@ -15,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class ModelCache:
-    """Thread-safe."""
+    """Thread-safe. Torch and transformers are imported when the first model is loaded."""
 
     def __init__(self, home: Path, capacity: int = 4) -> None:
+        """``capacity``: models kept in memory."""
         self.home = home
         self._capacity = capacity
-        self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()  # (kind, name) -> model, oldest use first
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._lock = threading.Lock()
         self._loading = threading.Lock()  # transformers cannot be imported by two threads at once
@@ -29,30 +36,32 @@ class ModelCache:
         """The bi-encoder of that name; the poolings of one model share its weights."""
 
         def load() -> Encoder:
+            from sbert_app.services.models.batching import BatchingRunner
             from training.models.encoder import Encoder
 
-            return Encoder.load(name, home=self.home)
+            encoder = Encoder.load(name, home=self.home)
+            return encoder.with_runner(BatchingRunner(encoder.inference))
 
-        return self._get(("encoder", name), load).with_pooling(pooling or None)
+        return self._get((ENCODER, name), load).with_pooling(pooling or None)
 
     def cross_encoder(self, name: str) -> CrossEncoder:
         """The cross-encoder of that name."""
 
         def load() -> CrossEncoder:
+            from sbert_app.services.models.batching import BatchingRunner
             from training.models.cross_encoder import CrossEncoder
 
-            return CrossEncoder.load(name, home=self.home)
+            model = CrossEncoder.load(name, home=self.home)
+            return replace(model, inference=BatchingRunner(model.inference))
 
-        return self._get(("cross-encoder", name), load)
+        return self._get((CROSS, name), load)
 
     def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
         return self.cross_encoder(name) if name and name != "none" else None
 
     def scorer(self, name: str, pooling: str | None = None) -> Scorer:
-        """What evaluations take: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
-        from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
-
+        """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)
@@ -62,11 +71,11 @@ class ModelCache:
         return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self.home))
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether the model is loaded, so that its first answer will not wait for a load."""
+        """Whether the model is loaded, so that a request does not wait for it."""
         return (kind, name) in self._models
 
     def forget(self, name: str) -> None:
-        """Drop a model, because its files have changed or are gone."""
+        """Drop a model whose files have changed or are gone."""
         with self._lock:
             for key in [key for key in self._models if key[1] == name]:
                 del self._models[key]
@@ -74,7 +83,7 @@ class ModelCache:
     def _get(self, key: tuple[str, str], load: Callable[[], Any]) -> Any:
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
-        with lock:  # the second asker waits here for the first one's load
+        with lock:  # other threads that ask for the same model wait here while it is loaded
             with self._lock:
                 if key in self._models:
                     self._models.move_to_end(key)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from training.errors import Stopped
 from training.evaluation.metrics import spearman
 from training.inference import fused_bert
 from training.inference.fused_bert import FusedBert, FusedLinear, OneDnnLinear, has_onednn, supports_fused
-from training.inference.runner import InferenceRunner, Job, PackedRunner, PaddedRunner, build_runner
+from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
 
 CPU = torch.device("cpu")
@@ -211,22 +211,11 @@ def test_real_text_of_all_lengths_in_float32():
 
 
 def test_bfloat16_ranks_as_float32_does():
-    """Spearman ρ ×100 on the test part of the STS benchmark: 82.03 in float32."""
-    data = load_data("stsb:test")
-    encoder = Encoder.load("all-MiniLM-L6-v2", dtype="bfloat16", device="cpu")
-    first, second = map(encoder.encode, data.columns)
-    assert abs(100 * spearman((first * second).sum(1), np.array(data.scores)) - 82.03) < 0.05
+    """Spearman ρ ×100 on a part of the STS benchmark."""
+    data = load_data("stsb:test").select(range(0, 1379, 4))
 
+    def rho(dtype: str) -> float:
+        first, second = map(Encoder.load("all-MiniLM-L6-v2", dtype=dtype, device="cpu").encode, data.columns)
+        return 100 * spearman((first * second).sum(1), np.array(data.scores))
 
-@settings(max_examples=15)
-@given(jobs=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6), min_size=1, max_size=6))
-def test_jobs_that_share_batches_get_what_each_would_get_alone(model: nn.Module, jobs: list[list[int]]):
-    prepared = build_runner(model, torch.float32, pad_id=0)
-    asked = [sentences(lengths, seed) for seed, lengths in enumerate(jobs)]
-    shared = prepared._share_batches([Job(ids, lambda hidden, mask: (hidden, mask)) for ids in asked])
-    for ids, batches in zip(asked, shared, strict=True):
-        states = [torch.empty(0)] * len(ids)
-        for rows, (hidden, mask) in batches:
-            for place, i in enumerate(rows):
-                states[i] = hidden[place] if mask is None else hidden[place][mask[place]]
-        assert_close(states, alone(model, ids))
+    assert rho("bfloat16") == pytest.approx(rho("float32"), abs=0.1)
