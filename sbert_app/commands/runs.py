@@ -26,6 +26,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     """Runs of the home folder; without a command, list them."""
     if context.invoked_subcommand is None:
         list_runs(home, as_json)
+    else:  # given before the command, they are its defaults
+        context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
 @runs.command("list")

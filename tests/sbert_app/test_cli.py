@@ -227,6 +227,21 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     assert run("runs", "list", *at, "--json").json == {"runs": []}
 
 
+def test_home_and_json_before_a_command_of_runs_hold_for_the_command(run: Run, tmp_path: Path):
+    from sbert_app.services.runs.store import RunStore
+    from training.trainer.config import RunConfig
+
+    here, elsewhere = (RunStore(tmp_path / name).create(RunConfig("regression")) for name in ("here", "elsewhere"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SBERT_HOME", str(tmp_path / "here"))
+        assert [one["id"] for one in run("runs", "--json", "list").json["runs"]] == [here.id]
+        assert elsewhere.id in run("runs", "--home", tmp_path / "elsewhere", "list").out
+        assert run("runs", "--home", tmp_path / "none", "delete", here.id, "--yes").code == cli.WRONG_INPUT
+        assert here.folder.is_dir(), "another home was named: nothing is deleted in the default one"
+        both = run("runs", "--home", tmp_path / "none", "list", "--home", tmp_path / "elsewhere", "--json").json
+        assert [one["id"] for one in both["runs"]] == [elsewhere.id], "the option nearest to the command counts"
+
+
 def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
     (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
     at = ("--home", folder / "home")
