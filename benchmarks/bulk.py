@@ -19,14 +19,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from benchmarks import machine
-
-if TYPE_CHECKING:
-    from sbert_app.services.files.score import Progress
 
 WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
@@ -143,9 +140,9 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
             encoder.encode(sentences)
             alone.append(watch.lap())
 
-    def note(progress: Progress) -> None:
-        if progress.rows >= rows * (len(curve) + 1) / POINTS:
-            curve.append({"row": round(progress.rows), "memory_mb": _memory_mb()})
+    def note(done: float, _: float) -> None:
+        if done >= rows * (len(curve) + 1) / POINTS:
+            curve.append({"row": round(done), "memory_mb": _memory_mb()})
 
     encoder.encode(sentences)
     encode_alone()

@@ -1,14 +1,19 @@
-"""How quantities read: durations, counts with their noun, figures that may be missing.
+"""How values read: durations, counts with their noun, figures that may be missing; and as JSON.
 
     format_duration(200.4)      "3 min 20 s"          a measured time
     format_estimate(203)        "3 min 20 s"          a predicted time, no finer than the prediction
     format_count(1, "pair")     "1 pair"
     format_number(None)         "–"
+    json_values({"p": nan})     {"p": None}
 
 Used by the command line and the pages alike.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
 
 MISSING = "–"  # in place of a figure that does not exist
 
@@ -40,6 +45,19 @@ def format_count(count: int, noun: str, plural: str | None = None) -> str:
 def format_number(value: float | None, digits: int = 2) -> str:
     """A figure with so many decimals and thousands separators; a dash if it is None."""
     return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def json_values(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """A copy with what JSON has alone: NaN and infinities become None, tuples lists, keys text."""
+    return {str(key): _json_value(value) for key, value in values.items()}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json_values(value)
+    if isinstance(value, list | tuple):
+        return [_json_value(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _format_whole_seconds(seconds: int) -> str:

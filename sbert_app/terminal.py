@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shutil
 import signal
 import sys
@@ -18,7 +17,7 @@ from contextlib import contextmanager, redirect_stdout
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from sbert_app.formats import format_estimate
+from sbert_app.formats import format_estimate, json_values
 
 BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
 TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
@@ -45,16 +44,7 @@ def stoppable() -> Iterator[Callable[[], bool]]:
 
 def answer(value: Mapping[str, Any], as_json: bool, text: str) -> None:
     """Print the result: ``value`` as one line of JSON, or ``text`` for people. NaN becomes null."""
-    print(json.dumps(plain(value), allow_nan=False) if as_json else text)
-
-
-def plain(value: Any) -> Any:
-    """Only what JSON has: NaN and infinities become None, tuples lists."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(json_values(value), allow_nan=False) if as_json else text)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def score(
             encoder,
             crosser,
             picked,
-            on_progress=lambda progress: bar(progress.rows, max(progress.rows, progress.total)),
+            on_progress=bar,
             should_stop=should_stop,
         )
     if summary.stopped_at is not None:

@@ -1,10 +1,12 @@
-"""Work that people watch: it runs in a thread, says how far it is, and stops when its owner asks.
+"""Cancellable work in a thread, with its progress: a file being scored, a map being computed.
 
-    for event in watched.run(owner, "Drawing the map", lambda tell, stop: project(…, tell, stop)):
-        if isinstance(event, Done): use(event.value)
-        else: show(event)                             # a Step: what is being done, and how much of it is
+    for event in tasks.run(owner, "Computing the map", lambda report_progress, should_stop: project(...)):
+        if isinstance(event, TaskResult):
+            use(event.value)
+        else:
+            show(event)  # a TaskProgress: what is being done, how much of it, the time that is left
 
-An owner (a browser session and what it is about) has one piece of work at a time: the next one stops the last.
+An owner, such as a browser session and the name of a tab, has one task at a time: a new one stops the one before.
 """
 
 from __future__ import annotations
@@ -14,116 +16,153 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from training.errors import Stopped
 
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.25  # between two progress events
+MIN_FRACTION, MIN_SECONDS = 0.02, 0.5  # done, before the time left is estimated
 
-ReportProgress = Callable[..., None]  # tell(share) or tell(share, "now this")
 ShouldStop = Callable[[], bool]
+
+
+class ReportProgress(Protocol):
+    """How a task reports progress; cheap enough to be called at every step."""
+
+    def __call__(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
+        """``done`` of ``total``; a new ``description`` begins a new stage, with its own rate and time left."""
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """How far the work is."""
+    """How far a stage of a task is."""
 
-    words: str
-    share: float  # of these words' part, 0–1
-    seconds: float  # since this part began
+    description: str  # what is being done
+    done: float
+    total: float
+    seconds: float  # since this stage began
+
+    @property
+    def fraction(self) -> float:
+        """0 to 1."""
+        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Done per second, on average over the stage."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """None as long as it is too early to tell."""
-        return self.seconds / self.share * (1 - self.share) if self.share > 0.02 and self.seconds > 0.5 else None
+        """None as long as it is too early to estimate."""
+        if self.fraction <= MIN_FRACTION or self.seconds <= MIN_SECONDS:
+            return None
+        return max(0.0, self.total - self.done) / self.rate
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The work's result."""
+    """What a task returned."""
 
     value: Any
     seconds: float
 
 
 class TaskRunner:
-    """Thread-safe."""
+    """Runs tasks, one for each owner. Thread-safe."""
 
     def __init__(self) -> None:
-        self._stops: dict[str, threading.Event] = {}
+        self._stop_events: dict[str, threading.Event] = {}
 
     def run(
-        self, owner: str, words: str, work: Callable[[ReportProgress, ShouldStop], Any]
+        self,
+        owner: str,
+        description: str,
+        work: Callable[[ReportProgress, ShouldStop], Any],
+        keeps_partial_result: bool = False,
     ) -> Iterator[TaskProgress | TaskResult]:
-        """Do ``work(tell, should_stop)`` in a thread: ``TaskProgress`` a few times a second, then ``TaskResult``.
+        """Run ``work(report_progress, should_stop)`` in a thread.
+
+        Yields a `TaskProgress` a few times a second when there is something new, at last the `TaskResult`. Closing
+        the iterator stops the task.
+
+        Args:
+            owner: who the task belongs to.
+            description: what is being done, until ``work`` reports another description.
+            work: has to return or raise `Stopped` soon after ``should_stop()`` is true.
+            keeps_partial_result: after `stop`, wait for what ``work`` returns, and yield it. Otherwise raise
+                `Stopped` at once and leave the thread to end by itself.
 
         Raises:
-            Stopped: the owner pressed Stop.
+            Stopped: `stop` was called, or a new task of the owner began.
             Exception: whatever ``work`` raised.
         """
         self.stop(owner)
-        stop = self._stops[owner] = threading.Event()
-        gauge = _Gauge(words)
-        ended: queue.SimpleQueue[TaskResult | BaseException] = queue.SimpleQueue()
+        stop = self._stop_events[owner] = threading.Event()
+        stage = _Stage(description)
+        outcomes: queue.SimpleQueue[TaskResult | BaseException] = queue.SimpleQueue()
 
-        def body() -> None:
+        def target() -> None:
             started = time.perf_counter()
             try:
-                value = work(gauge.tell, stop.is_set)
-            except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits for it
-                ended.put(error)
+                value = work(stage.report, stop.is_set)
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread that iterates
+                outcomes.put(error)
             else:
-                ended.put(TaskResult(value, time.perf_counter() - started))
+                outcomes.put(TaskResult(value, time.perf_counter() - started))
 
-        threading.Thread(target=body, name=words, daemon=True).start()
+        threading.Thread(target=target, name=f"task: {description}", daemon=True).start()
         try:
-            yield from _until_done(ended, gauge, stop)
+            yield from _events(outcomes, stage, stop, keeps_partial_result)
         finally:
-            stop.set()  # also when the reader goes away
-            if self._stops.get(owner) is stop:
-                del self._stops[owner]
+            stop.set()  # also when the iterator is closed
+            if self._stop_events.get(owner) is stop:
+                del self._stop_events[owner]
 
     def stop(self, owner: str) -> None:
-        """Let the owner's work come to an end."""
-        if (stop := self._stops.get(owner)) is not None:
+        """Ask the owner's task to stop, if there is one."""
+        if (stop := self._stop_events.get(owner)) is not None:
             stop.set()
 
     def forget(self, session: str) -> None:
-        """The person has left: all work of theirs stops."""
-        for owner in [owner for owner in list(self._stops) if owner.startswith(session)]:
+        """Stop every task whose owner begins with ``session``: its browser has left the page."""
+        for owner in [owner for owner in list(self._stop_events) if owner.startswith(session)]:
             self.stop(owner)
 
 
-class _Gauge:
-    def __init__(self, words: str) -> None:
-        self.now = (words, 0.0, time.perf_counter())
+class _Stage:
+    """The latest report of a task. Written by its thread, read by the one that iterates."""
 
-    def tell(self, share: float, words: str | None = None) -> None:
-        was, _, since = self.now
-        fresh = words is not None and words != was
-        self.now = (words or was, min(share, 1.0), time.perf_counter() if fresh else since)
+    def __init__(self, description: str) -> None:
+        self._latest = (description, 0.0, 1.0, time.perf_counter())  # one tuple, replaced at once
 
-    def step(self) -> TaskProgress:
-        words, share, since = self.now
-        return TaskProgress(words, share, time.perf_counter() - since)
+    def report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
+        current, _, _, since = self._latest
+        is_new = description is not None and description != current
+        self._latest = (description or current, done, total, time.perf_counter() if is_new else since)
+
+    def progress(self) -> TaskProgress:
+        description, done, total, since = self._latest
+        return TaskProgress(description, done, total, time.perf_counter() - since)
 
 
-def _until_done(
-    ended: queue.SimpleQueue[TaskResult | BaseException], gauge: _Gauge, stop: threading.Event
+def _events(
+    outcomes: queue.SimpleQueue[TaskResult | BaseException],
+    stage: _Stage,
+    stop: threading.Event,
+    keeps_partial_result: bool,
 ) -> Iterator[TaskProgress | TaskResult]:
-    said = None
     while True:
         try:
-            outcome = ended.get(timeout=POLL_SECONDS)
+            outcome = outcomes.get(timeout=POLL_SECONDS)
         except queue.Empty:
-            if stop.is_set():
-                raise Stopped from None  # the work ends by itself at its next look
-            step = gauge.step()
-            if step != said:
-                yield step
-            said = step
-            continue
+            outcome = None
         if isinstance(outcome, BaseException):
             raise outcome
+        if stop.is_set() and not keeps_partial_result:
+            raise Stopped
+        if outcome is None:
+            yield stage.progress()
+            continue
         yield outcome
         return

@@ -1,10 +1,15 @@
-"""Durations, counts and figures as text."""
+"""Durations, counts and figures as text; values as JSON."""
 
 from __future__ import annotations
 
-import pytest
+import json
+import math
 
-from sbert_app.formats import format_count, format_duration, format_estimate, format_number
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbert_app.formats import format_count, format_duration, format_estimate, format_number, json_values
 
 
 @pytest.mark.parametrize(
@@ -49,3 +54,28 @@ def test_an_irregular_plural_is_given():
 
 def test_missing_figures_are_a_dash():
     assert (format_number(None), format_number(84.967), format_number(1234.5, 0)) == ("–", "84.97", "1,234")
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(value=st.dictionaries(st.text(), json_like, max_size=4))
+@settings(max_examples=40)
+def test_any_value_becomes_strict_json(value: dict[str, object]):
+    def no_constant(name: str) -> None:
+        raise AssertionError(name)
+
+    text = json.dumps(json_values(value), allow_nan=False)
+    assert set(json.loads(text, parse_constant=no_constant)) == set(value)
+
+
+def test_what_is_not_finite_is_null():
+    assert json_values({"a": math.nan, "b": [math.inf, 1.5], "c": (1, "x")}) == {
+        "a": None,
+        "b": [None, 1.5],
+        "c": [1, "x"],
+    }

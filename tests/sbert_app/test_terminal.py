@@ -3,15 +3,12 @@
 import io
 import json
 import logging
-import math
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sbert_app import terminal
-from sbert_app.terminal import Bar, StderrHandler, answer, clean_stdout, plain
+from sbert_app.terminal import Bar, StderrHandler, answer, clean_stdout
 
 
 class Terminal(io.StringIO):
@@ -27,27 +24,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_000.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     return now
-
-
-json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@given(value=st.dictionaries(st.text(), json_like, max_size=4))
-@settings(max_examples=40)
-def test_any_answer_is_strict_json(value: dict[str, object]):
-    def no_constant(name: str) -> None:
-        raise AssertionError(name)
-
-    text = json.dumps(plain(value), allow_nan=False)
-    assert set(json.loads(text, parse_constant=no_constant)) == set(value)
-
-
-def test_what_is_not_finite_is_null():
-    assert plain({"a": math.nan, "b": [math.inf, 1.5], "c": (1, "x")}) == {"a": None, "b": [None, 1.5], "c": [1, "x"]}
 
 
 def test_an_answer_is_one_line_of_json_or_words(capsys: pytest.CaptureFixture[str]):

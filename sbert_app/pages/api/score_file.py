@@ -10,13 +10,13 @@ import gradio as gr
 from gradio.data_classes import FileData
 
 from sbert_app.services.container import Services
-from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
+from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
 from sbert_app.services.files.summary import ScoreSummary
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
 
-def build(services: Services, jobs: ScoreJobs) -> None:
+def build(services: Services, tasks: ScoreTasks) -> None:
     """Register the endpoint in the open Blocks."""
     uploads = services.settings.temp_folder.resolve()
 
@@ -52,7 +52,7 @@ def build(services: Services, jobs: ScoreJobs) -> None:
         )
         owner = f"api {request.session_hash if request else ''} {path.parent.name}"
         try:
-            summary = next(event for event in jobs.run(owner, task) if isinstance(event, ScoreSummary))
+            summary = next(event for event in tasks.run(owner, task) if isinstance(event, ScoreSummary))
         except InputError as error:
             raise gr.Error(str(error), print_exception=False) from error
         scored = Path(summary.outputs[0])

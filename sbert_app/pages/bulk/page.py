@@ -15,8 +15,9 @@ from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.container import Services
-from sbert_app.services.files.score_jobs import ScoreJobs, ScoreRequest
+from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
 from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.services.tasks import TaskProgress
 from training.assets import asset
 from training.data.tables.table import PairColumns, Table, open_table, pick_columns
 from training.errors import InputError, Stopped
@@ -30,17 +31,17 @@ Update = dict[Any, Any]  # component -> its new value
 
 def build(services: Services) -> None:
     """Lay the page out inside the open Blocks; its example is scored when it is opened."""
-    jobs = ScoreJobs(services.models, services.settings.temp_folder)
-    page = _Page(services, jobs)
+    tasks = ScoreTasks(services.models, services.settings.temp_folder)
+    page = _Page(services, tasks)
     page.wire()
-    bulk_api.build(services, jobs)
+    bulk_api.build(services, tasks)
 
 
 class _Page:
     """The components of the page, and what happens to them."""
 
-    def __init__(self, services: Services, jobs: ScoreJobs) -> None:
-        self.jobs = jobs
+    def __init__(self, services: Services, tasks: ScoreTasks) -> None:
+        self.tasks = tasks
         self.table = gr.State(None)
         gr.HTML('<h1 class="title">Score a file</h1><p class="tagline">Every pair of a file, with its cosine.</p>')
         with gr.Row(elem_classes="bulk"):
@@ -141,7 +142,7 @@ class _Page:
 
     def stop(self, request: gr.Request) -> Update:
         """Let the run come to an end; what is done is kept."""
-        self.jobs.stop(request.session_hash or "")
+        self.tasks.stop(request.session_hash or "")
         return gr.Button("Stopping …", interactive=False)
 
     def failed(self) -> Update:
@@ -153,7 +154,7 @@ class _Page:
 
     def leave(self, request: gr.Request) -> None:
         """The person has left: so does their work."""
-        self.jobs.forget(request.session_hash or "")
+        self.tasks.forget(request.session_hash or "")
 
     def _run(
         self, table: Table, picked: PairColumns, model: str, pooling: str, cross: str, request: gr.Request
@@ -162,11 +163,11 @@ class _Page:
         yield {
             **self._cleared(),
             self.rows: views.preview(table, picked),
-            self.status: views.progress("Starting …"),
+            self.status: views.progress(TaskProgress("Starting …", 0, 1, 0)),
             **self._buttons(running=True),
         }
         try:
-            for event in self.jobs.run(request.session_hash or "", task):
+            for event in self.tasks.run(request.session_hash or "", task):
                 if isinstance(event, ScoreSummary):
                     yield {**self._finished(event, table), **self._buttons(running=False)}
                 else:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from sbert_app.formats import format_estimate
 from sbert_app.services.files.report import Agreement, Disagreement
-from sbert_app.services.files.summary import Progress, ScoreSummary
+from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.files.writers import cell_text
+from sbert_app.services.tasks import TaskProgress
 from training.data.tables.columns import normalize_name
 from training.data.tables.table import PairColumns, Table
 
@@ -51,14 +53,14 @@ def scored_rows(summary: ScoreSummary) -> str:
     return _rows_table("The first rows, scored", rows, summary.columns, added)
 
 
-def progress(now: Progress | str) -> str:
-    """A bar with the rate and the time left; a sentence while models load."""
-    if isinstance(now, str):
-        return f'<div aria-live="polite"><p class="lead">{escape(now)}</p>{_bar(0)}</div>'
-    left = f" · {spoken_seconds(now.seconds_left)} left" if now.seconds_left is not None and now.seconds > 1 else ""
+def progress(now: TaskProgress) -> str:
+    """A bar with the rate and the time left; what is being done before the first row."""
+    if not now.done:
+        return f'<div aria-live="polite"><p class="lead">{escape(now.description)}</p>{_bar(0)}</div>'
+    left = "" if now.seconds_left is None else f" · {format_estimate(now.seconds_left)} left"
     return (
-        f'<div><p class="lead">{round(now.rows):,} of {_rows(now.total)} · {now.rows_per_second:,.0f} rows/s{left}</p>'
-        f"{_bar(now.share)}</div>"
+        f'<div><p class="lead">{round(now.done):,} of {_rows(round(now.total))} · {now.rate:,.0f} rows/s{left}</p>'
+        f"{_bar(now.fraction)}</div>"
     )
 
 

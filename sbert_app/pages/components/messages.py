@@ -39,7 +39,7 @@ def error_of(action: Callable[[], object]) -> Markup:
 def progress_bar(step: TaskProgress) -> Markup:
     """What is being done, how much of it, and the time left."""
     left = "" if step.seconds_left is None else f" · {spoken_seconds(step.seconds_left)} left"
-    return macro("progress")(f"{step.words} · {step.share:.0%}{left}", step.share)
+    return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
 def spoken_seconds(seconds: float) -> str:

@@ -56,9 +56,10 @@ def progress(step: TaskProgress) -> str:
     """Which cell is being measured, and how far it is."""
     left = f" · about {step.seconds_left:,.0f} s left for this one" if step.seconds_left is not None else ""
     return (
-        f'<div aria-live="polite"><p class="lead">{escape(step.words)}{left}</p><div class="bar" role="progressbar" '
-        f'aria-label="this cell" aria-valuenow="{100 * step.share:.0f}" aria-valuemin="0" aria-valuemax="100">'
-        f'<i style="width:{100 * step.share:.1f}%"></i></div></div>'
+        f'<div aria-live="polite"><p class="lead">{escape(step.description)}{left}</p>'
+        f'<div class="bar" role="progressbar" aria-label="this cell" '
+        f'aria-valuenow="{100 * step.fraction:.0f}" aria-valuemin="0" aria-valuemax="100">'
+        f'<i style="width:{100 * step.fraction:.1f}%"></i></div></div>'
     )
 
 

@@ -121,17 +121,20 @@ def evaluate_grid(
             board.failures.update({(model, name): str(error) for model in board.models})
     for model in board.models:
         for name, data in sets.items():
-            part = partial(
-                tell, words=f"{board.done + 1} of {len(board.models) * len(board.data)}: {model} on {data_label(name)}"
-            )
-            part(0)
+            title = f"{board.done + 1} of {len(board.models) * len(board.data)}: {model} on {data_label(name)}"
+            tell(0, title)
             try:
-                cell = evaluate_one(ModelSpec.parse(model), data, shelf, cache, part, should_stop)
+                on_progress = partial(_report_cell, tell, title)
+                cell = evaluate_one(ModelSpec.parse(model), data, shelf, cache, on_progress, should_stop)
             except InputError as error:
                 board.failures[model, name] = str(error)
             else:
                 board.results[model, name] = cell
     return board
+
+
+def _report_cell(report_progress: ReportProgress, title: str, done: float) -> None:
+    report_progress(done, title)
 
 
 def load_scored_pairs(name: str, home: Path) -> Dataset:

@@ -8,7 +8,7 @@ from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.bulk import views
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.files.score import score_file
-from sbert_app.services.files.summary import Progress
+from sbert_app.services.tasks import TaskProgress
 from training.data.tables.table import open_table, pick_columns
 
 EVIL = "<script>alert(1)</script>"
@@ -39,7 +39,7 @@ def test_no_text_of_a_file_becomes_html(evil, summary):
         views.agreements(summary),
         views.disagreements(summary),
         error_message(EVIL),
-        views.progress(EVIL),
+        views.progress(TaskProgress(EVIL, 0, 1, 0.0)),
     ]
     assert not any("<script" in html or "<i>name" in html for html in shown)
     assert "&lt;script&gt;" in shown[1]
@@ -71,10 +71,10 @@ def test_times_as_people_say_them(seconds, said):
 
 
 def test_the_bar_tells_a_screen_reader_too():
-    html = views.progress(Progress(rows=420.6, total=1_000, seconds=2.0))
+    html = views.progress(TaskProgress("Scoring", 420.6, 1_000, 2.0))
     assert 'role="progressbar"' in html
     assert 'aria-valuenow="42"' in html
-    assert "421 of 1,000 rows · 210 rows/s · 2.8 s left" in html
+    assert "421 of 1,000 rows · 210 rows/s · 3 s left" in html
 
 
 class TestFigures:

@@ -58,7 +58,7 @@ def test_the_cells_of_a_table_have_the_class_of_their_column():
 
 
 def test_progress_names_the_step_how_much_is_done_and_the_time_left():
-    html = progress_bar(TaskProgress("Encoding", 0.25, 4.0))
+    html = progress_bar(TaskProgress("Encoding", 1, 4, 4.0))
     assert "Encoding · 25% · 12 s left" in html
     assert 'aria-valuenow="25"' in html
 

@@ -1,7 +1,6 @@
-"""SpaceShelf: corpora by key, encoded once per model and pooling, however many ask. And Watched: work with a Stop."""
+"""SpaceShelf: corpora by key, encoded once per model and pooling, however many ask."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from bag_encoder import BagEncoder
 
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.tasks import TaskProgress, TaskResult, TaskRunner
 from training.errors import InputError, Stopped
 
 TEXT = "A man sleeps.\nA dog barks.\nA man is asleep."
@@ -132,77 +130,3 @@ class TestSpaces:
             shelf.embed(key, "bag")
         assert len(shelf._spaces) == 1
         assert shelf.embed(keys[0], "bag").vectors.shape == (4, 64)  # from the disk
-
-
-class TestWatched:
-    def test_it_tells_how_far_it_is_and_gives_the_value(self):
-        def work(tell, should_stop):
-            tell(0.5, "Drawing")
-            time.sleep(0.6)
-            return 7
-
-        *steps, last = TaskRunner().run("me", "Preparing", work)
-        assert isinstance(last, TaskResult)
-        assert last.value == 7
-        assert {(step.words, step.share) for step in steps} == {("Drawing", 0.5)}
-
-    def test_stop_ends_it(self):
-        watched = TaskRunner()
-        begun, ended = threading.Event(), threading.Event()
-
-        def work(tell, should_stop):
-            begun.set()
-            while not should_stop():
-                time.sleep(0.01)
-            ended.set()
-            raise Stopped
-
-        threading.Thread(target=lambda: (begun.wait(), watched.stop("me tab"))).start()
-        with pytest.raises(Stopped):
-            list(watched.run("me tab", "Counting", work))
-        assert ended.wait(5)
-
-    def test_leaving_stops_all_work_of_a_session_and_no_other(self):
-        watched = TaskRunner()
-        stops = {}
-
-        def work(name):
-            def body(tell, should_stop):
-                stops[name] = should_stop
-                while not should_stop():
-                    time.sleep(0.01)
-
-            return body
-
-        runs = {name: watched.run(name, "Counting", work(name)) for name in ("me map", "me pairs", "you map")}
-        for run in runs.values():
-            next(run)
-        watched.forget("me")
-        assert [stops[name]() for name in runs] == [True, True, False]
-        runs["you map"].close()  # the reader goes away: so does the work
-        assert stops["you map"]()
-
-    def test_a_new_piece_of_work_stops_the_last_of_its_owner(self):
-        watched, seen = TaskRunner(), []
-
-        def endless(tell, should_stop):
-            seen.append(should_stop)
-            while not should_stop():
-                time.sleep(0.01)
-
-        next(watched.run("me map", "first", endless))
-        assert [
-            event.value for event in watched.run("me map", "second", lambda *_: 2) if isinstance(event, TaskResult)
-        ] == [2]
-        assert seen[0]()
-
-    def test_an_error_of_the_work_is_the_readers(self):
-        def work(tell, should_stop):
-            raise InputError("too few sentences.")
-
-        with pytest.raises(InputError, match="too few sentences"):
-            list(TaskRunner().run("me", "Drawing", work))
-
-    def test_the_time_left_is_told_when_there_is_something_to_tell_it_from(self):
-        assert TaskProgress("x", 0.0, 9.0).seconds_left is None
-        assert TaskProgress("x", 0.25, 2.0).seconds_left == pytest.approx(6.0)

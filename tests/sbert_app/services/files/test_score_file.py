@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from paths import ROOT
 from scipy import stats
 
-from sbert_app.services.files.pair_scorer import PairScorer, RecentVectors
+from sbert_app.services.files.pair_scorer import PairScorer, RecentEmbeddings
 from sbert_app.services.files.report import ReportBuilder
 from sbert_app.services.files.score import score_file
-from sbert_app.services.files.summary import Progress
 from training.data.tables.table import PairColumns, open_table
 from training.errors import InputError
 
@@ -119,11 +118,10 @@ class TestScoreFile:
         assert (row["Cosine"], row["note"], row["cosine_2"]) == ("mine", "keep", "1.000000")
 
     def test_progress_ends_at_the_last_row(self, pairs, tmp_path):
-        told: list[Progress] = []
-        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), on_progress=told.append)
-        assert (told[-1].rows, told[-1].total, told[-1].share) == (1_000, 1_000, 1.0)
-        assert told[-1].seconds_left == 0
-        assert [p.rows for p in told] == sorted(p.rows for p in told)
+        reports: list[tuple[float, float]] = []
+        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), on_progress=lambda *report: reports.append(report))
+        assert reports[-1] == (1_000, 1_000)
+        assert reports == sorted(reports)
 
     def test_the_summary_is_json(self, pairs, tmp_path):
         summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
@@ -136,13 +134,13 @@ class TestScoreFile:
 class TestStop:
     def test_what_is_done_is_kept_whole(self, pairs, tmp_path):
         outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
-        done: list[Progress] = []
+        done = [0.0]
         summary = score_file(
             pairs,
             outputs,
             BagEncoder(),
-            on_progress=done.append,
-            should_stop=lambda: bool(done) and done[-1].rows >= 100,
+            on_progress=lambda rows, _: done.append(rows),
+            should_stop=lambda: done[-1] >= 100,
         )
         assert 100 <= summary.stopped_at < 1_000
         assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows
@@ -277,24 +275,24 @@ def _open_full(path: Path, mode: str = "r", *args, _open=Path.open, **kwargs):
     return _open(Path("/dev/full"), "w", buffering=1)
 
 
-class TestRecentVectors:
+class TestRecentEmbeddings:
     def test_a_ring_forgets_the_oldest(self):
-        recent, encoder = RecentVectors(64, capacity=3), BagEncoder()
+        recent, encoder = RecentEmbeddings(64, capacity=3), BagEncoder()
         for texts in (["a", "b"], ["c", "d"], ["b", "c", "d"], ["a"]):
-            assert np.array_equal(recent.vectors(texts, encoder.encode), BagEncoder().encode(texts))
+            assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
         assert encoder.seen == ["a", "b", "c", "d", "a"]
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12), st.integers(1, 9))
     def test_what_it_gives_is_what_the_encoder_gives(self, calls, capacity):
-        recent, encoder = RecentVectors(64, capacity), BagEncoder()
+        recent, encoder = RecentEmbeddings(64, capacity), BagEncoder()
         for texts in calls:
-            assert np.array_equal(recent.vectors(texts, encoder.encode), BagEncoder().encode(texts))
+            assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
 
     def test_long_sentences_are_not_kept(self):
-        recent, encoder = RecentVectors(64), BagEncoder()
+        recent, encoder = RecentEmbeddings(64), BagEncoder()
         for _ in range(2):
-            recent.vectors(["word " * 200], encoder.encode)
+            recent.get(["word " * 200], encoder.encode)
         assert len(encoder.seen) == 2
 
     def test_scores_of_no_pairs(self):
@@ -309,11 +307,10 @@ class TestReport:
                 rows = np.arange(start, start + 500, dtype=np.float64)
                 texts = [f"row {start + at + 1}" for at in range(500)]
                 builder.add(start + 1, (texts, texts), (rows / 20_000).astype(np.float32), rows % 100, None)
-            kept = builder._sample[:, 0]
             report = builder.finish()
         assert report.sampled
         assert report.cosine_gold.n == 1_000
-        assert 9_000 < kept.mean() < 11_000
+        assert 0.45 < np.mean([cosine for _, cosine in report.scatter]) < 0.55, "of the rows, early and late alike"
         assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
 
     def test_rows_without_scores_do_not_count(self, tmp_path):

@@ -1,0 +1,116 @@
+"""TaskRunner: work in a thread, with progress and a way to stop it."""
+
+import threading
+import time
+
+import pytest
+
+from sbert_app.services.tasks import TaskProgress, TaskResult, TaskRunner
+from training.errors import InputError, Stopped
+
+
+@pytest.fixture
+def tasks():
+    return TaskRunner()
+
+
+class Endless:
+    """Work that runs until it is stopped, and then returns how often it went round."""
+
+    def __init__(self):
+        self.started, self.ended = threading.Event(), threading.Event()
+
+    def __call__(self, report_progress, should_stop):
+        self.started.set()
+        rounds = 0
+        while not should_stop():
+            rounds += 1
+            report_progress(rounds, None, rounds + 1)
+            time.sleep(0.01)
+        self.ended.set()
+        return rounds
+
+
+def test_progress_is_reported_and_the_result_comes_last(tasks):
+    def work(report_progress, should_stop):
+        report_progress(5, "Computing", 10)
+        time.sleep(0.6)
+        return 7
+
+    *events, last = tasks.run("me", "Preparing", work)
+    assert isinstance(last, TaskResult)
+    assert last.value == 7
+    assert last.seconds == pytest.approx(0.6, abs=0.3)
+    assert {(event.description, event.done, event.total) for event in events} == {("Computing", 5, 10)}
+
+
+def test_a_new_description_begins_a_new_stage_with_its_own_time(tasks):
+    def work(report_progress, should_stop):
+        report_progress(0.9)
+        time.sleep(0.4)
+        report_progress(0.1, "Second stage")
+        time.sleep(0.4)
+
+    *events, _ = tasks.run("me", "First stage", work)
+    assert (events[0].description, events[-1].description) == ("First stage", "Second stage")
+    assert events[-1].seconds < 0.4
+
+
+def test_stop_ends_the_iteration_at_once_and_the_work_soon_after(tasks):
+    work = Endless()
+    threading.Thread(target=lambda: (work.started.wait(), tasks.stop("me tab"))).start()
+    with pytest.raises(Stopped):
+        list(tasks.run("me tab", "Counting", work))
+    assert work.ended.wait(5)
+
+
+def test_stop_waits_for_a_partial_result_where_there_is_one(tasks):
+    work = Endless()
+    threading.Thread(target=lambda: (work.started.wait(), tasks.stop("me tab"))).start()
+    *_, result = tasks.run("me tab", "Counting", work, keeps_partial_result=True)
+    assert isinstance(result, TaskResult)
+    assert isinstance(result.value, int)
+
+
+def test_leaving_stops_all_tasks_of_a_session_and_no_other(tasks):
+    works = {name: Endless() for name in ("me map", "me pairs", "you map")}
+    iterators = {name: tasks.run(name, "Counting", work) for name, work in works.items()}
+    for iterator in iterators.values():
+        next(iterator)
+    tasks.forget("me")
+    assert works["me map"].ended.wait(5)
+    assert works["me pairs"].ended.wait(5)
+    assert not works["you map"].ended.is_set()
+    iterators["you map"].close()  # whoever iterates goes away
+    assert works["you map"].ended.wait(5)
+
+
+def test_a_new_task_stops_the_one_before_of_its_owner(tasks):
+    first = Endless()
+    next(tasks.run("me map", "first", first))
+    [result] = tasks.run("me map", "second", lambda *_: 2)
+    assert result.value == 2
+    assert first.ended.wait(5)
+
+
+def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
+    def work(report_progress, should_stop):
+        raise InputError("too few sentences.")
+
+    with pytest.raises(InputError, match="too few sentences"):
+        list(tasks.run("me", "Computing", work))
+
+
+def test_the_rate_and_the_time_left():
+    progress = TaskProgress("Scoring", 250, 1_000, 2.0)
+    assert (progress.fraction, progress.rate, progress.seconds_left) == (0.25, 125, 6.0)
+
+
+@pytest.mark.parametrize(("done", "seconds"), [(0, 9.0), (250, 0.1)])
+def test_there_is_no_time_left_while_it_is_too_early_to_estimate(done, seconds):
+    assert TaskProgress("Scoring", done, 1_000, seconds).seconds_left is None
+
+
+def test_more_than_was_expected_is_all_of_it():
+    progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
+    assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
