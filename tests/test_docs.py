@@ -1,0 +1,131 @@
+"""What README and docs show exists: links, commands and their options, make targets, files, imports."""
+
+import ast
+import importlib
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from paths import ROOT
+
+from benchmarks.__main__ import BENCHMARKS
+from sbert_app import __version__, cli
+from sbert_app.settings import Settings
+from training.errors import InputError
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
+
+
+def each_page(function: Any) -> Any:
+    return pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)(function)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings in links, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def shell_lines(page: Path) -> list[str]:
+    """Lines of a page's shell blocks, and its inline code, without comments."""
+    text = page.read_text()
+    blocks = [line for language, block in FENCED.findall(text) if language == "sh" for line in block.splitlines()]
+    return [*(line.split("  #")[0] for line in blocks), *re.findall(r"`([^`\n]+)`", FENCED.sub("", text))]
+
+
+def commands(page: Path) -> list[list[str]]:
+    found = (COMMAND.match(line) for line in shell_lines(page))
+    return [words for match in found if match and (words := shlex.split(match[1])) and words[0] != "COMMAND"]
+
+
+def test_the_readme_is_one_page():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+@each_page
+def test_every_relative_link_leads_somewhere(page: Path):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_in_docs_is_reached_from_the_readme():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", (ROOT / "README.md").read_text()))
+    assert linked == {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+
+
+@each_page
+def test_every_command_and_option_shown_exists(page: Path):
+    for words in commands(page):
+        command: Any = typer.main.get_command(cli.app)
+        for word in words:
+            if word in getattr(command, "commands", {}):
+                command = command.commands[word]
+            elif word.startswith("--"):
+                known = {option for parameter in command.params for option in parameter.opts}
+                assert word.partition("=")[0] in known | {"--help"}, " ".join(words)
+            else:
+                assert not hasattr(command, "commands"), f"there is no command {' '.join(words)}"
+
+
+def test_the_table_of_commands_is_complete():
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for name in typer.main.get_command(cli.app).commands:  # type: ignore[attr-defined]
+        assert re.search(rf"^\| `{name}\b", text, re.MULTILINE), name
+
+
+@each_page
+def test_every_make_target_benchmark_and_script_shown_exists(page: Path):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in shell_lines(page):
+        for target in re.findall(r"\bmake ([a-z]+)", line):
+            assert target in targets, line
+        for name in re.findall(r"python -m benchmarks ([a-z-]+)", line):
+            assert name in BENCHMARKS, line
+        for module in re.findall(r"python -m ((?:scripts|benchmarks)\.\w+)", line):
+            assert find_spec(module), line
+
+
+@each_page
+def test_every_file_of_the_code_that_is_named_exists(page: Path):
+    named = re.findall(r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text())
+    for path in named:
+        assert list(ROOT.glob(path)), path
+
+
+@each_page
+def test_every_import_in_a_python_block_works(page: Path):
+    for language, block in FENCED.findall(page.read_text()):
+        if language != "python":
+            continue
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(str(node.module))
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
+
+
+def test_every_setting_shown_is_read(monkeypatch: pytest.MonkeyPatch):
+    """A value that cannot be is refused by its name."""
+    shown = re.findall(r"`(SBERT_\w+)`", (ROOT / "docs" / "settings.md").read_text())
+    assert {"SBERT_PORT", "SBERT_AUTH", "SBERT_MODELS_KEPT"} <= set(shown)
+    for variable in set(shown) - {"SBERT_HOST", "SBERT_HOME", "SBERT_QUEUE", "SBERT_DEBUG"}:
+        with monkeypatch.context() as patch, pytest.raises(InputError, match=variable.removeprefix("SBERT_").lower()):
+            patch.setenv(variable, "nonsense")
+            Settings.gather()
+
+
+def test_the_version_stands_in_one_place():
+    """CITATION.cff repeats it, as the format wants; the changelog has its release."""
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {__version__.partition('.dev')[0]}" in (ROOT / "CHANGELOG.md").read_text()
