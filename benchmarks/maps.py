@@ -22,7 +22,7 @@ from sbert_app.services.maps import umap_engine
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, project
 from training.data.load import load_data
 from training.models.encoder import Encoder
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 SIZES = (1_000, 10_000)
 SEED = 0

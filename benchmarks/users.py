@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.start_up import started
 from training.data.load import load_data
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import InputError
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sbert_app.services.compare.calibration import SHIPPED, keep, measure
 from training.models.encoder import Encoder
 from training.models.pooling import POOLINGS
 from training.registry import DEFAULT_MODEL
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 
 def main() -> None:

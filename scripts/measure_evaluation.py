@@ -26,7 +26,7 @@ from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, 
 from scripts.measure_ablation import machine
 from training.atomic import write_text
 from training.errors import InputError
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 MODELS = (
     *("tfidf", "glove"),

@@ -4,9 +4,11 @@
         subprocess.run([...], env={**os.environ, **hub.environment(tmp_path)})
 
 HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so a test runs its client in a process of its own.
-It answers what snapshot_download asks: the repository's description, its tree, HEAD and GET of a file (with ETag,
-X-Repo-Commit and ranges), and 404 with the Hub's error code for what it does not have. ``requests`` remembers
-"GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and nothing more comes.
+It answers what snapshot_download and datasets.load_dataset ask: the repository's description, its tree, facts about
+paths, HEAD and GET of a file (with ETag, X-Repo-Commit and ranges), and 404 with the Hub's error code for what it
+does not have. ``requests`` remembers
+"GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and nothing more comes. The files
+of a data set named in ``gated`` are refused. ``aliases`` maps an old name (datasets/name) to today's.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "c0ffee" * 6 + "c0ff"  # every repository here has one revision, main
 
@@ -33,6 +35,8 @@ class HubServer:
         }
         self.requests: list[str] = []
         self.stalls: set[str] = set()
+        self.gated: set[str] = set()
+        self.aliases: dict[str, str] = {}
         self.stalled = threading.Event()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
@@ -77,30 +81,53 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("api/"):
             return self._describe(path.removeprefix("api/"))
         repo, _, rest = path.partition("/resolve/")
-        _, folder = self.hub.repos.get(repo, ("", None))
-        if folder is None:
-            return self._refuse("RepoNotFound")
+        if (folder := self._folder(repo)) is None:
+            return None
+        if repo.split("/", 1)[-1] in self.hub.gated:
+            return self._refuse(403, "GatedRepo")
         name = rest.partition("/")[2]  # after the revision
         if name not in _names(folder):
-            return self._refuse("EntryNotFound")
+            return self._refuse(404, "EntryNotFound")
         return self._send_file(folder / name)
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
+    def do_POST(self) -> None:
+        """api/datasets/org/name/paths-info/<commit> with a form of paths: those of them that there are."""
+        path = unquote(urlsplit(self.path).path).strip("/").removeprefix("api/")
+        self.hub.requests.append(f"POST /api/{path}")
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        folder = self._folder(path.partition("/paths-info/")[0])
+        if folder is not None:
+            paths = parse_qs(body).get("paths") or json.loads(body).get("paths", [])
+            self._send_json([entry for entry in _tree(folder, "", True) if entry["path"] in paths])
+
     def _describe(self, path: str) -> None:
-        """api/models/org/name[/revision/main] and api/models/org/name/tree/<commit>."""
-        path = path.removeprefix("models/")
+        """api/models/org/name[/revision/main] and api/models/org/name/tree/<commit>[/folder][?recursive=…]."""
+        query = parse_qs(urlsplit(self.path).query)
         for separator in ("/revision/", "/tree/"):
-            repo, found, _ = path.partition(separator)
+            repo, found, rest = path.partition(separator)
             if found:
                 break
+        repo = self.hub.aliases.get(repo, repo).removeprefix("models/")
+        if (folder := self._folder(repo)) is None:
+            return None
+        if found == "/tree/":
+            recursive = query.get("recursive", ["false"])[0].lower() in ("true", "1")
+            below = rest.partition("/")[2]
+            if below and not (folder / below).is_dir():
+                return self._refuse(404, "EntryNotFound")
+            return self._send_json(_tree(folder, below, recursive))
+        sizes = "blobs" in query
+        files = [{"rfilename": name, **({"size": _size(folder, name)} if sizes else {})} for name in _names(folder)]
+        return self._send_json({"id": repo.removeprefix("datasets/"), "sha": COMMIT, "siblings": files})
+
+    def _folder(self, repo: str) -> Path | None:
+        """The folder of datasets/org/name or org/name; where there is none, 404 has been sent."""
         _, folder = self.hub.repos.get(repo, ("", None))
         if folder is None:
-            return self._refuse("RepoNotFound")
-        if found == "/tree/":
-            return self._send_json([_entry(folder, name) for name in _names(folder)])
-        files = [{"rfilename": name} for name in _names(folder)]
-        return self._send_json({"id": repo.removeprefix("datasets/"), "sha": COMMIT, "siblings": files})
+            self._refuse(404, "RepoNotFound")
+        return folder
 
     def _send_file(self, file: Path) -> None:
         data = file.read_bytes()
@@ -133,8 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _refuse(self, code: str) -> None:
-        self.send_response(404)
+    def _refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
         self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -147,6 +174,20 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def _entry(folder: Path, name: str) -> dict[str, Any]:
-    data = (folder / name).read_bytes()
+def _tree(folder: Path, below: str, recursive: bool) -> list[dict[str, Any]]:
+    """What the Hub lists under a folder of a repository: files, and folders where they are not descended into."""
+    root = folder / below
+    entries = sorted(root.rglob("*") if recursive else root.iterdir())
+    return [_entry(folder, path) for path in entries]
+
+
+def _entry(folder: Path, path: Path) -> dict[str, Any]:
+    name = path.relative_to(folder).as_posix()
+    if path.is_dir():
+        return {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()}  # noqa: S324
+    data = path.read_bytes()
     return {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
+
+
+def _size(folder: Path, name: str) -> int:
+    return (folder / name).stat().st_size

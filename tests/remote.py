@@ -31,6 +31,22 @@ except InputError as error:
     print(json.dumps({"error": str(error)}))
 """
 
+LOADER = """
+import dataclasses, json, sys
+from training.data.load import load_data
+from training.errors import InputError
+from training.sources import hub_dataset
+names, limits = json.loads(sys.argv[1])
+for name, value in limits.items():
+    setattr(hub_dataset, name, value)
+for name, split in names:
+    try:
+        found = dataclasses.asdict(load_data(name, split=split))
+        print(json.dumps({**found, "rows": list(found["rows"])}))
+    except InputError as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
 
 class Client:
     """Calls a function of training.sources.resolve in a fresh process, with its own home and Hub cache."""
@@ -61,6 +77,17 @@ class Client:
             text=True,
             start_new_session=True,
         )
+
+    def load(self, *names: str, split: str = "train", **limits: int) -> list[dict]:
+        """`load_data` of each name in one fresh process: the fields of the data sets, or {"error": …}.
+
+        ``limits`` are constants of training.sources.hub_dataset: MOST_ROWS, LARGEST_DOWNLOAD.
+        """
+        arguments = json.dumps([[(name, split) for name in names], limits])
+        command = [sys.executable, "-c", LOADER, arguments]
+        done = subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def call(self, function: str, *arguments: object) -> dict:
         process = self.start(function, *arguments)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from training.errors import InputError
-from training.sources.resolve import home_folder, set_offline
+from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder

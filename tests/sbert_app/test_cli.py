@@ -421,7 +421,7 @@ def test_without_arguments_it_says_what_it_can_do(run: Run):
 
 
 def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    from training.sources.resolve import is_offline
+    from training.sources.home import is_offline
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     run(

@@ -1,17 +1,17 @@
-"""From a file's raw columns to a `Dataset`: which form it has, which rows are usable, what scores and labels mean.
+"""Columns of cells to a `Dataset`: which form it has, which rows are usable, what scores and labels mean.
 
-The columns have been given their names by `training.data.tables.table.read_columns`: sentence1, sentence2 and
-perhaps score
-or label; or anchor, positive, negative; or sentence. Nothing is guessed silently: each decision is a note.
+The columns have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
+perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from training.data.dataset import TOP_SCORE, Dataset
-from training.data.tables.columns import bad_number, parse_number
+from training.data.tables.columns import bad_number, canonical_names, listed, parse_number
 from training.errors import InputError
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
@@ -19,17 +19,24 @@ MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
 MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
 
 Columns = dict[str, list[Any]]
-# The first whose columns are all there is taken; `training.data.tables.table.read_columns` has given them these names.
+# The first whose columns are all present is taken.
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
+def used_columns(name: str, columns: Sequence[str]) -> list[str]:
+    """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
+    names = canonical_names(columns)
+    form = _form(name, list(names.values()))
+    return [column for column in columns if names[column] in (*form, "score", "label")]
+
+
 def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
-    """Raw cells by column name -> a clean Dataset.
+    """Cells by canonical column name -> a clean Dataset.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
     in the notes. InputError if no form fits, a score is no number, or nothing is left.
     """
-    texts = [["" if cell is None else str(cell).strip() for cell in raw[column]] for column in _form(name, raw)]
+    texts = [["" if cell is None else str(cell).strip() for cell in raw[column]] for column in _form(name, list(raw))]
     score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
     notes: list[str] = []
     if score_cells is None and label_cells is not None and _are_fractions(label_cells):
@@ -64,14 +71,15 @@ def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
     return data
 
 
-def _form(name: str, raw: Columns) -> tuple[str, ...]:
-    form = next((form for form in FORMS if set(form) <= set(raw)), None)
+def _form(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that hold the sentences of a row."""
+    form = next((form for form in FORMS if set(form) <= set(columns)), None)
     if form is not None:
         return form
-    if len(raw) == 2 and not set(raw) & {"score", "label", "sentence", "negative"}:
-        return tuple(raw)  # two columns can only be the two sentences
+    if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
+        return tuple(columns)  # two columns can only be the two sentences
     raise InputError(
-        f"{name} has the columns {', '.join(raw)}; it needs sentence1 and sentence2 (with score or label, if there "
+        f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there "
         "are any), or anchor, positive and negative, or sentence"
     )
 

@@ -2,40 +2,36 @@
 
 `cached`, `download` and `cached_in_part` each take a repository and a function that picks the wanted names out of
 its listing, and return the folder that has them. Only what is picked is downloaded, so no pickle reaches the disk.
-HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hub.
-
-Where there is no Hub, nobody should wait for it: before the first request one connection is tried, with name
-look-up and all in under three seconds, and a refusal is remembered for five minutes (not for ever: a server that
-was started before the network came up must find it later).
+HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hub. `check_reachable` comes before
+every request, so that nobody waits for a Hub that is out of reach.
 """
 
 from __future__ import annotations
 
 import glob
-import os
-import queue
-import socket
-import threading
-import time
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from typing import Any, NamedTuple
 
 from training.errors import InputError
+from training.sources.connection import check_reachable, endpoint, remember_failure
 
-ADDRESS_SECONDS = 1.2  # for one address of the Hub; it may have several, and the first may lead nowhere
-CONNECT_SECONDS = 2.5  # for the look-up of its name and all addresses together
 ANSWER_SECONDS = 8.0  # for the first answer, once connected
-REMEMBER_SECONDS = 300.0
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
 DATA_FILES = tuple(f"*.{kind}{gz}" for kind in ("parquet", "jsonl", "json", "csv", "tsv") for gz in ("", ".gz"))
 
-Pick = Callable[[list[str]], list[str]]  # the files wanted of a listing; InputError if it has none
+GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
+NOT_FOUND = "it has no {} of this name (misspelt, or private?)"
+
+Pick = Callable[[list[str]], list[str]]  # a listing -> the names wanted; InputError if it has none
+
+
+_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
+_REPO_ID = re.compile(rf"(?!.*\.git$){_PART}(?:/{_PART})?", re.ASCII)
 
 
 class Repo(NamedTuple):
@@ -45,9 +41,9 @@ class Repo(NamedTuple):
     kind: str
 
 
-def endpoint() -> str:
-    """The address of the Hub."""
-    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+def is_repo_id(name: str) -> bool:
+    """Whether a repository of the Hub may have this name: name or org/name."""
+    return _REPO_ID.fullmatch(name) is not None
 
 
 def names_in(folder: Path) -> list[str]:
@@ -63,7 +59,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
     import huggingface_hub
     from huggingface_hub import errors
 
-    # What transformers alone has loaded lacks files that we need, such as the pooling, and nothing in it says so.
+    # What transformers alone has loaded lacks files that are needed here, such as the pooling's, without a trace.
     listing_of = getattr(huggingface_hub, "get_cached_repo_tree", None)
     if listing_of is None:  # huggingface_hub 1
         raise FileNotFoundError("not there as a whole")
@@ -79,35 +75,44 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """From the local cache as it is, for when there is no better place. FileNotFoundError if it has too little."""
+    """From the local cache as it is, for when nothing else is left. FileNotFoundError if it has too little."""
     from huggingface_hub import constants
 
-    place = Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"
+    repo_folder = Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"
     try:
-        folder = place / "snapshots" / (place / "refs" / "main").read_text().strip()
+        snapshot = repo_folder / "snapshots" / (repo_folder / "refs" / "main").read_text().strip()
     except FileNotFoundError as error:
         raise FileNotFoundError("not there") from error
     try:
-        pick(names_in(folder))
+        pick(names_in(snapshot))
     except InputError as error:
         raise FileNotFoundError("incomplete") from error
-    return folder
+    return snapshot
 
 
 def download(repo: Repo, pick: Pick) -> Path:
     """From the Hub into the local cache.
 
-    ConnectionError if the Hub is out of reach, FileNotFoundError if it has no such repository, each with the reason
-    in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
+    ConnectionError if the Hub cannot be reached, FileNotFoundError if it has no such repository, each with the
+    reason in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
     """
-    _knock()
+    info = repo_info(repo)
+    names = pick([file.rfilename for file in info.siblings or ()])
+    with _translated_errors(repo):
+        return _snapshot(repo, names, local_files_only=False)
+
+
+def repo_info(repo: Repo, sizes: bool = False) -> Any:
+    """What the Hub says about a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
+
+    ConnectionError and FileNotFoundError as in `download`.
+    """
+    check_reachable()
     from huggingface_hub import HfApi
 
-    with _plain_words(repo):
-        info = HfApi(endpoint=endpoint()).repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS)
-    names = pick([file.rfilename for file in info.siblings or ()])
-    with _plain_words(repo):
-        return _snapshot(repo, names, local_files_only=False)
+    with _translated_errors(repo):
+        api = HfApi(endpoint=endpoint())
+        return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=sizes)
 
 
 def _snapshot(repo: Repo, names: list[str], local_files_only: bool) -> Path:
@@ -125,22 +130,22 @@ def _snapshot(repo: Repo, names: list[str], local_files_only: bool) -> Path:
 
 
 @contextmanager
-def _plain_words(repo: Repo) -> Iterator[None]:
-    """The client's many errors as two of Python's own, each with one sentence."""
+def _translated_errors(repo: Repo) -> Iterator[None]:
+    """The client's many errors as ConnectionError and FileNotFoundError, each with one sentence."""
     from huggingface_hub import errors
 
     noun = {"model": "model", "dataset": "data set"}[repo.kind]
     try:
         yield
     except errors.GatedRepoError as error:
-        raise FileNotFoundError(f"the {noun} is gated: accept its terms on the Hub and set HF_TOKEN") from error
+        raise FileNotFoundError(GATED.format(noun)) from error
     except errors.RepositoryNotFoundError as error:
-        raise FileNotFoundError(f"it has no {noun} of this name (misspelt, or private?)") from error
+        raise FileNotFoundError(NOT_FOUND.format(noun)) from error
     except errors.HfHubHTTPError as error:
         raise ConnectionError(f"it answered with status {error.response.status_code}") from error
     except (errors.HTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         why = f"no answer ({type(error).__name__}: {str(error)[:200]})"
-        _remember(why)
+        remember_failure(why)
         raise ConnectionError(why) from error
     except errors.XetDownloadError as error:
         raise ConnectionError(f"the download broke off ({error})") from error
@@ -148,10 +153,11 @@ def _plain_words(repo: Repo) -> Iterator[None]:
         raise ConnectionError("what answers there is not a Hub") from error
 
 
-# ---------------------------------------------------------------- which files?
+# ---------------------------------------------------------------- which files
 
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
+    """Configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
     picked = [file for file in listing if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES)]
     if not any(file.endswith(".safetensors") for file in picked):
         raise InputError(
@@ -162,6 +168,7 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
 
 
 def pick_data(repo_id: str, patterns: Sequence[str], listing: list[str]) -> list[str]:
+    """The data files that match the first of the patterns that any file matches. InputError if none does."""
     data = sorted(name for name in listing if any(fnmatchcase(name, kind) for kind in DATA_FILES))
     for pattern in patterns:
         if picked := [name for name in data if fnmatchcase(name, pattern)]:
@@ -171,57 +178,3 @@ def pick_data(repo_id: str, patterns: Sequence[str], listing: list[str]) -> list
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "") or "no data file"
-
-
-# ---------------------------------------------------------------- is anybody there?
-
-_refusals: dict[str, tuple[float, str]] = {}  # address of a Hub -> until when it is not asked, and why
-
-
-def _remember(why: str) -> None:
-    _refusals[endpoint()] = (time.monotonic() + REMEMBER_SECONDS, why)
-
-
-def _knock() -> None:
-    """ConnectionError if nobody listens at the Hub's address, at once if that is known from before."""
-    until, why = _refusals.get(endpoint(), (0.0, ""))
-    if time.monotonic() < until:
-        raise ConnectionError(why)
-    if why := _why_unreachable(endpoint()):
-        _remember(why)
-        raise ConnectionError(why)
-
-
-def _why_unreachable(url: str) -> str:
-    try:
-        door = _door(url)
-    except ValueError:
-        return f"{url!r} is not an address"
-    verdict: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def knock() -> None:
-        try:
-            socket.create_connection(door, ADDRESS_SECONDS).close()
-            verdict.put("")
-        except OSError as error:
-            verdict.put(f"cannot connect to {door[0]} ({error.strerror or error})")
-
-    # In a thread of its own, because the look-up of a name has no timeout.
-    threading.Thread(target=knock, daemon=True).start()
-    try:
-        return verdict.get(timeout=CONNECT_SECONDS)
-    except queue.Empty:
-        return f"cannot connect to {door[0]} (no answer in {CONNECT_SECONDS} s)"
-
-
-def _door(url: str) -> tuple[str, int]:
-    """Host and port to connect to: the Hub's, or those of the proxy in front of it. ValueError if it has none."""
-    target = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(target.scheme) or proxies.get("all")
-    if proxy and target.hostname and not proxy_bypass(target.hostname):
-        target = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    port = target.port or {"http": 80, "https": 443, "socks5": 1080}.get(target.scheme)
-    if not target.hostname or not port:
-        raise ValueError(url)
-    return target.hostname, port

@@ -14,10 +14,8 @@ is one `InputError` that names each place with its reason. Only safetensors weig
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,14 +25,14 @@ from training.atomic import create_folder
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL, LARGE_MODEL
 from training.sources import hub, package_index, stsb
+from training.sources.connection import endpoint
+from training.sources.home import home_folder, is_offline
 
 log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 EMBEDDED_ON_HUB = "sentence-transformers/"  # + the name
 
-_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
-_HUB_ID = re.compile(rf"(?!.*\.git$){_PART}(?:/{_PART})?", re.ASCII)
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
@@ -57,29 +55,6 @@ class ResolvedFiles:
 Place = tuple[str, Callable[[], ResolvedModel]]  # its name, and the look into it: OSError with the reason if in vain
 
 
-def home_folder(home: str | Path | None = None) -> Path:
-    """The folder for models, data and runs: ``home``, else $SBERT_HOME, else the platform's for user data."""
-    if chosen := home or os.environ.get("SBERT_HOME"):
-        return Path(chosen).expanduser().absolute()
-    user = Path.home()
-    base = {
-        "darwin": user / "Library/Application Support",
-        "win32": Path(os.environ.get("LOCALAPPDATA") or user / "AppData/Local"),
-    }.get(sys.platform, Path(os.environ.get("XDG_DATA_HOME") or user / ".local/share"))
-    return base / "sbert-lab"
-
-
-def set_offline(offline: bool) -> None:
-    """Ask neither the Hub nor the package index, in this process and in those it starts."""
-    os.environ["HF_HUB_OFFLINE"] = "1" if offline else "0"
-
-
-def is_offline() -> bool:
-    """Whether the network is left alone."""
-    switches = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    return any(switch.upper() in {"1", "ON", "YES", "TRUE"} for switch in switches)
-
-
 # ---------------------------------------------------------------- models
 
 
@@ -96,7 +71,7 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     local = _folder_named(name)
     if local and not _no_model(local):
         return _say(f"model {name}", ResolvedModel(local, "local folder"))
-    if not _HUB_ID.fullmatch(name):
+    if not hub.is_repo_id(name):
         if local:
             raise InputError(f"the folder {name} holds no model: {_no_model(local)}")
         raise InputError(f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name")
@@ -177,7 +152,7 @@ def dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None
     ``*`` in a pattern fits slashes too. Only Parquet, JSON, JSON lines, CSV and TSV, gzipped or not: no script is
     ever fetched. Files in home/data/<repo_id> come first. InputError if the data set or such files cannot be had.
     """
-    if not _HUB_ID.fullmatch(repo_id):
+    if not hub.is_repo_id(repo_id):
         raise InputError(f"data set {repo_id[:100]!r} is no name of the Hub, such as mteb/sts12-sts")
     pick = partial(hub.pick_data, repo_id, patterns)
     target = home_folder(home) / "data" / repo_id
@@ -258,11 +233,11 @@ def _bundle_places(bundle: package_index.Bundle, target: Path) -> tuple[Place, P
 def _hub_places(repo: hub.Repo, pick: hub.Pick) -> tuple[Place, Place, Place]:
     def from_hub() -> ResolvedModel:
         _need_network()
-        return ResolvedModel(hub.download(repo, pick), f"Hub {hub.endpoint()}")
+        return ResolvedModel(hub.download(repo, pick), f"Hub {endpoint()}")
 
     return (
         ("Hub cache", lambda: ResolvedModel(hub.cached(repo, pick), "Hub cache")),
-        (f"Hub {hub.endpoint()}", from_hub),
+        (f"Hub {endpoint()}", from_hub),
         ("Hub cache in part", lambda: ResolvedModel(hub.cached_in_part(repo, pick), "Hub cache in part")),
     )
 

@@ -65,19 +65,18 @@ def build(services: Services) -> None:
         }
 
     def evaluate(data: str = "stsb:test", model: str = DEFAULT_MODEL, pooling: str = "") -> dict[str, Any]:
-        """Spearman and Pearson of a model on a named data set (stsb:dev, sts16, …), correlations in -1 to 1.
+        """Spearman and Pearson of a model on a named data set, correlations in -1 to 1.
 
         Args:
-            data: the name of a data set; files are for the command line.
+            data: stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line.
             model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
             pooling: mean, max or cls; empty = the model's own.
         """
-        from training.data.load import DATA_NAMES
+        from training.data.load import check_data_name
         from training.evaluation.scoring import evaluate as measure
 
         with said_plainly():
-            if data.partition(":")[0] not in DATA_NAMES:
-                raise InputError(f"data {data!r} is unknown; choose one of {', '.join(DATA_NAMES)}")
+            check_data_name(data)
             scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
             return measure(scorer, data, services.settings.home)
 

@@ -19,7 +19,7 @@ from sbert_app.pages.train.views import rate
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
 from training.atomic import replace_file
-from training.data.load import DATA_NAMES, split_names
+from training.data.load import DATA_NAMES, is_data_name, split_names
 from training.errors import InputError
 from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
 
@@ -182,11 +182,11 @@ def check_data(name: str, home: Path) -> None:
     """InputError unless each part of ``name`` is a known set or a file that was uploaded."""
     kept = (home / "data").resolve()
     for part in split_names(name):
-        known = part.partition(":")[0] in DATA_NAMES
+        known = is_data_name(part)
         if not known and not Path(part).resolve().is_relative_to(kept):
             raise InputError(
-                f"data {part!r} is neither a known set ({', '.join(DATA_NAMES)}) nor an upload; upload the file, or "
-                "name its path on the command line"
+                f"data {part!r} is neither a known set ({', '.join(DATA_NAMES)}), nor hf:org/name on the Hub, nor an "
+                "upload; upload the file, or name its path on the command line"
             )
 
 

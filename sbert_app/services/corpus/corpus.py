@@ -100,11 +100,9 @@ class Corpus:
         Raises:
             InputError: there is no such set, or it cannot be had. A path is not taken for a name.
         """
-        from training.data.load import DATA_NAMES, load_data
+        from training.data.load import check_data_name, load_data
 
-        if any(part.partition(":")[0].strip() not in DATA_NAMES for part in name.split("+")):
-            raise InputError(f"{name!r} is no data set that is known by name; choose one of {', '.join(DATA_NAMES)}.")
-        return cls.from_dataset(load_data(name, home))
+        return cls.from_dataset(load_data(check_data_name(name), home))
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Corpus:

@@ -23,7 +23,7 @@ from sbert_app.process import configure_process
 from sbert_app.services.jobs.queue import CALM, Jobs, devices, worker_lock
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
-from training.sources.resolve import home_folder
+from training.sources.home import home_folder
 
 log = logging.getLogger("sbert_lab.worker")
 

@@ -16,7 +16,8 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.models.scorer import CROSS, ENCODER, kind_of
 from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
-from training.sources.resolve import glove_folder, home_folder, model_folder
+from training.sources.home import home_folder
+from training.sources.resolve import glove_folder, model_folder
 
 FORM = "1"  # changes when the same model would give other scores: another tokenisation of a baseline, say
 ADAPTERS = asset("cross-encoder")

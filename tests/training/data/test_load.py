@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from paths import SHARED_DATA
 
 from training.data import load as data_module
-from training.data.load import DATA_NAMES, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, Dataset, join, load_data
+from training.data.load import (
+    DATA_NAMES,
+    LABELLED,
+    PAIRS,
+    SCORED,
+    SENTENCES,
+    TRIPLETS,
+    Dataset,
+    check_data_name,
+    join,
+    load_data,
+)
 from training.data.parsing import NLI_LABELS, parse_dataset, to_gold
 from training.data.transforms import (
     NEAREST_FORM,
@@ -401,3 +412,19 @@ def test_the_views_of_the_real_benchmark():
     train = load_data("stsb:train")
     assert len(train) == 5749
     assert sum(score >= POSITIVE_FROM for score in train.scores) == len(transform_for(train, "mnrl")) == 1406
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    "name", ["stsb", "stsb:dev", "sts12", "hf:org/name", "hf:org/name:config:split+stsb:train", "snli + mnli"]
+)
+def test_names_of_data_sets_are_told_from_paths(name):
+    assert check_data_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "mine.csv", "stsb:dev+../x.csv", "stbs", ""])
+def test_a_path_is_not_taken_for_a_name(name):
+    with pytest.raises(InputError, match=r"is no data set that is known by name; choose one of stsb, .* hf:org/name"):
+        check_data_name(name)

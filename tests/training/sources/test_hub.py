@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from remote import model, visible, write
 
-from training.errors import InputError
-from training.sources import hub, resolve
+from training.sources import hub
 
 # ---------------------------------------------------------------- models from the Hub
 
@@ -95,60 +93,6 @@ def test_what_others_left_in_the_cache_serves_when_there_is_no_hub(client):
 
 
 # ---------------------------------------------------------------- no Hub
-
-
-def test_a_name_that_is_looked_up_for_ever_is_waited_for_once(alone, monkeypatch):
-    attempts, never = [], threading.Event()
-
-    def look_up(*address):
-        attempts.append(address)
-        never.wait()
-        raise OSError("the test is over")
-
-    monkeypatch.setattr(hub, "CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr(socket, "create_connection", look_up)
-    for _ in range(3):
-        with pytest.raises(InputError, match=r"cannot connect to 127.0.0.1 \(no answer in 0.2 s\)"):
-            resolve.model_folder("org/tiny")
-    assert len(attempts) == 1
-    never.set()
-
-
-def test_a_refusal_is_forgotten_after_a_while(alone, monkeypatch):
-    monkeypatch.setattr(hub, "REMEMBER_SECONDS", 0.0)
-    attempts = []
-    monkeypatch.setattr(hub, "_why_unreachable", lambda url: attempts.append(url) or "closed")
-    for _ in range(3):
-        with pytest.raises(InputError, match="closed"):
-            resolve.model_folder("org/tiny")
-    assert len(attempts) == 3
-
-
-@pytest.mark.parametrize(
-    ("variables", "door"),
-    [
-        ({}, ("huggingface.co", 443)),
-        ({"HF_ENDPOINT": "http://mirror.local:8080/hub/"}, ("mirror.local", 8080)),
-        ({"HTTPS_PROXY": "http://proxy.local:3128"}, ("proxy.local", 3128)),
-        ({"HTTPS_PROXY": "proxy.local:3128"}, ("proxy.local", 3128)),
-        ({"ALL_PROXY": "socks5://proxy.local"}, ("proxy.local", 1080)),
-        ({"HTTPS_PROXY": "http://proxy.local:3128", "NO_PROXY": "huggingface.co"}, ("huggingface.co", 443)),
-    ],
-)
-def test_the_door_to_knock_at_is_the_hubs_or_its_proxys(variables, door, monkeypatch):
-    for name in ("HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert hub._door(hub.endpoint()) == door
-
-
-@pytest.mark.parametrize("address", ["nonsense", "http://", "http://host:port", "ftp://host"])
-def test_an_address_that_is_none_is_said_so(alone, monkeypatch, address):
-    monkeypatch.setenv("HF_ENDPOINT", address)
-    with pytest.raises(InputError, match="is not an address"):
-        resolve.model_folder("org/tiny")
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,21 @@ from remote import MINILM_ID, model, write
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 from training.sources import resolve
+from training.sources.home import home_folder, is_offline, set_offline
 
 # ---------------------------------------------------------------- the home folder
 
 
 def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, monkeypatch):
     monkeypatch.setenv("SBERT_HOME", str(tmp_path / "variable"))
-    assert resolve.home_folder(tmp_path / "argument") == tmp_path / "argument"
-    assert resolve.home_folder() == tmp_path / "variable"
+    assert home_folder(tmp_path / "argument") == tmp_path / "argument"
+    assert home_folder() == tmp_path / "variable"
     monkeypatch.delenv("SBERT_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert resolve.home_folder() == tmp_path / "sbert-lab"
+    assert home_folder() == tmp_path / "sbert-lab"
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert resolve.home_folder() == Path.home() / "Library/Application Support/sbert-lab"
+    assert home_folder() == Path.home() / "Library/Application Support/sbert-lab"
 
 
 # ---------------------------------------------------------------- on this machine
@@ -96,10 +97,10 @@ def test_any_name_is_a_model_or_one_line(name):
 
 def test_offline_can_be_set_in_the_program(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    resolve.set_offline(True)
-    assert resolve.is_offline()
-    resolve.set_offline(False)
-    assert not resolve.is_offline()
+    set_offline(True)
+    assert is_offline()
+    set_offline(False)
+    assert not is_offline()
 
 
 # ---------------------------------------------------------------- data sets

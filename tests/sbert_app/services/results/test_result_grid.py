@@ -29,7 +29,7 @@ from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicat
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
-from training.sources.resolve import is_offline
+from training.sources.home import is_offline
 
 ROWS = [
     ("A man plays the guitar.", "A man is playing a guitar.", 4.8),

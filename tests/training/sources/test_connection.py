@@ -1,0 +1,65 @@
+"""Whether the Hub can be reached: the answer comes soon, and a failure is remembered for a while."""
+
+import socket
+import threading
+
+import pytest
+
+from training.errors import InputError
+from training.sources import connection, resolve
+
+
+def test_a_name_that_is_resolved_for_ever_is_waited_for_once(alone, monkeypatch):
+    attempts, never = [], threading.Event()
+
+    def resolve_for_ever(*address):
+        attempts.append(address)
+        never.wait()
+        raise OSError("the test is over")
+
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "create_connection", resolve_for_ever)
+    for _ in range(3):
+        with pytest.raises(InputError, match=r"cannot connect to 127.0.0.1 \(no answer in 0.2 s\)"):
+            resolve.model_folder("org/tiny")
+    assert len(attempts) == 1
+    never.set()
+
+
+def test_a_failure_is_forgotten_after_a_while(alone, monkeypatch):
+    """A server that was started before the network came up finds the Hub later."""
+    with pytest.raises(ConnectionError, match="Connection refused"):
+        connection.check_reachable()
+    with socket.create_server(connection.host_port(connection.endpoint())):
+        with pytest.raises(ConnectionError, match="Connection refused"):
+            connection.check_reachable()
+        now = connection.time.monotonic()
+        monkeypatch.setattr(connection.time, "monotonic", lambda: now + connection.REMEMBER_SECONDS + 1)
+        connection.check_reachable()
+
+
+@pytest.mark.parametrize(
+    ("variables", "address"),
+    [
+        ({}, ("huggingface.co", 443)),
+        ({"HF_ENDPOINT": "http://mirror.local:8080/hub/"}, ("mirror.local", 8080)),
+        ({"HTTPS_PROXY": "http://proxy.local:3128"}, ("proxy.local", 3128)),
+        ({"HTTPS_PROXY": "proxy.local:3128"}, ("proxy.local", 3128)),
+        ({"ALL_PROXY": "socks5://proxy.local"}, ("proxy.local", 1080)),
+        ({"HTTPS_PROXY": "http://proxy.local:3128", "NO_PROXY": "huggingface.co"}, ("huggingface.co", 443)),
+    ],
+)
+def test_the_connection_goes_to_the_hub_or_its_proxy(variables, address, monkeypatch):
+    for name in ("HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert connection.host_port(connection.endpoint()) == address
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://", "http://host:port", "ftp://host"])
+def test_an_address_that_is_none_is_said_so(alone, monkeypatch, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(InputError, match="is not an address"):
+        resolve.model_folder("org/tiny")

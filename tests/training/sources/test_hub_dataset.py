@@ -1,0 +1,277 @@
+"""Any data set of the Hub by name: the real `datasets` library against a Hub on loopback.
+
+Importing the library takes seconds, so the names of one situation are loaded by one process.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer
+from remote import Client, write
+
+from training.data.dataset import LABELLED, SCORED, SENTENCES, TRIPLETS
+from training.data.parsing import NLI_LABELS
+from training.errors import InputError
+from training.sources.hub_dataset import read_dataset
+
+NLI_CARD = """---
+dataset_info:
+  features:
+  - name: premise
+    dtype: string
+  - name: hypothesis
+    dtype: string
+  - name: label
+    dtype:
+      class_label:
+        names: {'0': contradiction, '1': neutral, '2': entailment}
+  - name: idx
+    dtype: int64
+---
+"""
+CONFIGS_CARD = """---
+configs:
+- config_name: en
+  data_files:
+  - {split: train, path: en/train.csv}
+  - {split: test, path: en/test.csv}
+- config_name: de
+  data_files:
+  - {split: test, path: de/test.csv}
+---
+"""
+
+
+def parquet(path: Path, **columns: list) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def text(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def nli(folder: Path) -> Path:
+    """A Parquet set whose class labels are numbered otherwise than usual; one row has none."""
+    for split, labels in {"train": [0, 1, 2, -1], "validation": [2, 0]}.items():
+        rows = range(len(labels))
+        parquet(
+            folder / f"data/{split}-00000-of-00001.parquet",
+            premise=[f"{split} {i}" for i in rows],
+            hypothesis=[f"so {i}" for i in rows],
+            label=labels,
+            idx=list(rows),
+        )
+    text(folder / "README.md", NLI_CARD)
+    return folder
+
+
+def configs(folder: Path) -> Path:
+    """Two configurations of CSV files, none of them the default."""
+    for name in ("en/train", "en/test", "de/test"):
+        text(folder / f"{name}.csv", f"id,text_a,Text B,similarity\n1,{name},yes,0.5\n2,{name},no,1.0\n")
+    text(folder / "README.md", CONFIGS_CARD)
+    return folder
+
+
+def sentences(folder: Path) -> Path:
+    """A single JSON Lines file, without a card."""
+    rows = [{"text": f"Number {i}.", "url": "x" * 50} for i in range(5)]
+    text(folder / "all.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("hub")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    triplets = folder / "triplets"
+    parquet(triplets / "train.parquet", anchor=["a"], positive=["p"], negative=["n"])
+    text(folder / "odd/train.csv", "id,headline,score\n1,Hello.,3\n")
+    with HubServer(
+        datasets={
+            "org/nli": nli(folder / "nli"),
+            "org/configs": configs(folder / "configs"),
+            "org/sentences": sentences(folder / "sentences"),
+            "org/triplets": triplets,
+            "org/old": nli(folder / "old"),
+            "org/odd": folder / "odd",
+            "org/empty": write(folder / "empty", "README.md", "model.bin"),
+            "org/script": write(folder / "script", "script.py", "train.csv"),
+            "org/damaged": write(folder / "damaged", "train.parquet"),
+            "org/gated": sentences(folder / "gated"),
+        }
+    ) as server:
+        server.gated.add("org/gated")
+        server.aliases["datasets/old"] = "datasets/org/old"
+        yield server
+
+
+LOADED = (
+    "hf:org/nli",
+    "hf:org/nli:validation",
+    "hf:org/nli:default:dev",
+    "hf:org/nli::train",
+    "hf:old",
+    "hf:org/configs:en",
+    "hf:org/configs:de",
+    "hf:org/configs:en:test",
+    "hf:org/sentences",
+    "hf:org/triplets",
+    "hf:org/nli:train+hf:org/nli:dev",
+)
+REFUSED = {
+    "hf:org/no-such": "it has no data set of this name (misspelt, or private?)",
+    "hf:org/gated": "the data set is gated: accept its terms on the Hub and set HF_TOKEN",
+    "hf:org/nli:test": "has no split or configuration 'test'; its splits are train, validation",
+    "hf:org/nli:other:train": "data set org/nli has no configuration 'other'; choose default",
+    "hf:org/configs": "has several configurations; name one, as in hf:org/configs:en: en, de",
+    "hf:org/configs:fr": "has no configuration 'fr'; name one, as in hf:org/configs:en: en, de",
+    "hf:org/odd": "hf:org/odd has the columns id, headline, score; it needs sentence1 and sentence2",
+    "hf:org/empty": "data set org/empty holds no files of a known format",
+    "hf:org/script": "is made by a script, and scripts of others are not run",
+    "hf:org/damaged": "data set org/damaged cannot be read",
+    "hf:org/nli:a:b:c": "write hf:org/name, hf:org/name:config:split",
+    "hf:": "write hf:org/name, hf:org/name:config:split",
+    "hf:../x": "write hf:org/name, hf:org/name:config:split",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory, server) -> Client:
+    client = Client(tmp_path_factory.mktemp("client"))
+    client.use(server)
+    return client
+
+
+@pytest.fixture(scope="module")
+def answers(client) -> dict[str, dict]:
+    names = [*LOADED, *REFUSED]
+    return dict(zip(names, client.load(*names), strict=True))
+
+
+def kind(found: dict) -> str:
+    if len(found["columns"]) != 2:
+        return {1: SENTENCES, 3: TRIPLETS}[len(found["columns"])]
+    return SCORED if found["scores"] is not None else LABELLED
+
+
+def test_class_labels_are_known_by_their_names(answers, server):
+    found = answers["hf:org/nli"]
+    assert found["name"] == "hf:org/nli:default:train"
+    assert found["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
+    assert (found["labels"], tuple(found["label_names"])) == ([2, 1, 0], NLI_LABELS)
+    assert found["notes"] == ["1 rows without a gold label left out"]
+    assert found["source"] == f"Hub {server.url}"
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("hf:org/nli:validation", "hf:org/nli:default:validation"),
+        ("hf:org/nli:default:dev", "hf:org/nli:default:validation"),
+        ("hf:org/nli::train", "hf:org/nli:default:train"),
+        ("hf:old", "hf:old:default:train"),
+        ("hf:org/configs:en", "hf:org/configs:en:train"),
+        ("hf:org/configs:de", "hf:org/configs:de:test"),  # it has no other split
+        ("hf:org/configs:en:test", "hf:org/configs:en:test"),
+        ("hf:org/sentences", "hf:org/sentences:default:train"),
+    ],
+)
+def test_a_name_chooses_configuration_and_split(answers, name, chosen):
+    assert answers[name]["name"] == chosen
+
+
+def test_columns_are_found_as_in_files(answers):
+    scored = answers["hf:org/configs:en:test"]
+    assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])
+    assert scored["notes"] == ["scores from 0 to 1 stretched to 0–5"]
+    assert kind(answers["hf:org/sentences"]) == SENTENCES
+    assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
+    assert kind(answers["hf:org/triplets"]) == TRIPLETS
+
+
+def test_parts_join(answers):
+    found = answers["hf:org/nli:train+hf:org/nli:dev"]
+    assert found["name"] == "hf:org/nli:default:train+hf:org/nli:default:validation"
+    assert found["labels"] == [2, 1, 0, 0, 2]
+
+
+@pytest.mark.parametrize(("name", "words"), REFUSED.items())
+def test_what_cannot_be_had_is_one_clear_sentence(answers, name, words):
+    error = answers[name]["error"]
+    assert words in error
+    assert "\n" not in error
+
+
+def test_no_script_is_fetched(answers, server):
+    assert not [request for request in server.requests if request.startswith("GET") and request.endswith(".py")]
+
+
+def test_a_split_is_the_callers_where_the_set_has_it(client, answers):
+    dev, first = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
+    assert dev["name"] == "hf:org/nli:default:validation"
+    assert first["name"] == "hf:org/configs:de:test"
+
+
+def test_a_set_is_downloaded_once(client, answers, server):
+    before = len(server.requests)
+    assert client.load("hf:org/nli")[0]["labels"] == [2, 1, 0]
+    assert not [asked for asked in server.requests[before:] if asked.endswith(".parquet")]
+
+
+def test_what_was_downloaded_is_there_offline(client, answers, server):
+    client.environment["HF_HUB_OFFLINE"] = "1"
+    try:
+        before = len(server.requests)
+        cached, chosen, several, unknown = client.load(
+            "hf:org/nli:dev", "hf:org/configs:en:test", "hf:org/configs", "hf:org/never"
+        )
+    finally:
+        client.environment["HF_HUB_OFFLINE"] = "0"
+    assert len(server.requests) == before
+    assert (cached["labels"], cached["source"]) == ([0, 2], "Hub cache")
+    assert chosen["name"] == "hf:org/configs:en:test"
+    assert "data set org/configs is not in the Hub cache" in several["error"]
+    assert "data set org/never is not in the Hub cache" in unknown["error"]
+    assert "offline (HF_HUB_OFFLINE)" in unknown["error"]
+
+
+def test_large_sets_are_streamed_and_leave_nothing(tmp_path, server):
+    client = Client(tmp_path)
+    client.use(server)
+    names = ("hf:org/nli:train", "hf:org/configs:en", "hf:org/sentences")
+    labelled, scored, plain = client.load(*names, LARGEST_DOWNLOAD=10, MOST_ROWS=3)
+    assert labelled["labels"] == [2, 1, 0]
+    assert scored["scores"] == [2.5, 5.0]
+    assert plain["columns"] == [["Number 0.", "Number 1.", "Number 2."]]
+    assert plain["notes"] == [
+        "streamed from the Hub (0.0 GB); nothing is kept on the disk",
+        "only the first 3 rows are read",
+    ]
+    assert not [file for file in client.cache.rglob("*") if file.suffix in (".arrow", ".parquet", ".jsonl")]
+
+
+def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
+    client = Client(tmp_path)
+    configs(client.home / "data/org/configs")
+    nli(client.home / "data/org/nli")
+    client.environment["HF_HUB_OFFLINE"] = "1"
+    scored, labelled = client.load("hf:org/configs:en:test", "hf:org/nli:dev")
+    assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
+    assert labelled["labels"] == [0, 2]
+
+
+def test_without_a_hub_the_reason_is_given_at_once(alone):
+    with pytest.raises(InputError, match=r"not in the Hub cache .* there is no connection to http://127.0.0.1:\d+"):
+        read_dataset("org/nli", (), "train", list)

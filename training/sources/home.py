@@ -1,0 +1,30 @@
+"""The home folder of SBERT Lab, and whether the network may be used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def home_folder(home: str | Path | None = None) -> Path:
+    """The folder for models, data and runs: ``home``, else $SBERT_HOME, else the platform's user data folder."""
+    if chosen := home or os.environ.get("SBERT_HOME"):
+        return Path(chosen).expanduser().absolute()
+    user = Path.home()
+    base = {
+        "darwin": user / "Library/Application Support",
+        "win32": Path(os.environ.get("LOCALAPPDATA") or user / "AppData/Local"),
+    }.get(sys.platform, Path(os.environ.get("XDG_DATA_HOME") or user / ".local/share"))
+    return base / "sbert-lab"
+
+
+def set_offline(offline: bool) -> None:
+    """Use neither the Hub nor the package index, in this process and in those it starts."""
+    os.environ["HF_HUB_OFFLINE"] = "1" if offline else "0"
+
+
+def is_offline() -> bool:
+    """Whether the environment forbids the network (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE)."""
+    switches = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    return any(switch.upper() in {"1", "ON", "YES", "TRUE"} for switch in switches)

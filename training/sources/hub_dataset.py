@@ -1,0 +1,261 @@
+"""Any data set of the Hugging Face Hub, read with the `datasets` library.
+
+    read_dataset("stanfordnlp/snli", ("plain_text", "test"), "train", wanted) -> HubRows
+
+Configurations, splits, file formats and label names are found by the library. A data set of at most
+`LARGEST_DOWNLOAD` bytes is downloaded once a version into the usual cache ($HF_HOME/datasets); a larger one is
+streamed each time and leaves nothing on the disk. At most `MOST_ROWS` rows are read. A folder home/data/<id> with
+the files of the data set comes before the Hub. Where there is no network, what the cache holds is used.
+
+No code of a data set is ever run: the library has had no support for loading scripts since its version 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training.errors import InputError
+from training.sources import hub
+from training.sources.connection import endpoint
+from training.sources.home import home_folder, is_offline
+
+log = logging.getLogger("sbert_lab.sources")
+
+LARGEST_DOWNLOAD = 256 << 20  # bytes of all files of a configuration; a larger one is streamed
+MOST_ROWS = 1_000_000
+BATCH_ROWS = 1_000
+MOST_NAMED = 12  # configurations or splits that an error lists
+SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
+
+Wanted = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """The columns that were asked for, with class labels by their names, and what was chosen on the way."""
+
+    columns: dict[str, list[Any]]
+    config: str
+    split: str
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class _Located:
+    """Where a data set is read from: what `datasets.load_dataset_builder` takes, and where that is, in words."""
+
+    path: str
+    source: str
+    revision: str | None = None
+    sizes: dict[str, int] = field(default_factory=dict)  # file -> bytes
+
+
+def read_dataset(
+    repo_id: str, selectors: Sequence[str], split: str, wanted: Wanted, home: str | Path | None = None
+) -> HubRows:
+    """Rows of one split of a data set.
+
+    ``selectors`` are the parts of the name after the id: (), (config or split,) or (config, split); "" stands for
+    the default. ``split`` (train, dev or test) is taken where none is named and the set has it, else its first.
+    InputError, one sentence each: no such data set, configuration or split; gated or private; no network and
+    nothing in the cache; no files that can be read.
+    """
+    if not hub.is_repo_id(repo_id) or len(selectors) > 2:
+        name = ":".join(("hf", repo_id, *selectors))[:100]
+        raise InputError(f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split")
+    located = _locate(repo_id, home)
+    builder, rest = _cached_builder(repo_id, selectors) if located is None else _builder(located, repo_id, selectors)
+    source, sizes = (located.source, located.sizes) if located else ("Hub cache", {})
+    with _explained(repo_id):
+        config = builder.config.name
+        chosen = _choose_split(f"{repo_id}:{config}", _splits(builder), rest, split)
+        size = _size(builder, sizes)
+        if size > LARGEST_DOWNLOAD:
+            rows = builder.as_streaming_dataset(split=chosen)
+        else:
+            builder.download_and_prepare(verification_mode="no_checks")  # a card with old row counts is no error
+            rows = builder.as_dataset(split=chosen)
+        columns, more = _columns(rows, wanted)
+    notes = []
+    if size > LARGEST_DOWNLOAD:
+        notes.append(f"streamed from the Hub ({size / 1e9:,.1f} GB); nothing is kept on the disk")
+    if more:
+        notes.append(f"only the first {MOST_ROWS:,} rows are read")
+    log.info("data set %s:%s:%s from %s", repo_id, config, chosen, source)
+    return HubRows(columns, config, chosen, source, tuple(notes))
+
+
+# ---------------------------------------------------------------- where from
+
+
+def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
+    """The home folder or the Hub; None where only the cache is left. InputError if the Hub has no such data set."""
+    folder = home_folder(home) / "data" / repo_id
+    if folder.is_dir() and any(folder.iterdir()):
+        return _Located(str(folder), "home folder")
+    if is_offline():
+        return None
+    try:
+        info = hub.repo_info(hub.Repo(repo_id, "dataset"), sizes=True)
+    except FileNotFoundError as error:
+        raise InputError(f"data set {repo_id} cannot be had from {endpoint()}: {error}") from error
+    except ConnectionError as error:
+        log.info("data set %s not from the Hub: %s", repo_id, error)
+        return None
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    if f"{repo_id.split('/')[-1]}.py" in sizes:
+        raise InputError(f"data set {repo_id} is made by a script, and scripts of others are not run; choose another")
+    return _Located(info.id, f"Hub {endpoint()}", info.sha, sizes)
+
+
+def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """The library's builder of the configuration, and the selectors that are left: none, or the split."""
+    from datasets import get_dataset_config_names, load_dataset_builder
+
+    revision = {"revision": located.revision} if located.revision else {}
+    config, rest = None, [part for part in selectors if part]
+    with _explained(repo_id):
+        if selectors and selectors[0]:
+            names = get_dataset_config_names(located.path, **revision)
+            if selectors[0] in names:
+                config, rest = selectors[0], rest[1:]
+            elif len(selectors) > 1:
+                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_listed(names)}")
+        try:
+            return load_dataset_builder(located.path, config, **revision), rest
+        except ValueError:
+            names = get_dataset_config_names(located.path, **revision)
+            if config is not None or len(names) == 1:
+                raise
+            what = f"no configuration {rest[0]!r}" if rest else "several configurations"
+            example = f"hf:{repo_id}:{names[0]}"
+            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {_listed(names)}") from None
+
+
+def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """The builder of what an earlier download left. InputError if that is nothing."""
+    from datasets.packaged_modules.cache.cache import Cache
+
+    why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {endpoint()}"
+    for config in dict.fromkeys((selectors[0] if selectors else "", "")):
+        try:
+            found = Cache(
+                dataset_name=repo_id.split("/")[-1],
+                repo_id=repo_id,
+                config_name=config or None,
+                version="auto",
+                hash="auto",
+            )
+        except ValueError:
+            continue
+        return found, selectors[1:] if config else [name for name in selectors if name]
+    raise InputError(
+        f"data set {repo_id} is not in the Hub cache as {':'.join(selectors) or 'its only configuration'}, and there "
+        f"is {why}: connect to the network once, or put its files into home/data/{repo_id}"
+    )
+
+
+def _splits(builder: Any) -> list[str]:
+    return list(builder.config.data_files or builder.info.splits or ())
+
+
+def _size(builder: Any, sizes: dict[str, int]) -> int:
+    """The bytes of all files of a configuration; 0 for files on this machine."""
+    urls = [url for files in (builder.config.data_files or {}).values() for url in files]
+    return sum(sizes.get(_name_in_repo(url), 0) for url in urls)
+
+
+def _name_in_repo(url: str) -> str:
+    """hf://datasets/org/name@commit/data/train.parquet -> data/train.parquet"""
+    return url.partition("@")[2].partition("/")[2]
+
+
+# ---------------------------------------------------------------- which split
+
+
+def _choose_split(name: str, splits: Sequence[str], asked: Sequence[str], preferred: str) -> str:
+    """The split that is asked for by its name or as train, dev or test; else the preferred one; else the first."""
+    for wish in (*asked, *(() if asked else (preferred,))):
+        if found := next((known for known in (wish, *SPLIT_NAMES.get(wish, ())) if known in splits), None):
+            return found
+        if asked:
+            raise InputError(
+                f"data set {name} has no split or configuration {wish!r}; its splits are {_listed(splits)}"
+            )
+    if not splits:
+        raise InputError(f"data set {name} has no split that can be read")
+    return splits[0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _columns(rows: Any, wanted: Wanted) -> tuple[dict[str, list[Any]], bool]:
+    """The wanted columns of at most `MOST_ROWS` rows, and whether there are more."""
+    from datasets import ClassLabel
+
+    names = rows.column_names or list(next(iter(rows), {}))  # CSV and JSON that are streamed show them row by row
+    chosen = list(wanted(names))
+    classes = {
+        name: feature.names for name, feature in (rows.features or {}).items() if isinstance(feature, ClassLabel)
+    }
+    columns: dict[str, list[Any]] = {name: [] for name in chosen}
+    count = 0
+    for batch in _batches(rows.select_columns(chosen)):
+        size = len(batch[chosen[0]])
+        for name in chosen:
+            columns[name].extend(batch[name][: MOST_ROWS - count])
+        count += size
+        if count > MOST_ROWS:
+            break
+    for name in classes.keys() & columns.keys():
+        labels = dict(enumerate(classes[name]))  # -1 and None: a row without a label
+        columns[name] = [labels.get(value) for value in columns[name]]
+    return columns, count > MOST_ROWS
+
+
+def _batches(rows: Any) -> Iterable[dict[str, list[Any]]]:
+    return rows.iter(batch_size=BATCH_ROWS)
+
+
+@contextmanager
+def _explained(repo_id: str) -> Iterator[None]:
+    """The library's many errors as `InputError`, a sentence each."""
+    import httpx
+    from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled
+    from pyarrow import ArrowException
+
+    what = f"data set {repo_id}"
+    try:
+        yield
+    except InputError:
+        raise
+    except (DatasetNotFoundError, GatedRepoError) as error:
+        gated = isinstance(error, GatedRepoError) or "gated" in str(error)  # the library drops the cause
+        reason = (hub.GATED if gated else hub.NOT_FOUND).format("data set")
+        raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error
+    except DataFilesNotFoundError as error:
+        raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
+    except (httpx.HTTPError, HfHubHTTPError, OfflineModeIsEnabled, ConnectionError) as error:
+        raise InputError(f"{what}: the connection to {endpoint()} broke off ({_brief(error)})") from error
+    except (DatasetsError, ArrowException, UnicodeDecodeError, OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{what} cannot be read ({_brief(error)})") from error
+
+
+def _brief(error: BaseException) -> str:
+    """The first line of the innermost error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
