@@ -29,7 +29,7 @@ from sbert_app.commands.train import train
 from sbert_app.commands.worker import worker
 from sbert_app.process import configure_process
 from sbert_app.terminal import StderrHandler
-from training.errors import InputError, Stopped
+from training.errors import Stopped, UserFacingError
 
 GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BROKEN
     except _UsageError as error:
         return _say(f"error: {error.format_message()}", WRONG_INPUT)
-    except InputError as error:
+    except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
     except _WRONG_PATH as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_INPUT, debug)

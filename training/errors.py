@@ -1,12 +1,17 @@
-"""The two ways in which work ends early: the input is wrong, or somebody pressed Stop."""
+"""The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
 
 
-class InputError(ValueError):
-    """The user's input cannot be used. The message is one clear sentence: what, where, what to do.
+class UserFacingError(Exception):
+    """An expected failure. The message is one clear sentence: what, where, what to do.
 
-    The command line prints it and exits with 2; a page shows it beside the control; the API returns it.
+    The command line prints it and exits with 2; a page shows it beside the control; the API returns it. Any other
+    exception is a fault of the program.
     """
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """Raised out of a long computation after its ``should_stop`` said yes."""
+class InputError(UserFacingError, ValueError):
+    """The user's input cannot be used."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error
+    """Raised out of a long computation after its ``should_stop()`` returned True."""

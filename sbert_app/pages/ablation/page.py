@@ -25,7 +25,7 @@ from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.experiments.sweeps import Sweeps
 from sbert_app.services.runs.estimate import can_measure_rate, measure_rate
-from training.errors import InputError
+from training.errors import UserFacingError
 from training.registry import DEFAULT_MODEL
 
 FIRST = next(iter(ABLATIONS))
@@ -170,7 +170,7 @@ def _plan(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
     latest["form"] = values
     try:
         found = sweeps.estimate(*_asked(*values))
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     rate = sweeps.rate(found)
     first = next(iter(found.estimates.values()))
@@ -185,7 +185,7 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
         if sweeps.rate(found) or not can_measure_rate(first.config, sweeps.store):
             return gr.skip()
         rate = measure_rate(first, sweeps.store)
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     return views.planned(found, rate) if latest["form"] == values else gr.skip()
 
@@ -194,7 +194,7 @@ def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
     """Queue the sweep -> the plan or the problem, and the sweep to see."""
     try:
         sweep = sweeps.start(*_asked(*values))
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), sweep.id
 

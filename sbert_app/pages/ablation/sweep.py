@@ -18,7 +18,7 @@ from sbert_app.pages.ablation import views
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.experiments.record import Sweep
 from sbert_app.services.experiments.sweeps import Sweeps
-from training.errors import InputError
+from training.errors import UserFacingError
 
 POLL_SECONDS = 2.0
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
@@ -124,6 +124,6 @@ def _act(act: Callable[[str], object], seen: str | None) -> Any:
     try:
         if seen:
             act(seen)
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     return gr.skip()

@@ -13,7 +13,7 @@ import gradio as gr
 
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
@@ -90,5 +90,5 @@ def said_plainly() -> Iterator[None]:
     """An InputError becomes the error message of the HTTP answer, without a traceback."""
     try:
         yield
-    except InputError as error:
+    except UserFacingError as error:
         raise gr.Error(str(error), print_exception=False) from error

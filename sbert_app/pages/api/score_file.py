@@ -12,7 +12,7 @@ from gradio.data_classes import FileData
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
 from sbert_app.services.files.summary import ScoreSummary
-from training.errors import InputError
+from training.errors import UserFacingError
 from training.registry import DEFAULT_MODEL
 
 
@@ -53,7 +53,7 @@ def build(services: Services, tasks: ScoreTasks) -> None:
         owner = f"api {request.session_hash if request else ''} {path.parent.name}"
         try:
             summary = next(event for event in tasks.run(owner, task) if isinstance(event, ScoreSummary))
-        except InputError as error:
+        except UserFacingError as error:
             raise gr.Error(str(error), print_exception=False) from error
         scored = Path(summary.outputs[0])
         return summary.to_dict(), FileData(path=str(scored), orig_name=scored.name)

@@ -13,7 +13,7 @@ from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.search import check_query
 from sbert_app.services.corpus.search import search as find
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.registry import DEFAULT_MODEL
 
 
@@ -61,7 +61,7 @@ def build(services: Services) -> None:
     def _named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
         spaces = services.embeddings
         if data in keys:
-            with suppress(InputError):  # pushed out by others meanwhile
+            with suppress(UserFacingError):  # pushed out by others meanwhile
                 return spaces.embed(keys[data], model, pooling or None)
         keys[data] = spaces.add(Corpus.from_data(data, spaces.home))
         return spaces.embed(keys[data], model, pooling or None)

@@ -8,10 +8,10 @@ from markupsafe import Markup
 
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.tasks import TaskProgress
-from training.errors import InputError
+from training.errors import UserFacingError
 from training.evaluation.attribution import NO_MAP_FOR_CLS
 
-USER_ERRORS = (InputError,)  # shown to the user as they are; anything else is a fault of the app
+USER_ERRORS = (UserFacingError,)  # shown to the user as they are; anything else is a fault of the app
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
 
 heading = macro("heading")

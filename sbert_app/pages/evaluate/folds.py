@@ -16,7 +16,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.folds import FoldResult, FoldsRecord
 from sbert_app.services.results.genres import pairs_by_genre
-from training.errors import InputError
+from training.errors import UserFacingError
 
 TOPICS, EVERY = "leave one topic out", 2.0  # seconds between two looks at the runs
 INTRO = (
@@ -35,7 +35,7 @@ def build(services: Services) -> None:
         file = gr.File(label="Scored pairs of your own", height=120, min_width=260, elem_id="folds-file")
         with gr.Column(min_width=260):
             how = gr.Radio([TOPICS, "k folds"], value=TOPICS, label="Split", elem_id="folds-how")
-            k = gr.Slider(2, folds.MOST_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
+            k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
         base = model_picker()
         steps = gr.Number(60, label="Steps a run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps")
     with gr.Row(elem_classes="actions"):
@@ -51,7 +51,7 @@ def build(services: Services) -> None:
             path = Path(file) if file else pairs_by_genre(home)
             settings = {"base": base, "max_steps": int(steps or 60), "eval_every": int(steps or 60)}
             record = folds.start(path, None if how == TOPICS else int(k), jobs, **settings)
-        except InputError as error:
+        except UserFacingError as error:
             return {told: error_message(error)}
         return {told: "", chosen: _offered(home, record.id), timer: gr.Timer(active=True), table: _seen(record.id)}
 

@@ -34,7 +34,7 @@ from sbert_app.services.maps.corpus_map import (
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.tasks import TaskResult
 from training.assets import asset
-from training.errors import InputError, Stopped
+from training.errors import Stopped, UserFacingError
 
 SCRIPT = asset("explore.js")
 NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"
@@ -192,7 +192,7 @@ class _Tab:
                     }
                 else:
                     yield {self.status: progress_bar(event), self.halt: gr.Button("Stop", interactive=True)}
-        except InputError as error:
+        except UserFacingError as error:
             yield {self.status: error_message(error), self.shown: None, **hidden, **idle}
         except Stopped:
             yield {self.status: error_message("stopped: change anything to draw again."), self.shown: None, **idle}
@@ -216,7 +216,7 @@ class _Tab:
             if (second or "").strip():
                 spaces.append(self.services.embeddings.embed(view.corpus, second.strip(), pooling or None))
             return views.nearest(spaces, int(event.row))
-        except InputError as error:
+        except UserFacingError as error:
             return error_message(error)
 
     def _colouring(self, drawn: MapResult, asked: _Asked, tell: Any, should_stop: Any) -> Colouring:

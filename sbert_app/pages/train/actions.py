@@ -13,7 +13,7 @@ from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.train.live import QUIET, Panel, look_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
-from training.errors import InputError
+from training.errors import UserFacingError
 
 REMEMBER_RUN = """(run) => {
   window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
@@ -103,7 +103,7 @@ def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
 def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
         file = export(services.jobs.store, run_id, services.settings.temp_folder / "exports")
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6
     return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)
@@ -113,6 +113,6 @@ def _said(action: Callable[[], object]) -> str:
     """Do it; what is wrong with it, as HTML, or nothing."""
     try:
         action()
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     return ""

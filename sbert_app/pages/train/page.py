@@ -24,7 +24,7 @@ from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, kno
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.data.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
 from training.data.load import load_data
-from training.errors import InputError
+from training.errors import UserFacingError
 
 FITTING = {SCORED: "regression", LABELLED: "classification", TRIPLETS: "triplet", PAIRS: "mnrl"}  # by the data's form
 SHOW_LIVE = """() => {
@@ -136,7 +136,7 @@ def _plan(services: Services, names: list[str], latest: dict[str, Any], *values:
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         store = services.jobs.store
         found = estimate_run(config, store)
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     rate = known_rate(found, store.list(), store)
     return train_views.planned(found, rate, measuring=rate is None and can_measure_rate(config, store))
@@ -151,7 +151,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
         if known_rate(found, store.list(), store) or not can_measure_rate(config, store):
             return gr.skip()
         rate = measure_rate(found, store)
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error)
     return train_views.planned(found, rate) if latest["form"] == values else gr.skip()
 
@@ -162,7 +162,7 @@ def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         estimate_run(config, services.jobs.store)
         run = services.jobs.start(config)
-    except InputError as error:
+    except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), run.id
 
@@ -172,7 +172,7 @@ def _upload(services: Services, file: str) -> tuple[Any, Any, Any]:
     choice = _as_choice(services, file, train_form.TRAIN_DATA)
     try:
         kind = load_data(choice["value"]).kind
-    except InputError as error:
+    except UserFacingError as error:
         return choice, gr.skip(), error_message(error)
     return choice, FITTING.get(kind, gr.skip()), gr.skip()
 

@@ -1,1 +1,1 @@
-"""Ablations: a grid of runs and what it adds up to; the measured tables that ship."""
+"""Experiments: grids of runs (ablations, cross-validation), their statistics, and the precomputed tables."""

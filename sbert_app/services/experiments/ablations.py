@@ -1,14 +1,14 @@
-"""The ablations: what is varied, what stays, which variant is the default, and what the paper found.
+"""The ablations: what is varied, what is fixed, which variant is the default, and the results of the paper.
 
-Each is a row of ``ABLATIONS``: a grid of `RunConfig`s that differ in one thing. The paper's figures are Spearman ρ ×100
-on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased, the
-mean of ten seeds. A sweep (`sbert_app.services.experiments.sweeps`) is such a grid times seeds.
+Each is an entry of ``ABLATIONS``: `RunConfig`s that differ in one setting. The paper's figures are Spearman ρ ×100 on
+STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased, the mean
+of ten seeds. A sweep (`sbert_app.services.experiments.sweeps`) is such a grid times seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from training.errors import InputError
@@ -16,12 +16,12 @@ from training.registry import DEFAULT_MODEL
 from training.trainer.config import RunConfig
 
 TABLE_6 = "Table 6 of the paper"
-AT_THE_END = 10_000_000  # eval_every beyond every run's end: measured before the first step and after the last
+AT_THE_END = 10_000_000  # eval_every beyond the last step of any run: evaluations at the start and the end only
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table. ``changes`` are fields of a `RunConfig`; ``paper`` is the paper's figure, if it has one."""
+    """A variant. ``changes`` are fields of a `RunConfig`; ``paper`` is the paper's result, if it has one."""
 
     label: str
     changes: Mapping[str, Any]
@@ -30,26 +30,26 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """What is varied. ``common`` are the fields of a `RunConfig` that all variants share."""
+    """An ablation. ``common`` are the fields of a `RunConfig` that all variants share."""
 
     title: str
     question: str
     lesson: str
-    setting: str  # of the paper, where it has figures
+    setting: str  # of the paper, if it has results
     default: str  # the variant that the others are tested against
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The run of a cell. ``changes`` (max_steps, train_data, base …) hold for all cells and yield to a variant's.
+        """The config of one run. ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary.
 
-        InputError if there is no such variant, or a value is out of range.
+        Raises InputError if there is no such variant, or a value is out of range.
         """
         if variant not in self.variants:
             raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
+        name = f"{self.title.lower()}: {self.variants[variant].label}, seed {seed}"
         shared = {"eval_every": AT_THE_END, **self.common, **changes}
-        config = RunConfig(**{**shared, **self.variants[variant].changes, "seed": seed})
-        return replace(config, name=f"{self.title.lower()}: {self.variants[variant].label}, seed {seed}")
+        return RunConfig(**{**shared, **self.variants[variant].changes, "seed": seed, "name": name})
 
 
 def _concatenation(name: str, label: str, paper: float) -> Variant:
@@ -124,7 +124,7 @@ ABLATIONS: dict[str, Ablation] = {
 
 
 def ablation(name: str) -> Ablation:
-    """InputError if there is none of that name."""
+    """The ablation of that name. Raises InputError if there is none."""
     if name not in ABLATIONS:
         raise InputError(f"there is no ablation {name!r}; choose {', '.join(ABLATIONS)}")
     return ABLATIONS[name]

@@ -1,10 +1,10 @@
-"""Folds: train on a part, score on the rest, part by part, and average (argument similarity, the paper's section 4.3).
+"""Cross-validation: train on all folds but one, evaluate on that one, and average (the paper, section 4.3).
 
-k-fold asks how well a model learns the task; leave-one-topic-out, for a file with a column ``topic``, how well that
-carries over to a topic it has never seen: in the paper much less. Every fold is an ordinary run in the queue: it
-survives a reload, shows on the Train page, and can be stopped and resumed there.
+k-fold cross-validation measures how well a model learns the task; leave-one-topic-out, for a file with a column
+``topic``, how well it generalises to an unseen topic (in the paper much less). Every fold is an ordinary run in the
+queue: it is independent of the page, is shown on the Train page, and can be stopped and resumed there.
 
-    home/folds/<id>/folds.json      what was asked, and the run of each fold
+    home/folds/<id>/folds.json      the request, and the run of each fold
                     3-train.csv     the rows of each fold
                     3-test.csv
 """
@@ -31,23 +31,23 @@ from training.data.tables.table import read_columns
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
-MOST_FOLDS = 20
-SMALLEST_TEST = 10  # pairs: ρ of fewer says nothing
+MAX_FOLDS = 20
+MIN_TEST_PAIRS = 10  # ρ of fewer pairs is noise
 TOPIC = "topic"
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What is held out."""
+    """A split into training and test rows."""
 
     name: str  # "fold 3", or the topic
-    training: list[int]  # positions in the data
+    training: list[int]  # rows of the data
     test: list[int]
 
 
 @dataclass(frozen=True)
 class FoldRun:
-    """A fold and its run, as in the file."""
+    """A fold and its run, as stored."""
 
     name: str
     run: str
@@ -56,27 +56,27 @@ class FoldRun:
 
 @dataclass(frozen=True)
 class FoldsRecord:
-    """The file."""
+    """``folds.json``."""
 
     id: str
-    data: str  # the name of the file that was split
+    data: str  # name of the file
     by: str  # "topic" or "5 folds"
     created: float
     folds: list[FoldRun] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> FoldsRecord:
-        """InputError if the file is not there or is something else."""
+        """Raises InputError if the file is missing or damaged."""
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**{**found, "folds": [FoldRun(**fold) for fold in found["folds"]]})
+            values = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{**values, "folds": [FoldRun(**fold) for fold in values["folds"]]})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"{file} cannot be read: {one_line(error)}") from error
 
 
 @dataclass(frozen=True)
 class FoldResult:
-    """A fold as it is now. ρ ×100 on the held-out pairs, before and after training; None until measured."""
+    """A fold as it is now. ρ ×100 on the test pairs before and after training; None until measured."""
 
     name: str
     test_pairs: int
@@ -90,7 +90,11 @@ class FoldResult:
 
 
 def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
-    """One fold a topic, the largest first. ``topics``: of each row.
+    """One fold for each topic, the largest first.
+
+    Args:
+        data: scored pairs.
+        topics: of each row.
 
     Raises:
         InputError: fewer than two topics, more than 20, or one with too few pairs.
@@ -98,28 +102,28 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
     rows: dict[str, list[int]] = {}
     for row, topic in enumerate(topics):
         rows.setdefault(topic, []).append(row)
-    if not 2 <= len(rows) <= MOST_FOLDS:
-        raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MOST_FOLDS}")
-    small = [topic for topic, test in rows.items() if len(test) < SMALLEST_TEST]
+    if not 2 <= len(rows) <= MAX_FOLDS:
+        raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}")
+    small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
     if small:
-        raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {SMALLEST_TEST} at least")
-    everything = range(len(data))
+        raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least")
+    all_rows = range(len(data))
     return [
-        Fold(topic, [row for row in everything if topics[row] != topic], test)
+        Fold(topic, [row for row in all_rows if topics[row] != topic], test)
         for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))
     ]
 
 
 def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
-    """k folds of equal size, drawn at random.
+    """k folds of equal size, assigned at random.
 
     Raises:
         InputError: k is out of range, or the folds would be too small.
     """
-    if not 2 <= k <= MOST_FOLDS:
-        raise InputError(f"{k} folds were asked for; choose 2 to {MOST_FOLDS}")
-    if len(data) < k * SMALLEST_TEST:
-        raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * SMALLEST_TEST} at least")
+    if not 2 <= k <= MAX_FOLDS:
+        raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
+    if len(data) < k * MIN_TEST_PAIRS:
+        raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
     parts = np.array_split(np.random.default_rng(seed).permutation(len(data)), k)
     return [
         Fold(
@@ -156,7 +160,7 @@ def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsR
         InputError: as ``split``, or a setting is out of range.
     """
     data, folds = split(path, k)
-    RunConfig("regression", **changes)  # a wrong setting is said before anything is written
+    RunConfig(objective="regression", **changes)  # a wrong setting is reported before anything is written
     folder = _new_folder(jobs.store.home, data.name)
     runs = []
     for number, fold in enumerate(folds, start=1):
@@ -164,7 +168,7 @@ def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsR
         for file, rows in zip(files, (fold.training, fold.test), strict=True):
             _write(file, data, rows)
         config = RunConfig(
-            "regression",
+            objective="regression",
             train_data=str(files[0]),
             eval_data=str(files[1]),
             name=f"{Path(data.name).stem}, without {fold.name}",
@@ -177,21 +181,21 @@ def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsR
 
 
 def records(home: Path) -> list[FoldsRecord]:
-    """All, the newest first."""
-    found = [FoldsRecord.read(file) for file in (home / "folds").glob("*/folds.json")]
-    return sorted(found, key=lambda record: -record.created)
+    """All records of a home folder, the newest first."""
+    all_records = [FoldsRecord.read(file) for file in (home / "folds").glob("*/folds.json")]
+    return sorted(all_records, key=lambda record: -record.created)
 
 
 def results(record: FoldsRecord, store: RunStore) -> list[FoldResult]:
     """Each fold as it is now."""
-    known = {run.id: run for run in store.list()}
-    found = []
+    runs = {run.id: run for run in store.list()}
+    fold_results = []
     for fold in record.folds:
-        run = known.get(fold.run)
+        run = runs.get(fold.run)
         before = _rho(run.progress.baseline) if run else None
         after = _rho(run.progress.latest) if run and run.state == "finished" else None
-        found.append(FoldResult(fold.name, fold.test_pairs, run, before, after))
-    return found
+        fold_results.append(FoldResult(fold.name, fold.test_pairs, run, before, after))
+    return fold_results
 
 
 def _rho(figures: dict[str, Any] | None) -> float | None:
@@ -213,7 +217,7 @@ def _new_folder(home: Path, name: str) -> Path:
 
 
 def _write(file: Path, data: Dataset, rows: Sequence[int]) -> None:
-    assert data.scores is not None  # noqa: S101 - split has seen to it
+    assert data.scores is not None  # noqa: S101 - checked by `split`
     with open_atomic(file, newline="") as out:
         writer = csv.writer(out)
         writer.writerow(["sentence1", "sentence2", "score"])

@@ -1,10 +1,10 @@
-"""Measured tables: what ships in ``assets/ablation/<name>.json``, and how it is written.
+"""Precomputed tables, which ship as ``assets/ablation/<name>.json``.
 
     {"ablation", "settings": {…}, "training_rows", "machine": {…}, "command", "measured": "2026-11-21",
      "runs": [{"variant", "seed", "before", "after", "random_cosine", "steps", "seconds"}, …]}
 
-``before`` and ``after`` are Spearman ρ on the eval data, -1..1, of the base as it came and after the last step; every
-run that was made is there. `scripts/measure_ablation.py` writes one after each run, so that it can be interrupted.
+``before`` and ``after`` are Spearman ρ on the evaluation data, -1..1, of the base and after the last step; no run is
+left out. `scripts/measure_ablation.py` writes the file after each run, so that it can be interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHIPPED = asset("ablation")
 
 @dataclass(frozen=True)
 class PrecomputedRun:
-    """One run of a table; the figures of a cell."""
+    """One run of a table."""
 
     variant: str
     seed: int
@@ -40,38 +40,38 @@ class PrecomputedTable:
     """All runs of an ablation on one machine under one setting."""
 
     ablation: str
-    settings: dict[str, Any]  # fields of a RunConfig that differ from the defaults, and no seed
+    settings: dict[str, Any]  # fields of a RunConfig that differ from the defaults, without the seed
     training_rows: int
     machine: dict[str, str]
     command: str
-    measured: str  # the day of the last run, ISO
+    measured: str  # the day of the last run, ISO 8601
     runs: Sequence[PrecomputedRun]
 
     @property
     def seeds(self) -> list[int]:
-        """Those that occur, in order."""
+        """All seeds, in order."""
         return sorted({run.seed for run in self.runs})
 
     def has(self, variant: str, seed: int) -> bool:
-        """Whether this cell has been measured."""
+        """Whether the table has this run."""
         return any((run.variant, run.seed) == (variant, seed) for run in self.runs)
 
     def write(self, file: Path) -> None:
-        """Whole or not at all."""
+        """Atomically."""
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, file: Path) -> PrecomputedTable:
-        """InputError if the file is not such a table."""
+        """Raises InputError if the file is not such a table."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
             return cls(**{**values, "runs": [PrecomputedRun(**run) for run in values["runs"]]})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{file} is no measured table: {error}") from error
+            raise InputError(f"{file} is not a precomputed table: {error}") from error
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
-    """The table of an ablation that ships, None if it has not been measured."""
+    """The precomputed table of an ablation; None if there is none."""
     file = folder / f"{name}.json"
     return PrecomputedTable.read(file) if file.exists() else None

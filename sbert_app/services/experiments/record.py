@@ -1,7 +1,7 @@
-"""Sweep: an ablation under way, as it is on disk at one moment.
+"""Sweep: a snapshot of an ablation in progress.
 
-``home/sweeps/<id>.json`` names the ablation, the seeds, what was changed for all cells, and each cell's run. All else
-is in the runs' folders: a sweep has no state of its own, only that of its runs.
+``home/sweeps/<id>.json`` has the ablation, the seeds, the settings that were changed for all cells, and the run of
+each cell. A sweep has no other state than that of its runs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.services.experiments.ablations import Ablation, ablation
+from sbert_app.services.experiments.errors import SweepNotFound
 from sbert_app.services.experiments.statistics import VariantRow, rows
 from sbert_app.services.runs.record import AT_WORK, RESUMABLE, Run, one_line
 from training.atomic import write_text
-from training.errors import InputError
 
-GONE = "deleted"  # the state of a cell whose run is not there
+DELETED = "deleted"  # the state of a cell without a run
 
 
 @dataclass
 class SweepRecord:
-    """The file. ``runs`` holds the id of each cell's run by "variant/seed"; null until it is made."""
+    """The file. ``runs`` has the id of each cell's run by "variant/seed"; null until it is created."""
 
     ablation: str
     created: float  # seconds since 1970
@@ -35,25 +35,25 @@ class SweepRecord:
 
     @classmethod
     def read(cls, file: Path) -> SweepRecord:
-        """InputError if the file is not a sweep's."""
+        """Raises SweepNotFound if the file is missing or damaged, or its ablation unknown."""
         try:
             record = cls(**json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{file} cannot be read: {one_line(error)}") from error
-        ablation(record.ablation)
+            ablation(record.ablation)
+        except (OSError, ValueError, TypeError) as error:  # an unknown ablation is a ValueError too
+            raise SweepNotFound(f"{file} cannot be read: {one_line(error)}") from error
         return record
 
     def write(self, file: Path) -> None:
-        """Whole or not at all."""
+        """Atomically."""
         write_text(file, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def cells(self) -> list[tuple[str, int]]:
-        """(variant, seed), a seed after another: a sweep that is stopped early is balanced."""
+        """(variant, seed), ordered by seed, so that a sweep that is stopped early is balanced."""
         return [(variant, seed) for seed in self.seeds for variant in ablation(self.ablation).variants]
 
 
 def cell_key(variant: str, seed: int) -> str:
-    """How the file names a cell."""
+    """The key of a cell in the file."""
     return f"{variant}/{seed}"
 
 
@@ -63,12 +63,12 @@ class SweepCell:
 
     variant: str
     seed: int
-    run: Run | None  # None: not made yet, or deleted
+    run: Run | None  # None: not created yet, or deleted
 
     @property
     def state(self) -> str:
-        """The run's, or "deleted"."""
-        return GONE if self.run is None else self.run.state
+        """The state of the run, or "deleted"."""
+        return DELETED if self.run is None else self.run.state
 
     @property
     def value(self) -> float | None:
@@ -77,12 +77,12 @@ class SweepCell:
 
     @property
     def before(self) -> float | None:
-        """Spearman ρ ×100 of the base as it came."""
+        """Spearman ρ ×100 of the base, before the first step."""
         return _spearman(self.run.progress.baseline) if self.run else None
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0..1."""
+        """How much of the run is done, 0 to 1."""
         if self.run is None or not self.run.progress.steps:
             return 0.0
         return min(1.0, self.run.progress.step / self.run.progress.steps)
@@ -103,7 +103,7 @@ class Sweep:
 
     @property
     def state(self) -> str:
-        """running while a run waits or works; finished when all are; else failed or stopped: it can be resumed."""
+        """running while a run is queued or running; finished when all are; else failed or stopped."""
         counts = self.counts
         if any(counts[state] for state in AT_WORK):
             return "running"
@@ -118,40 +118,40 @@ class Sweep:
 
     @property
     def can_resume(self) -> bool:
-        """Whether there are cells to go on with."""
+        """Whether there are cells that `Sweeps.resume` would queue."""
         return any(cell.state in RESUMABLE or cell.run is None for cell in self.cells)
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
-        """What the finished runs ended with."""
+        """The results of the finished runs."""
         return {(cell.variant, cell.seed): cell.value for cell in self.cells if cell.value is not None}
 
     @property
     def rows(self) -> list[VariantRow]:
-        """The table, as far as it is filled."""
+        """The rows of the table, from the finished runs."""
         before = {(cell.variant, cell.seed): cell.before for cell in self.cells if cell.before is not None}
         return rows(self.ablation, self.values, before)
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the runs that are finished; None before the first is."""
-        took = [
+        """An estimate from the finished runs; None before the first is finished."""
+        durations = [
             cell.run.record.ended - cell.run.record.started
             for cell in self.cells
             if cell.run and cell.state == "finished" and cell.run.record.ended and cell.run.record.started
         ]
-        if not took or self.state != "running":
+        if not durations or self.state != "running":
             return None
-        return statistics.median(took) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+        return statistics.median(durations) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
 
     @property
     def reasons(self) -> list[str]:
-        """Why runs failed, each reason once."""
+        """Why runs failed, without repetition."""
         failed = [cell.run for cell in self.cells if cell.run and cell.state == "failed"]
-        return list(dict.fromkeys(run.record.reason or "no reason was written" for run in failed))
+        return list(dict.fromkeys(run.record.reason or "no reason was recorded" for run in failed))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values only, for the command line."""
+        """JSON values, for the command line."""
         return {
             "id": self.id,
             "preset": self.record.ablation,

@@ -1,13 +1,12 @@
-"""What the runs of a sweep add up to: mean and spread, intervals, and a paired test against the default.
+"""Statistics of a sweep: mean, standard deviation and interval of each variant, and a paired test against the default.
 
-A value is the Spearman ρ ×100 that one run ended with. Runs of one seed see the same data in the same order, whatever
-the variant, so the test pairs them by seed: it asks whether the mean difference within a seed is zero (Student's t).
-It says what so few runs can say, and no more: other data or another base are other questions.
+A value is the Spearman ρ ×100 of one run after its last step. Runs of the same seed see the same data in the same
+order in every variant, so the test pairs them by seed: Student's t-test of the mean difference within a seed. It is
+about these data and this base only.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,18 +15,18 @@ from typing import Any
 from sbert_app.services.experiments.ablations import Ablation
 
 LEVEL = 0.95
-DOUBT = 1 - LEVEL  # p below this is called a difference
+SIGNIFICANCE = 1 - LEVEL  # a difference is significant if p is below this
 
 Values = Mapping[tuple[str, int], float]  # (variant, seed) -> Spearman ρ ×100
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Of some values: the spread and the interval are None for a single one."""
+    """Mean, standard deviation and interval of values; the latter two are None for a single value."""
 
     n: int
     mean: float
-    deviation: float | None  # of the sample, n - 1
+    deviation: float | None  # standard deviation, with n - 1
     low: float | None  # the 95% interval of the mean, Student's t
     high: float | None
 
@@ -39,39 +38,46 @@ class Summary:
         mean, n = statistics.fmean(values), len(values)
         if n == 1:
             return cls(1, mean, None, None, None)
-        deviation = statistics.stdev(values)
-        reach = _quantile(n - 1) * deviation / math.sqrt(n)
-        return cls(n, mean, deviation, mean - reach, mean + reach)
+        from scipy import stats  # takes a second
+
+        ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))
+        return cls(n, mean, statistics.stdev(values), mean - ci_half_width, mean + ci_half_width)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """A variant against the default, over the seeds that both have."""
+    """A variant compared with the default, over the seeds that both have."""
 
     difference: Summary  # variant minus default
-    better: int  # seeds in which the variant is ahead
-    p: float | None  # two-sided; None where one seed, or differences without any spread, leave nothing to test
+    better: int  # seeds in which the variant is better
+    p: float | None  # two-sided; None for one seed, or if all differences are equal
 
     @classmethod
-    def of(cls, ours: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
-        """By seed. None if no seed has both."""
-        differences = [ours[seed] - default[seed] for seed in sorted(ours.keys() & default.keys())]
+    def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
+        """From values by seed. None if no seed has both."""
+        seeds = sorted(variant.keys() & default.keys())
+        differences = [variant[seed] - default[seed] for seed in seeds]
         summary = Summary.of(differences)
         if summary is None:
             return None
-        return cls(summary, sum(value > 0 for value in differences), _p_value(summary))
+        p = None
+        if summary.deviation:
+            from scipy import stats
+
+            p = float(stats.ttest_rel([variant[seed] for seed in seeds], [default[seed] for seed in seeds]).pvalue)
+        return cls(summary, sum(value > 0 for value in differences), p)
 
     @property
     def words(self) -> str:
-        """What the test means, in a sentence."""
+        """The result of the test in words."""
         gap, n = self.difference.mean, self.difference.n
         side = "above" if gap > 0 else "below"
         if n == 1:
             return f"{abs(gap):.1f} {side} in the one seed: nothing to test"
         if self.p is None:
-            return "the same in every seed" if gap == 0 else f"{abs(gap):.1f} {side} in every seed, without spread"
-        if self.p >= DOUBT:
-            return f"not told apart from the default by {n} seeds"
+            return "the same in every seed" if gap == 0 else f"{abs(gap):.1f} {side} in every seed, without variation"
+        if self.p >= SIGNIFICANCE:
+            return f"not significantly different from the default with {n} seeds"
         ahead = self.better if gap > 0 else n - self.better
         seeds = f"all {n} seeds" if ahead == n else f"{ahead} of {n} seeds"
         low, high = sorted((abs(self.difference.low or 0), abs(self.difference.high or 0)))
@@ -80,19 +86,19 @@ class Paired:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """One variant of a table. ``against`` is None for the default, and where nothing can be compared."""
+    """One variant of a table. ``against`` is None for the default, and if no seed can be compared."""
 
     variant: str
     label: str
     is_default: bool
     values: Mapping[int, float]  # by seed
-    before: float | None  # of the base as it came, under this variant
+    before: float | None  # of the base, under this variant
     summary: Summary | None
     against: Paired | None
     paper: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values only, with the test in words."""
+        """JSON values, with the result of the test in words."""
         values = asdict(self)
         return (
             values if self.against is None else values | {"against": {**values["against"], "words": self.against.words}}
@@ -100,7 +106,7 @@ class VariantRow:
 
 
 def rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[VariantRow]:
-    """A row for each variant, in the ablation's order; variants without a run have no summary."""
+    """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
     by_variant = {name: {seed: value for (v, seed), value in values.items() if v == name} for name in ablation.variants}
     default = by_variant[ablation.default]
     return [
@@ -119,25 +125,9 @@ def rows(ablation: Ablation, values: Values, before: Values | None = None) -> li
 
 
 def by_chance(tests: int) -> float:
-    """How often at least one of so many tests falls below p = 0.05 though nothing differs, if independent."""
+    """Probability that at least one of so many independent tests has p < 0.05 although nothing differs."""
     return 1 - LEVEL**tests
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
-
-
-def _quantile(freedom: int) -> float:
-    """The factor of a two-sided interval at `LEVEL`."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
-
-
-def _p_value(difference: Summary) -> float | None:
-    from scipy.special import stdtr
-
-    if not difference.deviation:
-        return None
-    t = difference.mean / (difference.deviation / math.sqrt(difference.n))
-    return float(2 * stdtr(difference.n - 1, -abs(t)))

@@ -2,15 +2,14 @@
 
     app, command line  --start, resume-->  queue (Huey)  --run id-->  worker processes  -->  the run's folder
 
-A worker (`sbert_app.services.jobs.worker`) is a process of its own, in a session of its own: to reload the page, to
-close the
-browser, to kill the app changes nothing for it. One works at a time for each GPU, one on a machine without. It is
-started when there is something to do and ends after some minutes without; the truth about each run is in the run's
-folder, so a queue that was lost is filled again from there.
+A worker (`sbert_app.services.jobs.worker`) is a process in a session of its own: it goes on when the page is
+reloaded, the browser closed or the app killed. There is one for each GPU, one on a machine without. It is started
+when a run is queued and ends after some idle minutes. The state of each run is in the run's folder, from which a
+lost queue is restored.
 
 The queue is SQLite in the home folder. With ``SBERT_QUEUE=redis://host/0`` it is Redis: then workers are started by
-hand (``python -m sbert_app worker``), on any machine that sees the same home folder. A message is JSON and holds the
-id of a run, nothing else: whoever can write to the queue cannot make a worker run code.
+hand (``python -m sbert_app worker``), on any machine that has access to the home folder. A message is JSON and holds
+only the id of a run, so that write access to the queue does not let anybody execute code.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME = "sbert-lab"
-RELAUNCH_SECONDS = 3.0  # a worker that dies at once is not started more often than this
+RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 
-CALM = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # of a worker, which shares the machine with the app
+WORKER_ENVIRONMENT = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # shares the machine with the app
 
 
 class JsonSerializer(Serializer):
-    """Huey's messages as JSON; its own way is a pickle, which can run code when it is read."""
+    """Huey's messages as JSON. Its default is pickle, which can execute code when it is read."""
 
     def _serialize(self, data: Message) -> bytes:
         return json.dumps(data).encode()
@@ -56,7 +55,7 @@ class JsonSerializer(Serializer):
 
 
 def open_queue(home: Path) -> Huey:
-    """The queue of this home folder, or the one in $SBERT_QUEUE. InputError if that cannot be."""
+    """The queue of this home folder, or the one in $SBERT_QUEUE. InputError if it cannot be opened."""
     options: dict[str, Any] = {"results": False, "serializer": JsonSerializer()}
     address = os.environ.get("SBERT_QUEUE", "")
     if not address:
@@ -74,7 +73,7 @@ def open_queue(home: Path) -> Huey:
 
 
 def devices() -> list[str]:
-    """What one worker each may take: the visible GPUs as CUDA names them, or [""] for the machine without one."""
+    """The devices that get a worker each: the visible GPUs as CUDA names them, or [""] on a machine without one."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         gpus = Path("/proc/driver/nvidia/gpus")
@@ -83,12 +82,12 @@ def devices() -> list[str]:
 
 
 def worker_lock(home: Path, slot: int) -> FileLock:
-    """Held by the worker of a device as long as it lives. ``slot`` counts `devices`."""
+    """Held by the worker of a device as long as it runs. ``slot`` is an index into `devices`."""
     return FileLock(home / f"worker-{slot}.lock", thread_local=False)
 
 
 def has_worker(home: Path, slot: int) -> bool:
-    """Whether a worker lives on this device."""
+    """Whether this device has a worker."""
     lock = worker_lock(home, slot)
     try:
         lock.acquire(timeout=0)
@@ -103,15 +102,15 @@ class Jobs:
 
     Args:
         store: where the runs are.
-        do: what a worker does with a run's id; the others leave it out.
+        execute: what a worker does with a run's id; None in every other process.
     """
 
-    def __init__(self, store: RunStore, do: Callable[[str], object] | None = None) -> None:
+    def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None) -> None:
         self.store = store
         self.queue = open_queue(store.home)
         self.starts_workers = isinstance(self.queue, SqliteHuey)
-        self._work = _task(self.queue, do)
-        self._started: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}  # by device: when, and what
+        self._queue_run = _register_task(self.queue, execute)
+        self._started: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}  # by slot: start time, process
         self._enqueueing = threading.Lock()
 
     def start(self, config: RunConfig) -> Run:
@@ -121,27 +120,27 @@ class Jobs:
         return run
 
     def resume(self, run_id: str) -> Run:
-        """Queue a run again that did not finish; it goes on from its checkpoint."""
+        """Queue a run again that did not finish; it is resumed from its checkpoint. Raises as `RunStore.requeue`."""
         run = self.store.requeue(run_id)
         self._enqueue(run_id)
         return run
 
     def stop(self, run_id: str) -> Run:
-        """Ask a run to stop, see `RunStore.stop`."""
+        """Stop a run, see `RunStore.stop`."""
         return self.store.stop(run_id)
 
     def queued(self) -> list[str]:
-        """The ids that wait in the queue, the next one first."""
+        """The ids of the runs in the queue, the next one first."""
         return [task.args[0] for task in self.queue.pending()]
 
     def reconcile(self) -> None:
-        """Queue what is queued by its folder but not in the queue, and see that somebody works on it."""
+        """Put runs into the queue whose folder says that they are queued, and start a worker for them."""
         with self._enqueueing:
             waiting = [run.id for run in reversed(self.store.list()) if run.state == "queued"]
             known = set(self.queued()) if waiting else set()
             for run_id in waiting:
                 if run_id not in known:
-                    self._work(run_id)
+                    self._queue_run(run_id)
         if waiting:
             self.start_workers()
 
@@ -152,7 +151,7 @@ class Jobs:
         for slot, _ in enumerate(devices()):
             last, process = self._started.get(slot, (-math.inf, None))
             if process is not None:
-                process.poll()  # let the system forget one that has ended
+                process.poll()  # reap it if it has ended
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
                 self._started[slot] = time.monotonic(), self._launch(slot)
 
@@ -163,22 +162,22 @@ class Jobs:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # the app's end, Ctrl-C in its terminal included, is not the worker's
-                env=child_environment(CALM),
+                start_new_session=True,  # not ended by Ctrl-C in the app's terminal
+                env=child_environment(WORKER_ENVIRONMENT),
             )
 
     def _enqueue(self, run_id: str) -> None:
         with self._enqueueing:
-            self._work(run_id)
+            self._queue_run(run_id)
         self.start_workers()
 
 
-def _task(queue: Huey, do: Callable[[str], object] | None) -> Callable[[str], object]:
-    """Make ``do`` known to the queue, under the same name in every process. Calling the result enqueues."""
+def _register_task(queue: Huey, execute: Callable[[str], object] | None) -> Callable[[str], object]:
+    """Register ``execute`` as the queue's task, under the same name in every process. The result puts a run in it."""
 
     def work(run_id: str) -> None:
-        if do is None:
-            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is no worker")
-        do(run_id)
+        if execute is None:
+            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
+        execute(run_id)
 
     return queue.task(name="work")(work)

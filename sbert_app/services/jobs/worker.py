@@ -1,10 +1,9 @@
 """The worker: takes runs from the queue and executes them, one after another, on one device.
 
-``python -m sbert_app.services.jobs.worker`` is started by `sbert_app.services.jobs.queue` when there is work; where
-the queue is Redis,
-``python -m sbert_app worker`` is started by hand. It is polite (low priority, threads that sleep while they wait), so
-that the page stays quick on the same machine, and ends after `IDLE_SECONDS` without work. SIGTERM, as at a shutdown:
-the run writes a checkpoint, reads as interrupted, and can be resumed.
+``python -m sbert_app.services.jobs.worker`` is started by `sbert_app.services.jobs.queue` when a run is queued; with
+a Redis queue ``python -m sbert_app worker`` is started by hand. It runs at low priority, with idle threads that
+sleep, so that the page stays responsive on the same machine, and ends after `IDLE_SECONDS` without a run. On SIGTERM,
+as at a shutdown, the run writes a checkpoint, becomes interrupted, and can be resumed.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pathlib import Path
 from filelock import Timeout
 
 from sbert_app.process import configure_process
-from sbert_app.services.jobs.queue import CALM, Jobs, devices, worker_lock
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, devices, worker_lock
 from sbert_app.services.runs.store import RunStore
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.sources.home import home_folder
 
 log = logging.getLogger("sbert_lab.worker")
@@ -33,26 +32,26 @@ NICENESS = 5
 
 
 class Worker:
-    """One worker on one device, a place in `devices`."""
+    """One worker on one device; ``slot`` is an index into `devices`."""
 
     def __init__(self, home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> None:
         self.home = home
         self.slot = slot
         self.idle_seconds = idle_seconds
         self.store = RunStore(home)
-        self.jobs = Jobs(self.store, do=self.execute)
-        self.ending = threading.Event()
+        self.jobs = Jobs(self.store, execute=self.execute)
+        self.should_end = threading.Event()
 
     def work(self) -> None:
-        """Work until there has been nothing to do for a while. Returns at once if the device has a worker already.
+        """Execute runs until there is none for `idle_seconds`. Returns at once if the device has a worker already.
 
-        A run that is queued just when this worker ends is not lost: whoever queues it looks for a worker after
-        that, and this one looks into the queue once more after it has given its place up.
+        A run that is queued just when this worker ends is not lost: the process that queues it checks for a worker
+        afterwards, and this worker checks the queue again after it has released its lock.
         """
         lock = worker_lock(self.home, self.slot)
-        while not self.ending.is_set():
+        while not self.should_end.is_set():
             try:
-                lock.acquire(timeout=1)  # others look for an instant only
+                lock.acquire(timeout=1)  # `has_worker` holds it for an instant
             except Timeout:
                 log.info("device %s has a worker already", self.slot)
                 return
@@ -65,39 +64,39 @@ class Worker:
                 return
 
     def execute(self, run_id: str) -> None:
-        """Execute one run. Whatever comes of it is in the run's folder."""
+        """Execute one run. Its outcome is recorded in its folder."""
         from sbert_app.services.jobs.execution import execute
 
         try:
-            execute(self.store, run_id, should_end=self.ending.is_set)
-        except InputError as error:  # stopped or deleted while it waited
+            execute(self.store, run_id, should_end=self.should_end.is_set)
+        except UserFacingError as error:  # it was stopped or deleted meanwhile, or its input is wrong
             log.info("%s", error)
 
     def _work_until_idle(self) -> None:
         _warm_up()
         last = time.monotonic()
-        while not self.ending.is_set() and time.monotonic() - last < self.idle_seconds:
+        while not self.should_end.is_set() and time.monotonic() - last < self.idle_seconds:
             task = self.jobs.queue.dequeue()
             if task is None:
-                self.ending.wait(POLL_SECONDS)
+                self.should_end.wait(POLL_SECONDS)
                 continue
             self.jobs.queue.execute(task)
             last = time.monotonic()
 
 
 def _warm_up() -> None:
-    """The imports that a run needs take seconds: have them behind us when one comes."""
+    """Import now what a run needs, which takes seconds."""
     import training.trainer.train  # noqa: F401
 
 
 def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Make this process a worker: calm, polite, bound to its device."""
+    """Make this process a worker: low priority, passive waiting, one visible device."""
     configure_process()
-    for name, value in CALM.items():
-        os.environ.setdefault(name, value)  # read when torch is loaded, which is later
+    for name, value in WORKER_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # before torch is imported, which reads them
     known = devices()
     if not 0 <= slot < len(known):
-        raise InputError(f"device {slot} is not there; this machine has {len(known)}, counted from 0")
+        raise InputError(f"there is no device {slot}; this machine has {len(known)}, counted from 0")
     if device := known[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     if hasattr(os, "nice"):
@@ -106,7 +105,7 @@ def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> Non
     logging.captureWarnings(True)
     worker = Worker(home, slot, idle_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.ending.set())
+        signal.signal(number, lambda *_: worker.should_end.set())
     worker.work()
 
 
@@ -116,10 +115,12 @@ def main() -> None:
         prog="sbert_app.services.jobs.worker", description="Execute queued runs on one device."
     )
     parser.add_argument("--home", type=home_folder, default=home_folder(), help="the home folder")
-    parser.add_argument("--slot", type=int, default=0, help="which device, counted from 0")
-    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS, help="end after so long without work")
-    asked = parser.parse_args()
-    run_worker(asked.home, asked.slot, asked.idle_seconds)
+    parser.add_argument("--slot", type=int, default=0, help="index of the device, from 0")
+    parser.add_argument(
+        "--idle-seconds", type=float, default=IDLE_SECONDS, help="end after so many seconds without a run"
+    )
+    arguments = parser.parse_args()
+    run_worker(arguments.home, arguments.slot, arguments.idle_seconds)
 
 
 if __name__ == "__main__":

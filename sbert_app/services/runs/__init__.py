@@ -1,1 +1,1 @@
-"""Runs: what they would do (plan.py), and what they did, on disk (store.py, record.py, tail.py)."""
+"""Runs: what they would do (estimate.py) and what they did, on disk (store.py, record.py, events.py)."""

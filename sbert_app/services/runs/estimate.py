@@ -1,11 +1,11 @@
 """estimate_run(config): what a run would do and how long it would take, before it is started.
 
-Wrong combinations are found here, with the nearest thing that can be done. Data that is on this machine is loaded and
-viewed as the objective needs it, so that the number of rows is exact and the notes say what will be derived; a set
-that would first come from the Hub is judged by what is known of it (`HUB_FORMS`).
+Combinations that cannot work are rejected here, with the nearest alternative. Data on this machine is loaded and
+transformed as the objective needs it, so that the number of rows is exact and the notes describe the transformation;
+for a data set that would be downloaded from the Hub, `HUB_FORMS` has what is known.
 
-Time comes from a measured rate: that of the newest run from the same base on this machine, else of a few steps made
-for the purpose, which takes some seconds and is done once.
+The time is based on a measured rate: of the newest run from the same base on this machine, or of a few training steps
+that are made for this purpose, once, in some seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import statistics
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from training.errors import InputError
 from training.evaluation.diagnostics import plain_sentences
 from training.trainer.config import RunConfig
 
-# What the sets of the Hub hold: their form, and the rows of their first split.
+# Data sets on the Hub: their form, and the rows of their first split.
 HUB_FORMS: dict[str, tuple[str, int]] = {
     "snli": (LABELLED, 549_367),
     "mnli": (LABELLED, 392_702),
@@ -44,12 +44,12 @@ HUB_FORMS: dict[str, tuple[str, int]] = {
 }
 MEASURED_STEPS = 8
 RANDOM_SENTENCES = 256  # of an evaluation, see `training.trainer.evaluator`
-STARTING_SECONDS = 3.0  # data and model, before the first step
+STARTING_SECONDS = 3.0  # to load data and model
 
 
 @dataclass(frozen=True)
 class TrainingRate:
-    """How fast this machine trains. ``source`` says where that is known from."""
+    """How fast this machine trains, and in ``source`` how that was measured."""
 
     sentences_per_second: float
     evaluation_seconds: float
@@ -58,11 +58,11 @@ class TrainingRate:
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run would do. ``rows`` and ``steps`` are None where the data has to be fetched first."""
+    """What a run would do. ``rows`` and ``steps`` are None if the data has to be downloaded first."""
 
     config: RunConfig
     rows: int | None
-    columns: int  # sentences a row
+    columns: int  # sentences per row
     kind: str  # of the rows: scored pairs, triplets …
     notes: tuple[str, ...] = ()
 
@@ -76,22 +76,22 @@ class RunEstimate:
         return max(1, math.ceil(self.config.epochs * math.ceil(self.rows / self.config.batch_size)))
 
     def seconds(self, rate: TrainingRate) -> float | None:
-        """An estimate, start to end."""
+        """The estimated duration of the run; None if the number of steps is not known."""
         if self.steps is None:
             return None
         sentences = self.steps * self.config.batch_size * self.columns
         evaluations = math.ceil(self.steps / self.config.evaluate_every(self.steps)) + 1
-        working = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
-        return STARTING_SECONDS + working
+        training = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
+        return STARTING_SECONDS + training
 
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
-    """Look at a run before it starts. InputError if its data or its base cannot be used, with what can."""
+    """What a run would do. Raises InputError if its data or its base cannot be used, with an alternative."""
     _check_base(config.base, store)
     if config.eval_data is not None:
         for name in split_names(config.eval_data):
             _form(name, store.home)
-    parts = [_viewed(name, config, store.home) for name in split_names(config.train_data)]
+    parts = [_transformed(name, config, store.home) for name in split_names(config.train_data)]
     known = [part for part in parts if isinstance(part, Dataset)]
     if len(known) == len(parts):
         data = join(known)
@@ -99,14 +99,14 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     kind = next(part for part in parts if isinstance(part, str))
     rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
     total = None if None in rows else sum(filter(None, rows))
-    fetched = "comes from the Hub when the run starts, unless it was fetched before"
-    notes = tuple(f"{name} {fetched}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
+    note = "is downloaded from the Hub when the run starts, unless it was before"
+    notes = tuple(f"{name} {note}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
     triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
     return RunEstimate(config, total, 3 if triple else 2, kind, notes)
 
 
 def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
-    """The rows of a part; of one that is on the Hub only where they are its training split's, as they are."""
+    """The rows of a part; of a set on the Hub only if it is the whole training split, untransformed."""
     if isinstance(part, Dataset):
         return len(part)
     head, _, split = name.partition(":")
@@ -114,77 +114,79 @@ def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
     return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] is as_it_is else None
 
 
-def known_rate(found: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
-    """The rate of the newest run of the same kind, or one that was measured; None if there is neither."""
+def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
+    """The rate of the newest run of the same kind, or one measured by `measure_rate`; None if there is neither."""
     for run in runs:
-        if _alike(run.config, found.config) and len(rates := _rates(events := store.events(run.id))) > 1:
+        if _is_same_kind(run.config, estimate.config) and len(rates := _rates(events := store.events(run.id))) > 1:
             seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(statistics.median(rates), statistics.median(seconds), source)
-    measured = _measured.get(_key(found))
-    return _rate(found, measured, store) if measured else None
+    measured = _measured.get(_key(estimate))
+    return _rate(estimate, measured, store) if measured else None
 
 
 def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
-    """Whether a few steps could be made right now: nothing to fetch, and the machine is not busy with a run."""
+    """Whether `measure_rate` can run now: base and data are on this machine, and no run is running."""
     base = config.base
-    here = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
-    here = here or (store.home / "models" / base).is_dir()
-    local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
-    return here and local and not any(run.state == "running" for run in store.list())
+    base_is_local = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
+    base_is_local = base_is_local or (store.home / "models" / base).is_dir()
+    data_is_local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
+    return base_is_local and data_is_local and not any(run.state == "running" for run in store.list())
 
 
-def measure_rate(found: RunEstimate, store: RunStore) -> TrainingRate:
-    """Make a few steps and forget them. Seconds; once for each kind of run."""
+def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
+    """Train a few steps without saving anything. Takes seconds, once for each kind of run."""
     from training.trainer.train import train
 
-    key = _key(found)
+    key = _key(estimate)
     with _measuring:
         if key not in _measured:
             events: list[Event] = []
-            few = replace(found.config, max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="")
-            train(few, on_event=events.append, home=store.home)
-            rates = _rates(events)
-            last = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            changes = {"max_steps": MEASURED_STEPS, "eval_data": None, "eval_every": MEASURED_STEPS, "name": ""}
+            config = RunConfig.from_dict({**estimate.config.to_dict(), **changes})
+            train(config, on_event=events.append, home=store.home)
             # The first steps and the first evaluation are slower than all others.
-            _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), last / _watched(None, store.home))
-    return _rate(found, _measured[key], store)
+            rates = _rates(events)
+            last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            seconds_per_sentence = last_evaluation / _evaluated_sentences(None, store.home)
+            _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), seconds_per_sentence)
+    return _rate(estimate, _measured[key], store)
 
 
 class _Measured(NamedTuple):
-    """What a few steps have shown."""
+    """The result of `measure_rate`, for any size of evaluation data."""
 
     sentences_per_second: float
-    seconds_per_evaluated: float  # sentence of an evaluation
+    seconds_per_evaluated_sentence: float
 
 
 _measured: dict[tuple[object, ...], _Measured] = {}
 _measuring = threading.Lock()
 
 
-def _rate(found: RunEstimate, measured: _Measured, store: RunStore) -> TrainingRate:
+def _rate(estimate: RunEstimate, measured: _Measured, store: RunStore) -> TrainingRate:
     source = f"{MEASURED_STEPS} steps measured just now, {measured.sentences_per_second:,.0f} sentences/s"
-    watched = _watched(found.config.eval_data, store.home)
-    return TrainingRate(measured.sentences_per_second, measured.seconds_per_evaluated * watched, source)
+    evaluated = _evaluated_sentences(estimate.config.eval_data, store.home)
+    return TrainingRate(measured.sentences_per_second, measured.seconds_per_evaluated_sentence * evaluated, source)
 
 
-def _watched(eval_data: str | None, home: Path) -> int:
-    """How many sentences an evaluation encodes, about: random and plain ones, and the dev data."""
+def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
+    """About how many sentences an evaluation encodes: random ones, plain ones, the evaluation data."""
     loaded = [_load(name, home) for name in split_names(eval_data)] if eval_data else []
-    dev = {text for data in loaded if data for column in data.columns for text in column}
-    return RANDOM_SENTENCES + len(plain_sentences()) + len(dev)
+    distinct = {text for data in loaded if data for column in data.columns for text in column}
+    return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
 
 
-def _key(found: RunEstimate) -> tuple[object, ...]:
-    config = found.config
-    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, found.columns
+def _key(estimate: RunEstimate) -> tuple[object, ...]:
+    config = estimate.config
+    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, estimate.columns
 
 
-def _alike(one: RunConfig, other: RunConfig) -> bool:
-    """Whether the rate of one run says something about the other."""
+def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
+    """Whether one run trains about as fast as the other."""
     same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective")
-    alike = all(getattr(one, name) == getattr(other, name) for name in same)
-    return alike and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
+    is_same = all(getattr(one, name) == getattr(other, name) for name in same)
+    return is_same and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
 
 
 def _rates(events: Sequence[Event]) -> list[float]:
@@ -196,8 +198,8 @@ def _check_base(base: str, store: RunStore) -> None:
         raise InputError(f"{base} has no model yet; let it run until its first evaluation, or choose another base")
 
 
-def _viewed(name: str, config: RunConfig, home: Path) -> Dataset | str:
-    """The rows that the objective would see; of a set of the Hub only its form."""
+def _transformed(name: str, config: RunConfig, home: Path) -> Dataset | str:
+    """The rows that the objective would see; for a set on the Hub only its form."""
     kind = _form(name, home)
     if (config.objective, kind) not in TRANSFORMS:
         raise InputError(
@@ -216,12 +218,12 @@ def _form(name: str, home: Path) -> str:
             raise InputError(f"{head} has no split {split!r}; choose {', '.join(HUB_SETS[head].splits)}")
         return HUB_FORMS[head][0]
     loaded = _load(name, home)
-    assert loaded is not None  # noqa: S101 - it is not of the Hub
+    assert loaded is not None  # noqa: S101 - it is not on the Hub
     return loaded.kind
 
 
 def _load(name: str, home: Path) -> Dataset | None:
-    """A set that is on this machine, None for one of the Hub."""
+    """A data set on this machine; None for one on the Hub."""
     if name.partition(":")[0] in HUB_SETS:
         return None
     file = Path(name).expanduser()
@@ -231,5 +233,5 @@ def _load(name: str, home: Path) -> Dataset | None:
 
 @lru_cache(maxsize=8)
 def _load_once(name: str, home: Path, stamp: float) -> Dataset:
-    """``stamp`` makes a file that has changed another one."""
+    """``stamp`` is part of the cache key, so that a file is read again when it has changed."""
     return load_one(name, home)

@@ -1,4 +1,4 @@
-"""Run: one run as it is on disk at one moment. Plain values; `sbert_app.services.runs.store` reads and changes them."""
+"""Run: a snapshot of one run on disk. Plain values; `sbert_app.services.runs.store` reads and changes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sbert_app.services.runs.errors import RunNotFound
 from sbert_app.services.runs.events import RunProgress
 from training.atomic import write_text
-from training.errors import InputError
 from training.trainer.config import RunConfig
 
 STATES = ("queued", "running", "finished", "failed", "stopped", "interrupted")
@@ -21,38 +21,38 @@ LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
-class Record:
-    """``run.json``, written by the holder of the run's lock alone. Times are seconds since 1970."""
+class RunRecord:
+    """``run.json``, written only by the holder of the run's lock. Times are seconds since 1970."""
 
     state: str
     created: float
-    started: float | None = None  # None: no process has worked on it yet
+    started: float | None = None  # None until a process works on it
     ended: float | None = None
     reason: str | None = None
 
     @classmethod
-    def read(cls, folder: Path) -> Record:
-        """InputError if the file is not there or cannot be read."""
+    def read(cls, folder: Path) -> RunRecord:
+        """Raises RunNotFound if the file does not exist or is damaged."""
         file = folder / "run.json"
         try:
             return cls(**json.loads(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{file} cannot be read: {one_line(error)}") from error
+            raise RunNotFound(f"{file} cannot be read: {one_line(error)}") from error
 
     def write(self, folder: Path) -> None:
-        """Whole or not at all. OSError if the disk is full."""
+        """Atomically. Raises OSError if the disk is full."""
         write_text(folder / "run.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run as it is now."""
+    """A run as it is now."""
 
     id: str
     folder: Path
-    name: str  # what people call it
+    name: str  # can be changed by the user
     config: RunConfig
-    record: Record
+    record: RunRecord
     progress: RunProgress
 
     @property
@@ -62,16 +62,16 @@ class Run:
 
     @property
     def has_model(self) -> bool:
-        """Whether there is a model to export and to compare with."""
+        """Whether a model has been saved."""
         return (self.folder / "model/modules.json").exists()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether somebody has asked it to stop and it has not yet."""
+        """Whether it was asked to stop and is still running."""
         return self.state == "running" and (self.folder / "stop").exists()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values only, for the command line and the HTTP API."""
+        """JSON values, for the command line and the HTTP API."""
         return {
             "id": self.id,
             "name": self.name,
@@ -85,17 +85,17 @@ class Run:
 
 
 def default_name(config: RunConfig) -> str:
-    """What a run is called if nobody named it: objective, concatenation, pooling, base."""
-    how = f" {config.concatenation}" if config.objective == "classification" else ""
+    """The name of a run that was given none: objective, concatenation, pooling, base."""
+    concatenation = f" {config.concatenation}" if config.objective == "classification" else ""
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
-    return f"{config.objective}{how}{pooling} · {config.base}"[:LONGEST_NAME]
+    return f"{config.objective}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 
 
 def slug(text: str) -> str:
-    """A word or two of ``text`` that may be part of a file name; perhaps empty."""
+    """``text`` as part of a file name: lower-case letters, digits and hyphens, at most 40; may be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in one line."""
+    """The message of an exception in one line."""
     return " ".join(str(error).split()) or type(error).__name__

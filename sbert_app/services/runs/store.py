@@ -1,19 +1,19 @@
-"""RunStore: the runs on disk. A run's folder is the truth; whoever can read it can show the run.
+"""RunStore: the runs on disk. A run's folder is the truth; any process that can read it can show the run.
 
     home/runs/<id>/config.json     the settings, a `training.trainer.config.RunConfig`; never changed
-                   name.txt        what people call it
-                   run.json        state, reason, times; written by the holder of the lock alone
-                   events.jsonl    the figures, step by step (see `training.trainer.train`)
-                   log.txt         what was done, and the traceback of what went wrong
-                   checkpoint/     from where it can be resumed
+                   name.txt        its name, which the user can change
+                   run.json        state, reason, times; written only by the holder of the lock
+                   events.jsonl    the figures, step by step (see `training.trainer.events`)
+                   log.txt         what was done, and the traceback of an error
+                   checkpoint/     from which it can be resumed
                    model/          its best model so far
                    lock, stop      see below
 
     queued -> running -> finished | failed | stopped | interrupted
 
-The process that works on a run holds the file ``lock``. The operating system takes it back when the process ends,
-however it ends: so a run that says "running" and whose lock is free was interrupted. No heartbeat to miss, no
-process number that another program has by now. Stop is a file: any process may leave it, the loop looks for it.
+The process that works on a run holds a file lock on ``lock``, which the operating system releases when the process
+ends, however it ends. A run whose state is "running" and whose lock is free was interrupted. This needs no heartbeat
+and no process ids, which are reused. Any process may create the file ``stop``; the training loop looks for it.
 """
 
 from __future__ import annotations
@@ -30,70 +30,74 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.events import Event, EventReader, RunProgress
 from sbert_app.services.runs.record import (
     AT_WORK,
     LONGEST_NAME,
     QUEUED,
     RESUMABLE,
-    Record,
     Run,
+    RunRecord,
     default_name,
     one_line,
     slug,
 )
 from training.atomic import recover, write_text
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
-CUT_OFF = "its process ended without a word: killed, out of memory, or the machine went down"
-RESERVE = 64 * 1024  # bytes kept aside while a run is at work, so that on a full disk its end can still be written
+PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
+RESERVED_BYTES = 64 * 1024  # on the disk while a run is running, so that its end can be recorded on a full disk
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
 class RunStore:
-    """All runs of a home folder. Thread-safe; any number of processes may have one on the same folder."""
+    """All runs of a home folder. Thread-safe; any number of processes may use the same folder.
+
+    Methods that take a run's id raise `RunNotFound` if there is no such run.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.folder = home / "runs"
-        self._tails: dict[str, EventReader] = {}
+        self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
 
     # ------------------------------------------------------------ reading
 
     def get(self, run_id: str) -> Run:
-        """InputError if there is no such run."""
-        folder = self._folder(run_id)
+        """The run as it is now."""
+        folder = self._run_folder(run_id)
         return Run(
             id=run_id,
             folder=folder,
             name=(folder / "name.txt").read_text(encoding="utf-8"),
             config=self._config(run_id, folder),
-            record=self._settled(folder),
-            progress=RunProgress.of(self.events(run_id)),
+            record=self._current_record(folder),
+            progress=RunProgress.from_events(self.events(run_id)),
         )
 
     def list(self) -> list[Run]:
         """Every run, the newest first."""
-        found = []
+        runs = []
         for file in self.folder.glob("[!.]*/run.json"):
-            with suppress(InputError, FileNotFoundError):  # deleted meanwhile
-                found.append(self.get(file.parent.name))
-        return sorted(found, key=lambda run: (run.record.created, run.id), reverse=True)
+            with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged
+                runs.append(self.get(file.parent.name))
+        return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
 
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
-        """The events of a run from number ``since`` on. A resumed run takes events back: then from the first."""
-        folder = self._folder(run_id)
+        """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
+        folder = self._run_folder(run_id)
         with self._reading:
-            events = self._tails.setdefault(run_id, EventReader(folder / "events.jsonl")).read()
+            events = self._event_readers.setdefault(run_id, EventReader(folder / "events.jsonl")).read()
             return events[since if since <= len(events) else 0 :]
 
     def log(self, run_id: str, lines: int = 200) -> str:
         """The last lines of the run's log."""
-        file = self._folder(run_id) / "log.txt"
+        file = self._run_folder(run_id) / "log.txt"
         if not file.exists():
             return ""
         with file.open("rb") as log:
@@ -103,126 +107,130 @@ class RunStore:
     # ------------------------------------------------------------ changing
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
-        """A new run. Its id is the date, the time and a word or two: 20261121-034512-regression-mean.
+        """A new run. Its id is date, time and a few words: 20261121-034512-regression-mean.
 
-        It is queued, for any worker to take; without ``queue`` it is stopped before it began, for the caller.
-        InputError if the disk is full or the home folder may not be written.
+        Its state is queued, so that any worker may take it; with ``queue`` False it is stopped, for the caller to
+        execute. Raises InputError if the disk is full or the home folder is not writable.
         """
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
         try:
-            run_id, folder = self._make_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
+            run_id, folder = self._create_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
             write_text(folder / "config.json", config.to_json() + "\n")
             write_text(folder / "name.txt", config.name or default_name(config))
-            Record("queued" if queue else "stopped", created=time.time()).write(folder)
+            RunRecord("queued" if queue else "stopped", created=time.time()).write(folder)
         except OSError as error:
             raise InputError(f"no run can be written to {self.folder}: {error.strerror or error}") from error
         return self.get(run_id)
 
     def rename(self, run_id: str, name: str) -> Run:
-        """Call a run something else; its id stays."""
+        """Change the name of a run; its id stays."""
         name = " ".join(name.split())
         if not name or len(name) > LONGEST_NAME:
             raise InputError(f"a run's name has 1 to {LONGEST_NAME} characters")
-        write_text(self._folder(run_id) / "name.txt", name)
+        write_text(self._run_folder(run_id) / "name.txt", name)
         return self.get(run_id)
 
     def stop(self, run_id: str) -> Run:
-        """Stop a run: at once if it is queued; if it runs, its process sees it at the next step."""
-        folder = self._folder(run_id)
-        state = self._settled(folder).state
+        """Stop a queued run at once, a running one at its next step. Raises RunStateError if it is neither."""
+        folder = self._run_folder(run_id)
+        state = self._current_record(folder).state
         if state not in AT_WORK:
-            raise InputError(f"run {run_id} is {state}; there is nothing to stop")
+            raise RunStateError(f"run {run_id} is {state}; there is nothing to stop")
         (folder / "stop").touch()
-        with suppress(InputError), self._held(folder, "its process has it and will see the file"):
-            record = self._settled(folder, held=True)
+        with suppress(RunBusy), self._lock(folder, "its process will see the file"):
+            record = self._locked_record(folder)
             if record.state == "queued":
                 replace(record, state="stopped", ended=time.time()).write(folder)
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted; it will go on from its checkpoint."""
-        folder = self._folder(run_id)
-        with self._held(folder, f"run {run_id} is running; there is nothing to resume"):
-            record = self._settled(folder, held=True)
+        """Queue a run again that failed, was stopped or interrupted; it will be resumed from its checkpoint.
+
+        Raises RunBusy or RunStateError for any other run.
+        """
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is running; there is nothing to resume"):
+            record = self._locked_record(folder)
             if record.state not in RESUMABLE:
-                raise InputError(f"run {run_id} is {record.state}; there is nothing to resume")
+                raise RunStateError(f"run {run_id} is {record.state}; there is nothing to resume")
             (folder / "stop").unlink(missing_ok=True)
             replace(record, state="queued", ended=None, reason=None).write(folder)
         return self.get(run_id)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and its model. InputError while it runs."""
-        folder = self._folder(run_id)
-        with self._held(folder, f"run {run_id} is running; stop it before you delete it"):
-            going = self.folder / f".deleted-{run_id}"
-            folder.rename(going)  # it is gone at once, however long the removal takes
-        shutil.rmtree(going)
-        self._tails.pop(run_id, None)
+        """Remove a run and its model. Raises RunBusy while it is running."""
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
+            deleted = self.folder / f".deleted-{run_id}"
+            folder.rename(deleted)  # at once, however long the removal takes
+        shutil.rmtree(deleted)
+        self._event_readers.pop(run_id, None)
         self._configs.pop(run_id, None)
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
-        """Work on a run in one of ``states``: it is running inside the block, and has ended after it.
+        """Work on a run that is in one of ``states``: it is running inside the block and has ended after it.
 
-        An exception out of the block makes it failed (an interrupt or an exit: interrupted) and goes on.
-        InputError if the run is in another state, or another process has it.
+        An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised
+        again. Raises RunStateError if the run is in another state, RunBusy if another process works on it.
         """
-        folder = self._folder(run_id)
-        with self._held(folder, f"run {run_id} is being worked on by another process", patience=2):
-            record = self._settled(folder, held=True)
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
+            record = self._locked_record(folder)
             if record.state not in states:
-                raise InputError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
+                raise RunStateError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
             if record.state != "queued":
-                (folder / "stop").unlink(missing_ok=True)  # it was about the time before
-            work = RunLease(self.get(run_id), resume=record.started is not None)
+                (folder / "stop").unlink(missing_ok=True)  # left from the last time
+            lease = RunLease(self.get(run_id), resume=record.started is not None)
             record = replace(record, state="running", started=time.time(), ended=None, reason=None)
             record.write(folder)
             try:
-                (folder / "reserve").write_bytes(bytes(RESERVE))
-                yield work
+                (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
+                yield lease
             except BaseException as error:
-                work.state = "failed" if isinstance(error, Exception) else "interrupted"
-                work.reason = one_line(error)
+                lease.state = "failed" if isinstance(error, Exception) else "interrupted"
+                lease.reason = one_line(error)
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                replace(record, state=work.state, reason=work.reason, ended=time.time()).write(folder)
+                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
 
-    # ------------------------------------------------------------ within
+    # ------------------------------------------------------------ internal
 
-    def _settled(self, folder: Path, held: bool = False) -> Record:
-        """The record. A running run whose lock is free has lost its process: here it becomes interrupted, and whole."""
-        record = Record.read(folder)
-        if record.state != "running":
-            return record
-        if held:
-            record = replace(record, state="interrupted", ended=time.time(), reason=CUT_OFF)
+    def _current_record(self, folder: Path) -> RunRecord:
+        """The record; a running run whose lock is free becomes interrupted here."""
+        record = RunRecord.read(folder)
+        if record.state == "running":
+            with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
+                return self._locked_record(folder)
+        return record
+
+    def _locked_record(self, folder: Path) -> RunRecord:
+        """The record, for the holder of the lock: nobody else works on the run, whatever its state says."""
+        record = RunRecord.read(folder)
+        if record.state == "running":
+            record = replace(record, state="interrupted", ended=time.time(), reason=PROCESS_LOST)
             record.write(folder)
             recover(folder / "model")
-            return record
-        try:
-            with self._held(folder, "it is running indeed", patience=0):
-                return self._settled(folder, held=True)
-        except InputError:
-            return record
+        return record
 
     @contextmanager
-    def _held(self, folder: Path, otherwise: str, patience: float = 0.1) -> Iterator[None]:
-        """Hold the run's lock. InputError with ``otherwise`` if another process has it for longer than an instant."""
+    def _lock(self, folder: Path, message: str, timeout: float = 0.1) -> Iterator[None]:
+        """Hold the run's lock. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
         lock = FileLock(folder / "lock", thread_local=False)
         try:
-            lock.acquire(timeout=patience, poll_interval=0.02)
+            lock.acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
-            raise InputError(otherwise) from error
+            raise RunBusy(message) from error
         try:
             yield
         finally:
             lock.release()
 
-    def _folder(self, run_id: str) -> Path:
+    def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
         if not _ID.fullmatch(run_id) or not (folder / "run.json").exists():
-            raise InputError(f"there is no run {run_id[:100]!r}; `runs list` shows them all")
+            raise RunNotFound(f"there is no run {run_id[:100]!r}; `runs list` shows them all")
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
@@ -230,19 +238,19 @@ class RunStore:
             self._configs[run_id] = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
         return self._configs[run_id]
 
-    def _make_folder(self, stem: str) -> tuple[str, Path]:
-        """A folder that was not there before, though two be made in the same second."""
+    def _create_folder(self, stem: str) -> tuple[str, Path]:
+        """A new folder, also when two runs are created in the same second."""
         for number in count(1):
             run_id = stem if number == 1 else f"{stem}-{number}"
             with suppress(FileExistsError):
                 (self.folder / run_id).mkdir(parents=True)
                 return run_id, self.folder / run_id
-        raise AssertionError("numbers do not end")
+        raise AssertionError("count is infinite")
 
 
 @dataclass
 class RunLease:
-    """A run in the hands of this process. What it says at the end of the block is how the run ended."""
+    """A run that this process works on. ``state`` and ``reason`` at the end of the block are how the run ended."""
 
     run: Run
     resume: bool  # whether a process has worked on it before

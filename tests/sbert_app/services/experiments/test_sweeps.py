@@ -12,15 +12,16 @@ from scipy import stats
 
 from sbert_app.cli import main
 from sbert_app.services.experiments.ablations import ABLATIONS, ablation
+from sbert_app.services.experiments.errors import SweepBusy, SweepNotFound, SweepStateError
 from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable, precomputed
 from sbert_app.services.experiments.record import Sweep
 from sbert_app.services.experiments.statistics import Paired, Summary, by_chance, rows
 from sbert_app.services.experiments.sweeps import Sweeps
 from sbert_app.services.jobs.queue import Jobs
-from sbert_app.services.runs.record import Record
+from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
 from scripts import measure_ablation
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.trainer.config import CHOICES
 
 TINY = {"base": "scratch:1x32", "max_steps": 2}
@@ -60,7 +61,7 @@ def end(
     events = [opening, *({"t": 1.0, "step": step, "kind": "eval", "spearman": rho} for step, rho in figures)]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     now = time.time()
-    Record(state, created=now - 20, started=now - 10, ended=now, reason=reason).write(folder)
+    RunRecord(state, created=now - 20, started=now - 10, ended=now, reason=reason).write(folder)
 
 
 def run_of(sweep, variant: str, seed: int) -> str:
@@ -140,14 +141,21 @@ def test_a_test_takes_only_the_seeds_that_both_have():
     assert Paired.of({0: 1.0}, {1: 1.0}) is None
 
 
+NOT_SIGNIFICANT = "not significantly different from the default with 3 seeds"
+
+
 @pytest.mark.parametrize(
     ("ours", "default", "words"),
     [
         ({0: 70.0}, {0: 88.0}, "18.0 below in the one seed: nothing to test"),
         ({0: 70.0, 1: 70.2, 2: 69.9}, {0: 88.0, 1: 88.1, 2: 88.0}, "worse by 17.8 to 18.2 points, in all 3 seeds"),
-        ({0: 88.0, 1: 70.0, 2: 88.0}, {0: 70.0, 1: 88.0, 2: 87.0}, "not told apart from the default by 3 seeds"),
+        (
+            {0: 88.0, 1: 70.0, 2: 88.0},
+            {0: 70.0, 1: 88.0, 2: 87.0},
+            NOT_SIGNIFICANT,
+        ),
         ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, "the same in every seed"),
-        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 above in every seed, without spread"),
+        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 above in every seed, without variation"),
     ],
 )
 def test_the_test_is_told_in_words(ours, default, words):
@@ -199,7 +207,7 @@ def test_what_cannot_run_is_told_before_anything_is_queued(sweeps):
         ("pooling", 1, {"train_data": "nowhere.csv"}),
         ("pooling", 1, {"base": "run:unknown"}),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(UserFacingError):
             sweeps.start(name, seeds, changes)
     assert (sweeps.store.list(), sweeps.list()) == ([], [])
 
@@ -244,7 +252,7 @@ def test_stop_leaves_what_is_done_and_resume_goes_on_with_the_rest(sweeps, two_b
 def test_a_finished_sweep_has_nothing_to_resume(sweeps, two_by_two):
     for cell in two_by_two.cells:
         end(sweeps.store, cell.run.id, 0.5)
-    with pytest.raises(InputError, match="nothing to resume"):
+    with pytest.raises(SweepStateError, match="nothing to resume"):
         sweeps.resume(two_by_two.id)
 
 
@@ -266,7 +274,7 @@ def test_a_cell_whose_run_was_deleted_gets_a_new_one(sweeps, two_by_two):
 
 
 def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_two):
-    with pytest.raises(InputError, match="stop it before"):
+    with pytest.raises(SweepBusy, match="stop it before"):
         sweeps.delete(two_by_two.id)
     sweeps.stop(two_by_two.id)
     sweeps.delete(two_by_two.id)
@@ -275,7 +283,7 @@ def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_tw
 
 @pytest.mark.parametrize("sweep_id", ["", "..", "../jobs", "/etc/passwd", "x" * 500, ".hidden"])
 def test_an_id_that_is_none_is_said_so(sweeps, sweep_id):
-    with pytest.raises(InputError, match="there is no sweep"):
+    with pytest.raises(SweepNotFound, match="there is no sweep"):
         sweeps.get(sweep_id)
 
 
@@ -350,7 +358,7 @@ def test_measuring_ends_when_its_time_is_up_with_what_is_done(made, tmp_path):
 
 def test_a_file_that_is_no_table_is_said_so(tmp_path):
     (tmp_path / "pooling.json").write_text('{"runs": [{"speed": 1}]}')
-    with pytest.raises(InputError, match="no measured table"):
+    with pytest.raises(InputError, match="not a precomputed table"):
         precomputed("pooling", tmp_path)
     assert precomputed("concat", tmp_path) is None
 

@@ -18,10 +18,10 @@ import pytest
 from huey import RedisHuey
 from paths import ROOT
 
-from sbert_app.services.jobs.queue import CALM, Jobs, JsonSerializer, devices, open_queue
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, JsonSerializer, devices, open_queue
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import AT_WORK, Run
-from sbert_app.services.runs.store import CUT_OFF, RunStore
+from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -178,7 +178,7 @@ def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, ti
     worker.kill()
     worker.wait(PATIENCE)
     run = jobs.store.get(run.id)
-    assert (run.state, run.record.reason) == ("interrupted", CUT_OFF)
+    assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
     run = until(jobs, jobs.resume(run.id), ended)
     assert run.state == "finished"
     events = jobs.store.events(run.id)
@@ -243,7 +243,7 @@ def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: floa
             "--idle-seconds",
             str(until_idle),
         ],
-        env={**os.environ, **CALM, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **WORKER_ENVIRONMENT, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,

@@ -17,7 +17,7 @@ from sbert_app.services.runs.estimate import (
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.data.load import HUB_SETS
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.registry import DEFAULT_MODEL
 from training.trainer.config import RunConfig
 
@@ -58,7 +58,7 @@ def test_a_file_that_has_changed_is_read_again(store, file):
 def test_data_of_the_hub_is_judged_without_fetching_it(store):
     found = estimate_run(RunConfig("classification", train_data="all-nli:train"), store)
     assert (found.rows, found.steps) == (942_069, 58_880)
-    assert "comes from the Hub" in found.notes[0]
+    assert "downloaded from the Hub" in found.notes[0]
     assert estimate_run(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
     assert estimate_run(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
 
@@ -79,7 +79,7 @@ def test_every_set_of_the_hub_has_a_known_form():
     ],
 )
 def test_what_cannot_work_is_told_with_what_can(store, config, told):
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(UserFacingError, match=told):
         estimate_run(RunConfig(**config), store)
 
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
+from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.events import EventReader, RunProgress
 from sbert_app.services.runs.export import export
-from sbert_app.services.runs.store import CUT_OFF, RunStore
+from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -88,7 +89,7 @@ def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
     store = RunStore(tmp_path_factory.mktemp("home"))
     (store.home / "run.json").write_text("{}")
     for act in (store.get, store.stop, store.requeue, store.delete, store.log, store.events):
-        with pytest.raises(InputError, match="there is no run"):
+        with pytest.raises(RunNotFound, match="there is no run"):
             act(run_id)
 
 
@@ -121,9 +122,9 @@ def test_an_interrupt_makes_a_run_interrupted(store):
 
 def test_a_run_can_be_claimed_once(store):
     run = store.create(CONFIG)
-    with store.lease(run.id), pytest.raises(InputError, match="worked on by another"), store.lease(run.id):
+    with store.lease(run.id), pytest.raises(RunBusy, match="worked on by another"), store.lease(run.id):
         pass
-    with pytest.raises(InputError, match="is interrupted, not queued"), store.lease(run.id):
+    with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
 
 
@@ -149,7 +150,7 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
         process.stdin.close()
         process.wait()
     after = store.get(run.id)
-    assert (after.state, after.record.reason) == ("interrupted", CUT_OFF)
+    assert (after.state, after.record.reason) == ("interrupted", PROCESS_LOST)
 
 
 def test_a_run_that_says_running_after_a_reboot_is_interrupted(store):
@@ -187,13 +188,13 @@ def test_what_ended_early_can_be_queued_again(store, state):
 
 def test_what_finished_or_waits_cannot_be_resumed_and_what_ended_not_stopped(store):
     run = store.create(CONFIG)
-    with pytest.raises(InputError, match="is queued; there is nothing to resume"):
+    with pytest.raises(RunStateError, match="is queued; there is nothing to resume"):
         store.requeue(run.id)
     with store.lease(run.id) as work:
         work.state = "finished"
-    with pytest.raises(InputError, match="is finished; there is nothing to resume"):
+    with pytest.raises(RunStateError, match="is finished; there is nothing to resume"):
         store.requeue(run.id)
-    with pytest.raises(InputError, match="is finished; there is nothing to stop"):
+    with pytest.raises(RunStateError, match="is finished; there is nothing to stop"):
         store.stop(run.id)
 
 
@@ -209,7 +210,7 @@ def test_a_new_name_does_not_touch_the_state(store):
 
 def test_a_deleted_run_is_gone_and_one_at_work_stays(store):
     run, other = store.create(CONFIG), store.create(CONFIG)
-    with store.lease(run.id), pytest.raises(InputError, match="stop it before you delete it"):
+    with store.lease(run.id), pytest.raises(RunBusy, match="stop it before you delete it"):
         store.delete(run.id)
     store.delete(run.id)
     assert [left.id for left in store.list()] == [other.id]
@@ -266,11 +267,11 @@ def test_progress_is_the_sum_of_the_events(store):
 
 
 def test_the_base_itself_is_never_the_best_of_a_run():
-    assert RunProgress.of([evaluation(0, 0.9, best=True)]).best is None
+    assert RunProgress.from_events([evaluation(0, 0.9, best=True)]).best is None
 
 
 def test_a_run_judged_by_nothing_has_no_figure():
-    progress = RunProgress.of([{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}])
+    progress = RunProgress.from_events([{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}])
     assert (progress.measure, progress.figure(progress.best)) == (None, None)
 
 
@@ -282,7 +283,7 @@ def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store,
     (run.folder / "model/1_Pooling").mkdir(parents=True)
     for name in ("modules.json", "README.md", "1_Pooling/config.json"):
         (run.folder / "model" / name).write_text(name)
-    with pytest.raises(InputError, match="is queued; export it when it has ended"):
+    with pytest.raises(RunBusy, match="is queued; export it when it has ended"):
         export(store, run.id, tmp_path)
     store.stop(run.id)
     file = export(store, run.id, tmp_path)
@@ -297,5 +298,5 @@ def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store,
 def test_a_run_without_a_model_cannot_be_exported(store, tmp_path):
     run = store.create(CONFIG)
     store.stop(run.id)
-    with pytest.raises(InputError, match="has no model"):
+    with pytest.raises(RunStateError, match="has no model"):
         export(store, run.id, tmp_path)
