@@ -1,0 +1,230 @@
+"""Guard: the outermost ASGI layer. What it refuses, Gradio never sees.
+
+In this order: the Host and Origin of a request (hosts.py); with a password set, the login (login.py), which covers
+every path, MCP and Gradio's own endpoints included; and on every answer the security headers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
+from sbert_app.pages.server.login import LoginThrottle, has_token
+
+# What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
+OPEN_PREFIXES = ("/assets/", "/static/", "/svelte/")
+OPEN_PATHS = frozenset(
+    {"/login", "/logout", "/theme.css", "/manifest.json", "/favicon.ico", "/pwa_icon", "/gradio_api/login_check"}
+)
+STARTUP = "/gradio_api/startup-events"
+READING = frozenset({"GET", "HEAD"})
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",  # Gradio's inline configuration, Plotly's WebGL
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "media-src 'self' data: blob:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors {ancestors}",
+    )
+)
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        app: what is guarded.
+        hosts: the Host headers that are answered.
+        pages: the paths of the app's pages, which show the login form to who has not logged in.
+        user_of: the user that a session token (from a cookie) belongs to, or None; None for no login at all.
+        new_session: makes a session token for a request that brought the bearer ``token``.
+        cookie: the name of the session cookie.
+        token: the bearer token for machines, if there is one.
+        on_space: whether the app runs as a Hugging Face Space, which shows it in a frame.
+        is_starting: whether Gradio has yet to make the one request to itself that starts its queue.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: AllowedHosts,
+        pages: frozenset[str] = frozenset({"/"}),
+        user_of: Callable[[str], str | None] | None = None,
+        new_session: Callable[[], str] = lambda: secrets.token_urlsafe(16),
+        cookie: str = "",
+        token: str | None = None,
+        on_space: bool = False,
+        is_starting: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.app, self.hosts, self.pages, self.is_starting = app, hosts, pages, is_starting
+        self.user_of, self.new_session, self.cookie, self.token = user_of, new_session, cookie, token
+        self.throttle = LoginThrottle()
+        self.headers = _security_headers(on_space)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refused_host(headers) or self._refused_origin(scope, headers)
+        if refusal is None and self.user_of is not None:
+            scope, refusal = self._authenticate(scope, headers)
+        if refusal is not None:
+            await self._refuse(refusal, scope, receive, send)
+            return
+        if self.user_of is not None and scope.get("method") == "POST" and _path(scope) == "/login":
+            await self._login(scope, receive, send)
+            return
+        await self.app(scope, receive, self._with_headers(send))
+
+    def _refused_host(self, headers: Headers) -> JSONResponse | None:
+        if self.hosts.allows(headers.get("host", "")):
+            return None
+        return _error(403, "this app does not answer under that host name; to allow it: serve --allow-host NAME")
+
+    def _refused_origin(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        """A request that the page of another site sent, whatever it asks for. Links from other sites work."""
+        origin = headers.get("origin")
+        if origin is not None:
+            foreign = not is_same_origin(origin, headers.get("host", ""))
+        else:  # browsers send no Origin with simple GET requests, but say where they come from
+            elsewhere = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+            foreign = elsewhere and headers.get("sec-fetch-mode") != "navigate"
+        return _error(403, "requests from pages of other sites are not answered") if foreign else None
+
+    def _authenticate(self, scope: Scope, headers: Headers) -> tuple[Scope, JSONResponse | None]:
+        """The scope, with a session where the request brought the bearer token, and the refusal if there is one."""
+        assert self.user_of is not None  # noqa: S101 - the caller has looked
+        if has_token(headers.get("authorization", ""), self.token):
+            return self._with_session(scope), None
+        cookies = cookie_parser(headers.get("cookie", ""))
+        if any(self.user_of(cookies[name]) for name in self._cookie_names() if name in cookies):
+            return scope, None
+        path, reads = _path(scope), scope.get("method", "GET") in READING
+        is_open = path in OPEN_PATHS or (reads and (path in self.pages or path.startswith(OPEN_PREFIXES)))
+        is_open |= path == STARTUP and self.is_starting()
+        return scope, None if is_open else _error(401, "log in first, or send the token: Authorization: Bearer TOKEN")
+
+    def _cookie_names(self) -> tuple[str, str]:
+        return f"access-token-{self.cookie}", f"access-token-unsecure-{self.cookie}"
+
+    def _with_session(self, scope: Scope) -> Scope:
+        cookie = f"{self._cookie_names()[1]}={self.new_session()}".encode()
+        others = [header for header in scope["headers"] if header[0] != b"cookie"]
+        return {**scope, "headers": [*others, (b"cookie", cookie)]}
+
+    async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a login on, unless its address has to wait; learn from the answer whether the password was right."""
+        address = (scope.get("client") or ("unknown", 0))[0]
+        wait = self.throttle.seconds_to_wait(address)
+        if wait > 0:
+            seconds = max(1, round(wait))
+            refusal = _error(429, f"too many wrong passwords; try again in {seconds} s")
+            refusal.headers["retry-after"] = str(seconds)
+            await self._refuse(refusal, scope, receive, send)
+            return
+
+        async def learn(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if message["status"] == 200:
+                    self.throttle.succeeded(address)
+                elif message["status"] in {400, 401}:
+                    self.throttle.failed(address)
+            await send(message)
+
+        await self.app(scope, receive, self._with_headers(learn))
+
+    async def _refuse(self, response: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await response(scope, receive, self._with_headers(send))
+
+    def _with_headers(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(self.headers)
+                _keep_cookies_on_this_site(message)
+            await send(message)
+
+        return sending
+
+
+def guarded(
+    hosts: AllowedHosts, pages: frozenset[str], token: str | None, on_space: bool
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """A lifespan for Gradio's app that puts a `Guard` around it before the first request is answered.
+
+    Gradio adds middleware of its own outside of what it is given, CORS among it; a guard has to stand outside of
+    that too.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        def new_session() -> str:
+            session = secrets.token_urlsafe(16)
+            app.tokens[session] = "token"
+            return session
+
+        machine_session = new_session() if token else ""
+        app.middleware_stack = Guard(
+            app.middleware_stack,
+            hosts,
+            pages,
+            user_of=None if app.auth is None else app.tokens.get,
+            new_session=lambda: machine_session,
+            cookie=app.cookie_id,
+            token=token,
+            on_space=on_space,
+            is_starting=lambda: not app.startup_events_triggered,
+        )
+        yield
+
+    return lifespan
+
+
+def _path(scope: Scope) -> str:
+    return scope["path"].rstrip("/") or "/"
+
+
+def _error(status: int, sentence: str) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status_code=status)
+
+
+def _security_headers(on_space: bool) -> dict[str, str]:
+    ancestors = "'self' https://huggingface.co" if on_space else "'self'"
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY.format(ancestors=ancestors),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+    }
+    return headers if on_space else {**headers, "X-Frame-Options": "SAMEORIGIN"}
+
+
+def _keep_cookies_on_this_site(message: Message) -> None:
+    """Gradio sets its session cookie for use from any site (SameSite=None); here none is sent across sites."""
+    message["headers"] = [
+        (name, _lax(value) if name.lower() == b"set-cookie" else value) for name, value in message["headers"]
+    ]
+
+
+def _lax(cookie: bytes) -> bytes:
+    parts = [part for part in cookie.split(b"; ") if not part.lower().startswith(b"samesite=")]
+    return b"; ".join([*parts, b"SameSite=Lax"])

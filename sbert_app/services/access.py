@@ -1,0 +1,76 @@
+"""What a visitor of the web app may name: known data sets and models, sets and models on the Hub, runs, uploads.
+
+On the command line a name may also be a path: whoever runs a command can read their files anyway. A visitor of the
+web app, over the pages, HTTP or MCP, is somebody else. For them a path is refused unless it lies in an upload folder
+or in a folder named by ``serve --allow-path``, and the refusal is the same whether or not the file exists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from training.data.load import DATA_NAMES
+from training.errors import InputError
+from training.registry import BASELINES, CROSS_ENCODERS
+
+QUOTED = 80  # characters of a refused name that the message repeats
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_PREFIXED = re.compile(r"run:[A-Za-z0-9][\w.-]{0,127}|scratch:[\w:x]{1,32}", re.ASCII)
+_HUB_DATA = re.compile(r"hf:[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?(?::[\w.\[\]%: -]{1,128})?", re.ASCII)
+
+
+class AccessPolicy:
+    """Decides which names are passed on to the loaders of models and data.
+
+    Args:
+        folders: whose contents may be named by path: uploads, and those of ``--allow-path``.
+    """
+
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._folders = [folder.expanduser().resolve() for folder in folders]
+
+    def check_model(self, name: str) -> str:
+        """``name``, if it is a bi-encoder, baseline or cross-encoder that a visitor may name.
+
+        Raises:
+            InputError: it is anything else; the message does not depend on which files exist.
+        """
+        known = name in BASELINES or name in CROSS_ENCODERS or _PREFIXED.fullmatch(name) is not None
+        on_hub = _HUB_ID.fullmatch(name) is not None and not os.path.lexists(name)
+        if known or on_hub or self._in_allowed_folder(name):
+            return name
+        raise InputError(
+            f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
+            "(folders are for the command line and serve --allow-path)"
+        )
+
+    def check_data(self, name: str) -> str:
+        """``name``, if each of its parts (joined by +) is a data set that a visitor may name.
+
+        Raises:
+            InputError: a part is anything else; the message does not depend on which files exist.
+        """
+        parts = [name] if self._in_allowed_folder(name) else [part.strip() for part in name.split("+")]
+        for part in parts:
+            known = part.partition(":")[0] in DATA_NAMES or _HUB_DATA.fullmatch(part) is not None
+            if not known and not self._in_allowed_folder(part):
+                raise InputError(
+                    f"data {_quoted(part)} cannot be used here; upload a file, or give {', '.join(DATA_NAMES)} or "
+                    "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
+                )
+        return name
+
+    def _in_allowed_folder(self, name: str) -> bool:
+        try:
+            path = Path(name).expanduser().resolve()
+        except (OSError, RuntimeError, ValueError):  # too long, a loop of links, the home of ~nobody, a NUL
+            return False
+        return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= QUOTED else f"{name[:QUOTED]}…")

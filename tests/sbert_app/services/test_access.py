@@ -1,0 +1,103 @@
+"""What a visitor may name: never a path, unless it lies in an upload folder or in one that was allowed."""
+
+import pytest
+
+from sbert_app.services.access import AccessPolicy
+from training.errors import InputError
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "uploads" / "mine.csv").write_text("sentence\na\n")
+    (tmp_path / "secret.env").write_text("PASSWORD=1")
+    (tmp_path / "uploads" / "link.csv").symlink_to(tmp_path / "secret.env")
+    return tmp_path
+
+
+@pytest.fixture
+def policy(files):
+    return AccessPolicy([files / "uploads"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stsb",
+        "stsb:dev",
+        "sts12+sts16",
+        "snli:test",
+        "hf:mteb/sts12-sts",
+        "hf:glue:stsb:train",
+        "hf:org/name:validation",
+    ],
+)
+def test_known_sets_and_sets_on_the_hub_may_be_named(policy, name):
+    assert policy.check_data(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../x.csv",
+        "~/x.csv",
+        "~root/.bashrc",
+        "C:\\x.csv",
+        "file:///etc/passwd",
+        "README.md",
+        "x" * 10_000,
+        "\0",
+    ],
+)
+def test_paths_may_not_alone_nor_as_a_part_of_a_joined_name(policy, name):
+    for data in (name, f"stsb:dev+{name}", f"{name}+stsb"):
+        with pytest.raises(InputError, match="cannot be used here") as error:
+            policy.check_data(data)
+        assert len(str(error.value)) < 500
+    with pytest.raises(InputError, match="cannot be used here"):
+        policy.check_model(name if name != "README.md" else "./README.md")
+
+
+def test_the_refusal_does_not_tell_whether_a_file_exists(policy, files):
+    for check in (policy.check_data, policy.check_model):
+        refusals = set()
+        for name in (str(files / "secret.env"), str(files / "sekret.env")):
+            with pytest.raises(InputError) as error:
+                check(name)
+            refusals.add(str(error.value).replace(name, "@"))
+        assert len(refusals) == 1
+
+
+def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
+    upload = str(files / "uploads" / "mine.csv")
+    assert policy.check_data(upload) == upload
+    assert policy.check_data(f"stsb:dev+{upload}")
+    for name in ("link.csv", "../secret.env", "sub/../../secret.env", ""):
+        with pytest.raises(InputError):
+            policy.check_data(f"{files / 'uploads'}/{name}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        "tfidf",
+        "glove",
+        "minilm-stsb",
+        "run:r-1",
+        "scratch:2x64",
+    ],
+)
+def test_models_by_name_may_be_named(policy, name):
+    assert policy.check_model(name) == name
+
+
+def test_a_local_folder_is_not_a_model_for_visitors(policy, files, monkeypatch):
+    (files / "org" / "model").mkdir(parents=True)
+    monkeypatch.chdir(files)
+    for name in (str(files / "org/model"), "org/model", "./org/model", "run:../x", "scratch:/etc"):
+        with pytest.raises(InputError):
+            policy.check_model(name)
+    assert AccessPolicy([files / "org"]).check_model(str(files / "org/model"))
