@@ -63,6 +63,38 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
+def hide_password() -> None:
+    """Start the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
+
+    The list of processes shows command lines, not environments: the password goes to $SBERT_AUTH. Does nothing
+    where there is no such option.
+    """
+    arguments, auth = without_option(sys.orig_argv, "--auth")
+    if auth is not None:
+        os.environ["SBERT_AUTH"] = auth
+        os.execv(sys.executable, [sys.executable, *arguments[1:]])  # noqa: S606 - the very same command
+
+
+def without_option(arguments: list[str], name: str) -> tuple[list[str], str | None]:
+    """The arguments without ``name VALUE`` and ``name=VALUE``, and the last such value; None if there is none."""
+    kept: list[str] = []
+    found: str | None = None
+    remaining = iter(arguments)
+    for argument in remaining:
+        option, equals, value = argument.partition("=")
+        if option != name:
+            kept.append(argument)
+        elif equals:
+            found = value
+        else:
+            value = next(remaining, "")
+            if not value:  # the option without its value: the command line says what is wrong
+                kept.append(argument)
+                continue
+            found = value
+    return kept, found
+
+
 def freeze_startup_objects() -> None:
     """Exclude all objects that exist now from future collections. Does not collect first: that would be a pause."""
     gc.freeze()

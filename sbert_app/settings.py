@@ -1,80 +1,111 @@
-"""Settings: from flags, then SBERT_* variables, then defaults. One frozen object that everything is given."""
+"""Settings of the app: from flags, then SBERT_* variables, then defaults."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from training.errors import InputError
 from training.sources.home import home_folder
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the app was told. Build it with ``Settings.gather``."""
+class Settings(BaseModel):
+    """Settings of a running app; immutable. Build it with `Settings.gather`.
 
-    home: Path = field(default_factory=home_folder)
-    host: str = "127.0.0.1"
-    port: int = 7860
-    auth: tuple[str, str] | None = None  # (user, password)
-    offline: bool = False
-    mcp: bool = False
-    upload_limit_mb: int = 200
-    models_kept: int = 4  # loaded models kept in memory, the least recently used goes first
-    warm_maps: bool = True  # compile and import UMAP in the background, before anybody asks for a map
+    A field's ``description`` completes the sentence "<name> must be …" of the error for a wrong value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: Path = Field(default_factory=home_folder, description="a folder")
+    host: str = Field("127.0.0.1", description="an address to listen on")
+    port: int = Field(7860, ge=0, le=65_535, description="a whole number from 0 to 65535")
+    auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
+    token: str | None = Field(None, min_length=8, description="at least 8 characters")
+    allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
+    allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
+    offline: bool = Field(False, description="yes or no")
+    mcp: bool = Field(False, description="yes or no")
+    upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
+    models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")  # loaded models in memory
+    warm_maps: bool = Field(True, description="yes or no")  # compile UMAP in the background, before the first map
 
     @classmethod
-    def gather(cls, **flags: Any) -> Settings:
-        """Flags that are not None win over $SBERT_<NAME>, which wins over the default. InputError on nonsense."""
-        found: dict[str, Any] = {}
-        for name, parse in _PARSERS.items():
+    def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
+        """Flags that are not None win over $SBERT_<NAME>, which wins over the default.
+
+        Args:
+            auth_file: a file whose first line is USER:PASSWORD, instead of the flag ``auth``.
+            flags: fields of this class, as values or as text.
+
+        Raises:
+            InputError: a value cannot be used; the message names the setting, the value and what would do.
+        """
+        values: dict[str, Any] = {}
+        for name in cls.model_fields:
             value = flags.get(name)
-            value = os.environ.get(f"SBERT_{name.upper()}") if value is None else value
+            if value is None or value == ():
+                value = os.environ.get(f"SBERT_{name.upper()}")
             if value not in (None, ""):
-                found[name] = parse(name, value)
-        return cls(**found)
+                values[name] = value
+        auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
+        if auth_file and flags.get("auth") is None:
+            values["auth"] = _first_line(Path(auth_file).expanduser())
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise InputError(_sentence(error)) from None
+
+    @field_validator("home", mode="after")
+    @classmethod
+    def _absolute(cls, home: Path) -> Path:
+        return home_folder(home)
+
+    @field_validator("auth", mode="before")
+    @classmethod
+    def _split_at_first_colon(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        user, _, password = value.partition(":")
+        return (user, password) if user and password else value
+
+    @field_validator("allow_hosts", mode="before")
+    @classmethod
+    def _host_names(cls, value: object) -> object:
+        return _listed(value, ",", str)
+
+    @field_validator("allow_paths", mode="before")
+    @classmethod
+    def _folders(cls, value: object) -> object:
+        return _listed(value, os.pathsep, lambda name: Path(name).expanduser().absolute())
 
     @property
     def temp_folder(self) -> Path:
-        """Where uploads and results of the pages live until they are cleaned away."""
+        """Where uploads and results of the pages are kept until they are deleted."""
         return self.home / "tmp"
 
 
-def _whole(low: int, high: int) -> Callable[[str, Any], int]:
-    def parse(name: str, value: Any) -> int:
-        text = str(value).strip()
-        if not text.isdigit() or not low <= int(text) <= high:
-            raise InputError(f"{name} is {text!r}; it must be a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
+def _listed(value: object, separator: str, convert: Callable[[str], Any]) -> object:
+    """A text is split at the separator; other collections are taken as they are."""
+    parts: Iterable[object] = value.split(separator) if isinstance(value, str) else value  # type: ignore[assignment]
+    return tuple(convert(str(part).strip()) for part in parts if str(part).strip())
 
 
-def _yes_no(name: str, value: Any) -> bool:
-    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-    if str(value).lower() not in known:
-        raise InputError(f"{name} is {value!r}; it must be yes or no")
-    return known[str(value).lower()]
+def _first_line(file: Path) -> str:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"auth_file {file} cannot be read; its first line must be USER:PASSWORD") from error
+    return lines[0].strip() if lines else "empty"
 
 
-def _auth(name: str, value: Any) -> tuple[str, str]:
-    user, colon, password = str(value).partition(":")
-    if not (user and colon and password):
-        raise InputError(f"{name} must look like USER:PASSWORD")
-    return user, password
-
-
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
-    "home": lambda _, value: home_folder(value),
-    "host": lambda _, value: str(value),
-    "port": _whole(0, 65_535),
-    "auth": _auth,
-    "offline": _yes_no,
-    "mcp": _yes_no,
-    "upload_limit_mb": _whole(1, 100_000),
-    "models_kept": _whole(1, 100),
-    "warm_maps": _yes_no,
-}
+def _sentence(error: ValidationError) -> str:
+    """The first mistake in one sentence. Passwords and tokens are not repeated."""
+    mistake = error.errors()[0]
+    name = str(mistake["loc"][0])
+    quoted = "" if name in {"auth", "token"} else f" is {str(mistake['input'])[:80]!r}; it"
+    return f"{name}{quoted} must be {Settings.model_fields[name].description}"

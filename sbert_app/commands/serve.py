@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,16 +16,28 @@ def serve(
     port: Annotated[int | None, typer.Option(help="The port to listen on. [7860]")] = None,
     home: options.Home = None,
     auth: Annotated[str | None, typer.Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
+    auth_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file whose first line is USER:PASS.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A further host name to answer under, as of a proxy.")
+    ] = None,
+    allow_path: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="A folder whose data and models visitors may name by path.")
+    ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
-    given: dict[str, Path | str | int | bool | None] = {
+    given: dict[str, Any] = {
         "host": host,
         "port": port,
         "home": home,
         "auth": auth,
+        "auth_file": auth_file,
+        "allow_hosts": tuple(allow_host or ()),
+        "allow_paths": tuple(allow_path or ()),
         "offline": offline,
         "mcp": mcp,
         "upload_limit_mb": upload_limit_mb,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +19,9 @@ from starlette.middleware import Middleware
 from sbert_app.pages.api import core
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
+from sbert_app.pages.server.guard import guarded
+from sbert_app.pages.server.hosts import AllowedHosts
+from sbert_app.pages.server.login import PasswordCheck
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.assets import ASSETS
@@ -71,14 +76,14 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
     return {
         "server_name": settings.host,
         "server_port": settings.port,
-        "auth": settings.auth,
+        "auth": PasswordCheck(*settings.auth) if settings.auth else None,
         "max_file_size": f"{settings.upload_limit_mb}mb",
         "theme": theme.build(),
         "css_paths": sorted(ASSETS.glob("*.css")),
         "favicon_path": ASSETS / "icon.png",
         "footer_links": ["api"],
         "pwa": True,
-        "app_kwargs": {"middleware": [Middleware(OneSession)]},
+        "app_kwargs": {"middleware": [Middleware(OneSession)], "lifespan": _guard(settings)},
         "mcp_server": settings.mcp,
         "prevent_thread_lock": True,
         "ssr_mode": False,
@@ -87,6 +92,15 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "show_error": True,
         "enable_monitoring": False,
     }
+
+
+def _guard(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    return guarded(
+        AllowedHosts(settings.host, settings.allow_hosts),
+        pages=frozenset({"/"} | {f"/{path}" for _, _, path in PAGES[1:]}),
+        token=settings.token if settings.auth else None,
+        on_space="SPACE_ID" in os.environ,
+    )
 
 
 def _stay_at_home(settings: Settings) -> None:

@@ -35,9 +35,45 @@ def test_user_and_password_are_split_at_the_first_colon():
         ({"port": "http"}, "port"),
         ({"port": 70_000}, "port"),
         ({"auth": "ada"}, "auth"),
-        ({"offline": "maybe"}, "offline"),
+        ({"offline": "maybe"}, "offline is 'maybe'; it must be yes or no"),
+        ({"upload_limit_mb": 0}, "whole number from 1 to 100000"),
+        ({"token": "short"}, "at least 8 characters"),
     ],
 )
 def test_nonsense_is_refused_by_name(flags, named):
     with pytest.raises(InputError, match=named):
         Settings.gather(**flags)
+
+
+def test_a_refused_password_is_not_repeated():
+    with pytest.raises(InputError) as error:
+        Settings.gather(auth="secret-without-user")
+    assert str(error.value) == "auth must be USER:PASSWORD"
+
+
+def test_hosts_and_folders_are_lists_in_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("SBERT_ALLOW_HOSTS", "lab.example, other.example")
+    monkeypatch.setenv("SBERT_ALLOW_PATHS", f"{tmp_path}:~")
+    settings = Settings.gather()
+    assert settings.allow_hosts == ("lab.example", "other.example")
+    assert settings.allow_paths == (tmp_path, Path.home())
+    assert Settings.gather(allow_hosts=("one",)).allow_hosts == ("one",)
+
+
+class TestAuthFile:
+    def test_its_first_line_is_user_and_password(self, tmp_path):
+        (tmp_path / "auth").write_text("ada:se:cret\nmore\n")
+        assert Settings.gather(auth_file=tmp_path / "auth").auth == ("ada", "se:cret")
+
+    def test_a_flag_wins_over_the_file_and_the_file_over_the_environment(self, tmp_path, monkeypatch):
+        (tmp_path / "auth").write_text("ada:file")
+        monkeypatch.setenv("SBERT_AUTH", "ada:environment")
+        assert Settings.gather(auth_file=tmp_path / "auth").auth == ("ada", "file")
+        assert Settings.gather(auth_file=tmp_path / "auth", auth="ada:flag").auth == ("ada", "flag")
+
+    @pytest.mark.parametrize("content", [None, "", "no colon", b"\xff\xfe:"])
+    def test_what_cannot_be_used_is_refused(self, tmp_path, content):
+        if content is not None:
+            (tmp_path / "auth").write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(InputError, match="USER:PASSWORD"):
+            Settings.gather(auth_file=tmp_path / "auth")
