@@ -1,11 +1,11 @@
-"""Make assets/calibration.json: the default model's curves from cosine to gold score, one per pooling.
+"""Make assets/calibration.json: the default model's curves from cosine to gold score, one for each pooling.
 
 python -m scripts.calibrate
 """
 
 from __future__ import annotations
 
-from sbert_app.services.compare.calibration import SHIPPED, keep, measure
+from sbert_app.services.compare.calibration import SHIPPED, fit_on_stsb, save_calibration
 from training.models.encoder import Encoder
 from training.models.pooling import POOLINGS
 from training.registry import DEFAULT_MODEL
@@ -13,12 +13,12 @@ from training.sources.home import home_folder
 
 
 def main() -> None:
-    """Measure in float32, so that every machine gives the same file."""
+    """Encode in float32, so that every machine writes the same file."""
     home = home_folder()
     encoder = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home)
     for pooling in POOLINGS:
-        curve = measure(encoder.with_pooling(pooling), home)
-        keep(DEFAULT_MODEL, pooling, curve, SHIPPED)
+        curve = fit_on_stsb(encoder.with_pooling(pooling), home)
+        save_calibration(DEFAULT_MODEL, pooling, curve, SHIPPED)
         print(f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}")
 
 

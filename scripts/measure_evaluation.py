@@ -79,7 +79,7 @@ def speeds(shelf: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
         choice = ModelSpec.parse(model)
         scorer = shelf.scorer(choice.name, choice.pooling)
         fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
-        found[model] = round(fastest.sentences / fastest.seconds, 1)
+        found[model] = round(fastest.num_sentences / fastest.seconds, 1)
         print(f"{model}: {found[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
     encoder = shelf.encoder("all-MiniLM-L6-v2")
     where = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))

@@ -1,8 +1,6 @@
-"""Arrays on disk by key: vectors and maps that would take seconds to compute again.
+"""Caches: arrays on disk by key (`DiskCache`), objects in memory by key (`LRUCache`), and content keys (`digest`).
 
-One .npy file a key, written whole or not at all, never unpickled. The folder is bounded: the least recently used
-files go first. A cache may fail (a full disk, a folder that may not be written to): then it has nothing, and says
-so in the log. ``shipped`` is a second folder, only read, with what comes with the app.
+Both are bounded and evict the least recently used entries first.
 """
 
 from __future__ import annotations
@@ -10,8 +8,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterable
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,69 +21,139 @@ from training.atomic import open_atomic, sweep
 
 log = logging.getLogger("sbert_lab.cache")
 
-MOST_BYTES = 4 << 30
+MAX_BYTES = 4 << 30
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class DiskCache:
-    """Safe for several threads and processes: each file appears by one rename."""
+    """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
-    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES, shipped: Path | None = None) -> None:
+    A single array is stored as KEY.npy, named arrays as KEY.npz. Files are written atomically and never unpickled.
+    A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent.
+
+    Args:
+        folder: created when the first entry is stored.
+        max_bytes: total size of the files; a larger entry is not stored.
+        shipped: a second folder that is only read.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
         self.folder = folder
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
-        """The array, or None where there is none that is whole."""
-        for file in self._places(key):
-            try:
-                array = np.load(file, allow_pickle=False)
-                if file.parent == self.folder:
-                    os.utime(file)  # used now
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, EOFError) as error:
-                log.warning("%s is not usable: %s", file, error)
-                continue
-            return array
-        return None
+        """The array stored under ``key``, or None."""
+        return self._load(f"{key}.npy")
 
     def put(self, key: str, array: np.ndarray) -> None:
-        """Keep an array, and let the oldest go where there is no room. One that alone is too big is not kept."""
-        if array.nbytes > self.most_bytes:
+        """Store one array."""
+        self._store(f"{key}.npy", array.nbytes, lambda file: np.save(file, array, allow_pickle=False))
+
+    def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
+        """The named arrays stored under ``key``, or None."""
+        return self._load(f"{key}.npz")
+
+    def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store named arrays in one file."""
+        size = sum(array.nbytes for array in arrays.values())
+        self._store(f"{key}.npz", size, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+    def _load(self, name: str) -> Any:
+        for folder in (self.folder, self.shipped):
+            if folder is None:
+                continue
+            file = folder / name
+            try:
+                loaded = np.load(file, allow_pickle=False)
+                if isinstance(loaded, np.lib.npyio.NpzFile):
+                    with loaded:
+                        loaded = dict(loaded)
+                if folder == self.folder:
+                    os.utime(file)  # the modification time is the time of last use
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                log.warning("%s cannot be read: %s", file, error)
+                continue
+            return loaded
+        return None
+
+    def _store(self, name: str, size: int, write: Callable[[Any], None]) -> None:
+        if size > self.max_bytes:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write(self.folder / f"{key}.npy", array)
-            self._make_room()
+            with open_atomic(self.folder / name, "wb") as file:
+                write(file)
+            self._evict()
         except OSError as error:
-            log.warning("%s could not be kept: %s", key, error)
+            log.warning("%s cannot be stored in the cache: %s", name, error)
 
-    def _places(self, key: str) -> list[Path]:
-        return [folder / f"{key}.npy" for folder in (self.folder, self.shipped) if folder is not None]
-
-    def _write(self, file: Path, array: np.ndarray) -> None:
-        with open_atomic(file, "wb") as fresh:
-            np.save(fresh, array, allow_pickle=False)
-
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         sweep(self.folder)
-        ages = []
-        for file in self.folder.glob("*.npy"):
+        entries = []
+        for file in (*self.folder.glob("*.npy"), *self.folder.glob("*.npz")):
             try:
-                facts = file.stat()
-            except FileNotFoundError:  # another process was faster
+                stat = file.stat()
+            except FileNotFoundError:  # evicted by another process
                 continue
-            ages.append((facts.st_mtime_ns, facts.st_size, file))
-        spare = sum(size for _, size, _ in ages) - self.most_bytes
-        for _, size, file in sorted(ages):
-            if spare <= 0:
+            entries.append((stat.st_mtime_ns, stat.st_size, file))
+        excess = sum(size for _, size, _ in entries) - self.max_bytes
+        for _, size, file in sorted(entries):
+            if excess <= 0:
                 break
             file.unlink(missing_ok=True)
-            spare -= size
+            excess -= size
+
+
+class LRUCache(Generic[K, V]):
+    """Objects in memory up to a total size. Thread-safe. The newest entry is kept even if it alone is larger.
+
+    Args:
+        max_size: the total, in the unit of ``size_of``.
+        size_of: the size of one object; by default 1, so that ``max_size`` is a number of objects.
+    """
+
+    def __init__(self, max_size: float, size_of: Callable[[V], float] = lambda _: 1) -> None:
+        self.max_size = max_size
+        self._size_of = size_of
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The object stored under ``key``, now the most recently used; None if there is none."""
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key]
+
+    def put(self, key: K, value: V) -> None:
+        """Store an object and evict others until the total fits."""
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            while len(self._entries) > 1 and sum(map(self._size_of, self._entries.values())) > self.max_size:
+                self._entries.popitem(last=False)
+
+    def remove(self, condition: Callable[[K], bool]) -> None:
+        """Drop all entries whose key meets a condition."""
+        with self._lock:
+            for key in [key for key in self._entries if condition(key)]:
+                del self._entries[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def digest(parts: Iterable[str]) -> str:
-    """Sixteen bytes, as hex, that stand for these texts in this order."""
+    """A content key: 32 hex digits (128 bits of SHA-256) that identify these texts in this order."""
     state = hashlib.sha256()
     for part in parts:
         state.update(part.encode("utf-8", "surrogatepass") + b"\0")

@@ -46,7 +46,7 @@ def build(services: Services) -> None:
                     EmbeddingSpec(model or DEFAULT_MODEL, pooling or None),
                     settings=MapSettings(int(dimensions), int(neighbours), float(min_dist), int(seed)),
                 ),
-                lambda share, words="": None,
+                lambda *_: None,
             )
         return {
             "model": drawn.embedded[0].model,

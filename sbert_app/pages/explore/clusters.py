@@ -53,7 +53,13 @@ class _Tab:
                 min_width=240,
             )
             self.smallest = gr.Slider(
-                2, 200, default.smallest, step=1, label="Smallest cluster", elem_id="clusters-smallest", min_width=200
+                2,
+                200,
+                default.min_cluster_size,
+                step=1,
+                label="Smallest cluster",
+                elem_id="clusters-smallest",
+                min_width=200,
             )
             self.cut = gr.Radio(
                 [("by cosine", BY_COSINE), ("by number", BY_NUMBER)],
@@ -66,7 +72,7 @@ class _Tab:
             self.cosine = gr.Slider(
                 0,
                 1,
-                default.cosine,
+                default.min_cosine,
                 step=0.01,
                 label="Groups stay apart below this mean cosine",
                 visible=False,

@@ -25,7 +25,7 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, p
 from sbert_app.pages.components.pickers import model_picker, pooling_picker
 from sbert_app.pages.explore.view import View
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus
+from sbert_app.services.corpus.corpus import MAX_SENTENCES, Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.tasks import TaskResult
@@ -234,7 +234,7 @@ OPENERS: dict[str, Callable[[EmbeddingCache, str, str | None, str, str], str]] =
 
 
 def _encoding(count: int) -> str:
-    cut = f" (of at most {MOST_SENTENCES:,})" if count == MOST_SENTENCES else ""
+    cut = f" (of at most {MAX_SENTENCES:,})" if count == MAX_SENTENCES else ""
     return f"Encoding {count:,} sentences{cut}"
 
 

@@ -15,7 +15,7 @@ from sbert_app.pages.explore.view import View, space_of
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.similar import (
-    MOST_PAIRS,
+    MAX_PAIRS,
     NearDuplicates,
     SimilarPairs,
     find_near_duplicates,
@@ -40,7 +40,7 @@ class _Tab:
         self.services, self.view = services, view
         self.folder = services.settings.temp_folder / "explore"
         with gr.Row(elem_classes="explore-controls"):
-            self.k = gr.Slider(1, MOST_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=240)
+            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
                 0, 1, 0.5, step=0.01, label="Cosine at least", elem_id="pairs-threshold", min_width=240
             )

@@ -1,15 +1,15 @@
-"""Clusters of a corpus, in two ways: dense groups (HDBSCAN), and a tree of all sentences (hierarchical).
+"""Clusters of a corpus by two methods: HDBSCAN and hierarchical clustering.
 
-HDBSCAN (Campello et al. 2013) finds groups that are denser than what surrounds them, and leaves what is in none.
-In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences it left 82% in no group after a principal
-component analysis to 50 dimensions, and 29% after UMAP to 5, which is why it is given a 5-D map (maps.py).
+HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings and leaves the other sentences out
+as noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
+component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`).
 
-Hierarchical clustering joins the two most similar groups, again and again; the similarity of two groups is the mean
-cosine of their pairs (average linkage). It needs every pair of sentences: for 10,000 of them, 65 hours of BERT in the
-paper (section 1 and its conclusion). The tree is computed once and kept; cutting it elsewhere takes no time. All
-distances lie in memory while it grows, so there is a limit.
+Hierarchical clustering repeatedly joins the two most similar groups; the similarity of two groups is the mean cosine
+of their pairs (average linkage). It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the
+paper (section 1 and its conclusion). The tree is computed once and cached; other cuts of it take no time. All
+distances are in memory while it is computed, which limits the size of the corpus.
 
-Labels are int64 (N,): 0 is the largest group, and −1 means in no group.
+Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 """
 
 from __future__ import annotations
@@ -19,196 +19,197 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sbert_app.formats import format_count
 from sbert_app.services.cache import DiskCache, digest
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import is_warm
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError, Stopped
 
 HDBSCAN, HIERARCHICAL = "hdbscan", "hierarchical"
+MIN_SENTENCES = {HDBSCAN: 5, HIERARCHICAL: 2}  # distinct ones
 MAX_TREE_SENTENCES = 15_000  # 112 million distances, 1.9 GB at the peak
-NO_GROUP = -1
-NEIGHBOURS_OF_A_CORE = 5  # min_samples: how many neighbours make a sentence part of a dense place
-BLOCK = 1_024  # rows of distances between two looks at the Stop button
-LOOK_SECONDS = 0.2
+NOISE = -1
+MIN_SAMPLES = 5  # HDBSCAN: neighbours that make a sentence a core point
+BLOCK = 1_024  # rows of distances between two checks of ``should_stop``
+POLL_SECONDS = 0.2
 
-Tell = Callable[..., None]  # tell(share) or tell(share, "now this")
-ShouldStop = Callable[[], bool]
-
-_growing = threading.Lock()  # one tree at a time: its distances fill the memory
+_linkage_lock = threading.Lock()  # one tree at a time, because of the memory for its distances
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How to cluster. ``groups`` = None cuts the tree by ``cosine``, a number by how many groups are wanted."""
+    """The method and its parameters. Hierarchical: ``num_clusters``, or if it is None, ``min_cosine`` cuts the tree."""
 
     method: str = HDBSCAN
-    smallest: int = 5  # HDBSCAN: sentences that make a group
-    cosine: float = 0.3  # hierarchical: groups with a mean cosine below stay apart
-    groups: int | None = None
+    min_cluster_size: int = 5  # HDBSCAN
+    min_cosine: float = 0.3  # hierarchical: groups with a lower mean cosine are not joined
+    num_clusters: int | None = None
 
-    def check(self, space: EmbeddedCorpus) -> None:
-        """InputError where these settings, or any clusters, make no sense for this corpus."""
+    def check(self, embedded: EmbeddedCorpus) -> None:
+        """Raises InputError if a setting is invalid, or the corpus has too few distinct sentences."""
         if self.method not in METHODS:
-            raise InputError(f"there is no clustering {self.method!r}; choose {' or '.join(METHODS)}.")
-        if self.smallest < 2:
-            raise InputError(f"the smallest cluster has {self.smallest} sentences; it must be at least 2.")
-        if not -1 <= self.cosine <= 1:
-            raise InputError(f"the cosine is {self.cosine}; it must be from −1 to 1.")
-        if self.groups is not None and not 1 <= self.groups <= len(space):
-            raise InputError(
-                f"{self.groups:,} clusters were asked for; {_count(len(space))} can make 1 to {len(space):,}."
-            )
-        fewest = FEWEST[self.method]
-        different = len(set(space.corpus.sentences))
-        if different < fewest:
-            these = "all are the same" if different == 1 and len(space) > 1 else f"there are {different}"
-            these = "there is one" if len(space) == 1 else these
-            raise InputError(f"clusters need at least {fewest} different sentences; {these} here.")
+            raise InputError(f"there is no clustering method {self.method!r}; choose {' or '.join(METHODS)}.")
+        if self.min_cluster_size < 2:
+            raise InputError(f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2.")
+        if not -1 <= self.min_cosine <= 1:
+            raise InputError(f"the cosine is {self.min_cosine}; it must be from −1 to 1.")
+        if self.num_clusters is not None and not 1 <= self.num_clusters <= len(embedded):
+            size = format_count(len(embedded), "sentence")
+            raise InputError(f"{self.num_clusters:,} clusters were requested; {size} can make 1 to {len(embedded):,}.")
+        embedded.corpus.require_distinct(MIN_SENTENCES[self.method], "clusters need")
 
 
 def cluster(
-    space: EmbeddedCorpus,
+    embedded: EmbeddedCorpus,
     settings: ClusterSettings,
     cache: DiskCache,
     home: Path,
-    tell: Tell = lambda *_: None,
+    report_progress: ReportProgress = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
 ) -> np.ndarray:
-    """The group of each sentence: int64 (N,), 0 the largest, −1 in none; from the cache where it is known.
+    """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise.
 
     Args:
-        space: a corpus and its vectors.
-        settings: the method and its bounds.
-        cache: keeps the 5-D map, the groups found in it, and the tree.
+        embedded: a corpus and its vectors.
+        settings: the method and its parameters.
+        cache: holds the 5-D map, the HDBSCAN labels and the tree.
         home: the home folder, for UMAP's compiled functions.
-        tell: called with the share that is done and with what is being done.
-        should_stop: asked a few times a second where the libraries allow it.
+        report_progress: called with the fraction done and a message.
+        should_stop: checked several times a second where the libraries allow it.
 
     Raises:
-        InputError: the settings or the corpus make no sense, or the corpus is too large for a tree.
-        Stopped: ``should_stop`` said yes.
+        InputError: a setting is invalid, or the corpus is too small, or too large for a tree.
+        Stopped: ``should_stop`` returned True.
     """
-    settings.check(space)
-    return by_size(METHODS[settings.method](space, settings, cache, home, tell, should_stop))
+    settings.check(embedded)
+    return by_size(METHODS[settings.method](embedded, settings, cache, home, report_progress, should_stop))
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """The same groups numbered by size, the largest 0; equal ones by their first sentence. −1 stays."""
+    """Renumber clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
     names, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
-    numbers = np.full(int(names.max(initial=NO_GROUP)) + 2, NO_GROUP)  # the last place is that of −1
+    numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)  # the last element is that of label −1
     numbers[names[np.lexsort((first, -counts))]] = np.arange(len(names))
     return numbers[labels].astype(np.int64)
 
 
-def _dense(
-    space: EmbeddedCorpus, settings: ClusterSettings, cache: DiskCache, home: Path, tell: Tell, should_stop: ShouldStop
+def _cluster_hdbscan(
+    embedded: EmbeddedCorpus,
+    settings: ClusterSettings,
+    cache: DiskCache,
+    home: Path,
+    report_progress: ReportProgress,
+    should_stop: ShouldStop,
 ) -> np.ndarray:
     """HDBSCAN of the 5-D map."""
-    if settings.smallest > len(space):
-        wanted = f"clusters of {settings.smallest:,} sentences or more were asked for"
-        raise InputError(f"{wanted}, but there are only {_count(len(space))}.")
-    drawn = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
-    key = digest(["hdbscan", map_key(drawn, space), str(settings.smallest)])
+    size = settings.min_cluster_size
+    if size > len(embedded):
+        available = format_count(len(embedded), "sentence")
+        raise InputError(f"clusters of {size:,} sentences or more were requested, but there are only {available}.")
+    map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
+    key = digest(["hdbscan", map_key(map_settings, embedded), str(size)])
     labels = cache.get(key)
     if labels is None:
-        words = (
-            f"Drawing {len(space):,} sentences in 5 dimensions" if is_warm() else "Compiling UMAP, once on this machine"
-        )
-        tell(0, words)
-        points = project(space, drawn, cache, home, tell, should_stop)
-        tell(0, "Looking for dense groups")
+        mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
+        report_progress(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
+        points = project(embedded, map_settings, cache, home, report_progress, should_stop)
+        report_progress(0, "Looking for dense groups")
         if should_stop():
             raise Stopped
-        labels = _hdbscan(points, settings.smallest)
+        labels = _hdbscan(points, size)
         cache.put(key, labels)
     return labels
 
 
-def _hdbscan(points: np.ndarray, smallest: int) -> np.ndarray:
-    from sklearn import cluster as clustering
+def _hdbscan(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    from sklearn import cluster as sklearn_cluster
 
-    cores = min(NEIGHBOURS_OF_A_CORE, smallest, len(points))
-    found = clustering.HDBSCAN(min_cluster_size=smallest, min_samples=cores, copy=True).fit_predict(points)
-    return found.astype(np.int64)
+    min_samples = min(MIN_SAMPLES, min_cluster_size, len(points))
+    hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=min_cluster_size, min_samples=min_samples, copy=True)
+    return hdbscan.fit_predict(points).astype(np.int64)
 
 
-def _cut_tree(
-    space: EmbeddedCorpus, settings: ClusterSettings, cache: DiskCache, home: Path, tell: Tell, should_stop: ShouldStop
+def _cluster_hierarchical(
+    embedded: EmbeddedCorpus,
+    settings: ClusterSettings,
+    cache: DiskCache,
+    home: Path,
+    report_progress: ReportProgress,
+    should_stop: ShouldStop,
 ) -> np.ndarray:
-    """The groups of the tree, cut by cosine or by number."""
+    """The tree, cut by cosine or by number of clusters."""
     from scipy.cluster.hierarchy import fcluster
 
-    joined = tree(space, cache, tell, should_stop)
-    if settings.groups is None:
-        return fcluster(joined, 1 - settings.cosine, "distance").astype(np.int64) - 1
-    return fcluster(joined, settings.groups, "maxclust").astype(np.int64) - 1
+    tree = linkage_tree(embedded, cache, report_progress, should_stop)
+    if settings.num_clusters is None:
+        return fcluster(tree, 1 - settings.min_cosine, "distance").astype(np.int64) - 1
+    return fcluster(tree, settings.num_clusters, "maxclust").astype(np.int64) - 1
 
 
-METHODS: dict[str, Callable[..., np.ndarray]] = {HDBSCAN: _dense, HIERARCHICAL: _cut_tree}
-FEWEST = {HDBSCAN: 5, HIERARCHICAL: 2}  # different sentences
+METHODS: dict[str, Callable[..., np.ndarray]] = {HDBSCAN: _cluster_hdbscan, HIERARCHICAL: _cluster_hierarchical}
 
 
-def tree(
-    space: EmbeddedCorpus, cache: DiskCache, tell: Tell = lambda *_: None, should_stop: ShouldStop = lambda: False
+def linkage_tree(
+    embedded: EmbeddedCorpus,
+    cache: DiskCache,
+    report_progress: ReportProgress = lambda *_: None,
+    should_stop: ShouldStop = lambda: False,
 ) -> np.ndarray:
-    """Average linkage under cosine distance, as SciPy's linkage gives it: float64 (N−1, 4).
+    """Average linkage under cosine distance in SciPy's format: float64 (N−1, 4).
 
     Raises:
         InputError: there are more than ``MAX_TREE_SENTENCES`` sentences.
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     from scipy.cluster.hierarchy import linkage
 
-    if len(space) > MAX_TREE_SENTENCES:
+    n = len(embedded)
+    if n > MAX_TREE_SENTENCES:
         raise InputError(
             f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
-            f"are the most; this corpus has {len(space):,}. Choose HDBSCAN, or open fewer sentences."
+            f"are the most; this corpus has {n:,}. Choose HDBSCAN, or open fewer sentences."
         )
-    key = digest(["average linkage", space.key])
-    joined = cache.get(key)
-    if joined is None:
-        with _alone(should_stop):
-            tell(0, f"Comparing {len(space):,} sentences, each with each")
-            distances = condensed_distances(space.vectors, tell, should_stop)
-            tell(0, f"Joining {len(space):,} sentences")
-            joined = linkage(distances, "average")
-        cache.put(key, joined)
-    return joined
+    key = digest(["average linkage", embedded.key])
+    tree = cache.get(key)
+    if tree is None:
+        with _exclusive_linkage(should_stop):
+            report_progress(0, f"Comparing {n:,} sentences, each with each")
+            distances = condensed_distances(embedded.vectors, report_progress, should_stop)
+            report_progress(0, f"Joining {n:,} sentences")
+            tree = linkage(distances, "average")
+        cache.put(key, tree)
+    return tree
 
 
-def condensed_distances(vectors: np.ndarray, tell: Tell, should_stop: ShouldStop) -> np.ndarray:
-    """1 − cosine of every pair, row by row of the upper triangle: float64 (N(N−1)/2,)."""
+def condensed_distances(vectors: np.ndarray, report_progress: ReportProgress, should_stop: ShouldStop) -> np.ndarray:
+    """1 − cosine of every pair, the upper triangle row by row: float64 (N(N−1)/2,)."""
     n = len(vectors)
     distances = np.empty(n * (n - 1) // 2)
-    at = 0
+    start = 0
     for top in range(0, n, BLOCK):
         if should_stop():
             raise Stopped
         block = np.clip(1 - vectors[top : top + BLOCK] @ vectors[top:].T, 0, 2)
         for row in range(len(block)):
-            end = at + n - top - row - 1
-            distances[at:end] = block[row, row + 1 :]
-            at = end
-        tell(at / max(len(distances), 1))
+            end = start + n - top - row - 1
+            distances[start:end] = block[row, row + 1 :]
+            start = end
+        report_progress(start / max(len(distances), 1))
     return distances
 
 
 @contextmanager
-def _alone(should_stop: ShouldStop) -> Iterator[Any]:
-    """One at a time; who waits can be stopped."""
-    while not _growing.acquire(timeout=LOOK_SECONDS):
+def _exclusive_linkage(should_stop: ShouldStop) -> Iterator[None]:
+    """One tree at a time. Raises Stopped while waiting if ``should_stop`` returns True."""
+    while not _linkage_lock.acquire(timeout=POLL_SECONDS):
         if should_stop():
             raise Stopped
     try:
         yield
     finally:
-        _growing.release()
-
-
-def _count(n: int) -> str:
-    return "1 sentence" if n == 1 else f"{n:,} sentences"
+        _linkage_lock.release()

@@ -1,10 +1,10 @@
-"""Keywords of clusters: class-based TF-IDF (Grootendorst 2022), in every language that writes words.
+"""Keywords of clusters: class-based TF-IDF (Grootendorst 2022), for every language with a script of words.
 
-All sentences of a cluster count as one text. A word weighs its share in that text (TF), times the logarithm of how
-rare it is among all sentences (IDF), times the logarithm of how much greater its share is here than elsewhere (what
-makes it class-based). The last two must be much together, or the word says nothing: so articles and prepositions go
-without a list of stop words, in small corpora too. Chinese and Japanese, written without spaces, are counted by two
-characters at a time.
+All sentences of a cluster count as one document. The weight of a word is its frequency in that document (TF), times
+the logarithm of its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its
+frequency elsewhere (the class-based part). The product of the two logarithms must reach a threshold, which removes
+articles and prepositions without a list of stop words, in small corpora too. Chinese and Japanese, written without
+spaces, are counted as character bigrams.
 """
 
 from __future__ import annotations
@@ -18,50 +18,49 @@ import numpy as np
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-FEWEST = 2  # sentences of a cluster that hold a keyword, where it has more than one
-TELLING = (
-    3.0  # the two logarithms multiplied, at least: in every seventh sentence, and five times as often as elsewhere
-)
+MIN_SENTENCES = 2  # of a cluster that contain a keyword, unless the cluster has only one
+MIN_SPECIFICITY = 3.0  # product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere
 
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
-    """The k words of each label that set it apart from the others, heaviest first.
+    """The words of each label that distinguish it from the others, the highest weight first.
 
     Args:
         sentences: N texts.
-        labels: int (N,); each number is a class, also those below 0.
-        k: words at most.
+        labels: int (N,); each number is a class, negative ones too.
+        k: the maximum number of words of a label.
     """
-    counts: dict[int, Counter[str]] = {}  # in each class
-    holders: dict[int, Counter[str]] = {}  # sentences of each class that hold the word
+    counts: dict[int, Counter[str]] = {}  # occurrences in each class
+    document_counts: dict[int, Counter[str]] = {}  # sentences of each class that contain the word
     for sentence, label in zip(sentences, labels.tolist(), strict=True):
-        found = list(words(sentence))
-        counts.setdefault(label, Counter()).update(found)
-        holders.setdefault(label, Counter()).update(set(found))
-    overall: Counter[str] = Counter()
-    rarity: Counter[str] = Counter()
+        tokens = list(words(sentence))
+        counts.setdefault(label, Counter()).update(tokens)
+        document_counts.setdefault(label, Counter()).update(set(tokens))
+    total_counts: Counter[str] = Counter()
+    total_document_counts: Counter[str] = Counter()
     for label in counts:
-        overall.update(counts[label])
-        rarity.update(holders[label])
+        total_counts.update(counts[label])
+        total_document_counts.update(document_counts[label])
     sizes = Counter(labels.tolist())
     best = {}
-    for label, own in counts.items():
-        # One is added to every count elsewhere, so that a word that is only here has a finite ratio.
-        elsewhere = (overall.total() - own.total() + 1) / max(own.total(), 1)
+    for label, class_counts in counts.items():
+        # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
+        elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
         weights = {}
-        for word, count in own.items():
-            ratio = count * elsewhere / (overall[word] - count + 1)
-            telling = math.log(len(sentences) / rarity[word]) * math.log(ratio)
-            if ratio > 1 and telling >= TELLING and holders[label][word] >= min(FEWEST, sizes[label]):
-                weights[word] = count * telling
+        for word, count in class_counts.items():
+            ratio = count * elsewhere / (total_counts[word] - count + 1)
+            specificity = math.log(len(sentences) / total_document_counts[word]) * math.log(ratio)
+            is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
+            if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
+                weights[word] = count * specificity
         best[label] = sorted(weights, key=lambda word: (-weights[word], word))[:k]
     return best
 
 
 def words(sentence: str) -> Iterator[str]:
-    """The words of a sentence in small letters; numbers do not count."""
+    """The words of a sentence in lower case, without numbers."""
     for word in WORD.findall(sentence.casefold()):
         if UNSPACED.search(word):
-            yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
+            yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             yield word

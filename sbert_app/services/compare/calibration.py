@@ -1,9 +1,9 @@
-"""From a cosine to a place on the gold scale of STS: what a number means.
+"""Calibration: from a cosine to a gold score of STS (0–5), and what that score means.
 
-A cosine of 0.6 means something else for each model and pooling. Isotonic regression on STSb train finds the
-monotone curve from cosine to gold score (0–5) with the least squared error, and the scale's own definitions
-(Cer et al. 2017, table 1) put the place in words. Fitted once per model and pooling, kept in the home folder; the
-curves of the default model ship in ``assets/calibration.json``, made by ``scripts/calibrate.py``.
+The same cosine means different things under different models and poolings. Isotonic regression on STSb train gives
+the monotone curve from cosine to gold score with the least squared error, and the scale's definitions (Cer et al.
+2017, Table 1) describe the score in words. Curves are fitted once for each model and pooling and stored in the home
+folder; those of the default model ship in ``assets/calibration.json``, made by ``scripts/calibrate.py``.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """A monotone curve from cosine to gold score, as knots between which it runs straight."""
+    """A monotone piecewise linear curve from cosine to gold score, as knots."""
 
     cosines: tuple[float, ...]
     gold: tuple[float, ...]
 
     def gold_score(self, cosine: float) -> float:
-        """The gold score (0–5) that STSb's annotators gave to pairs of this cosine."""
+        """The expected gold score (0–5) of a pair with this cosine."""
         return float(np.interp(cosine, self.cosines, self.gold))
 
 
 def meaning(gold: float) -> str:
-    """A place on the gold scale in words."""
-    return next(words for floor, words in MEANINGS if gold >= floor)
+    """The definition of a gold score."""
+    return next(text for minimum, text in MEANINGS if gold >= minimum)
 
 
-def fit(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
-    """Isotonic regression of gold score on cosine, thinned to 40 knots at equal shares of the data."""
+def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
+    """Isotonic regression of gold score on cosine, reduced to 40 knots of equally many pairs."""
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(cosines, kind="stable")
@@ -68,37 +68,37 @@ def fit(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     )
 
 
-def measure(encoder: Encoder, home: Path, should_stop: Callable[[], bool] | None = None) -> Calibration:
-    """Fit on STSb train: 11,498 sentences to encode."""
+def fit_on_stsb(encoder: Encoder, home: Path, should_stop: Callable[[], bool] | None = None) -> Calibration:
+    """Fit on STSb train, which means encoding 11,498 sentences. InputError if the data cannot be loaded."""
     from training.data.load import load_data
     from training.evaluation.metrics import cosine
 
     data = load_data(FITTED_ON, home)
     vectors = encoder.encode([*data.columns[0], *data.columns[1]], should_stop=should_stop)
-    return fit(cosine(*np.split(vectors, 2)), np.asarray(data.scores))
+    return fit_isotonic(cosine(*np.split(vectors, 2)), np.asarray(data.scores))
 
 
 def load_calibration(model: str, pooling: str, home: Path) -> Calibration | None:
-    """The curve if it ships or was measured before, else None."""
+    """The curve from the home folder or the shipped file, else None."""
     for file in (_file(model, pooling, home), SHIPPED):
         if file.exists():
-            found = json.loads(file.read_text(encoding="utf-8")).get(f"{model}|{pooling}")
-            if found:
-                return Calibration(tuple(found["cosines"]), tuple(found["gold"]))
+            curve = json.loads(file.read_text(encoding="utf-8")).get(f"{model}|{pooling}")
+            if curve:
+                return Calibration(tuple(curve["cosines"]), tuple(curve["gold"]))
     return None
 
 
 def calibrate(encoder: Encoder, home: Path) -> Calibration:
-    """The curve, measured now if it is not known, and kept."""
-    found = load_calibration(encoder.name, encoder.pooling, home)
-    if found is None:
-        found = measure(encoder, home)
-        keep(encoder.name, encoder.pooling, found, _file(encoder.name, encoder.pooling, home))
-    return found
+    """The curve of an encoder, fitted and stored if there is none yet."""
+    curve = load_calibration(encoder.name, encoder.pooling, home)
+    if curve is None:
+        curve = fit_on_stsb(encoder, home)
+        save_calibration(encoder.name, encoder.pooling, curve, _file(encoder.name, encoder.pooling, home))
+    return curve
 
 
-def keep(model: str, pooling: str, curve: Calibration, file: Path) -> None:
-    """Add a curve to a file, at once."""
+def save_calibration(model: str, pooling: str, curve: Calibration, file: Path) -> None:
+    """Add a curve to a file, which is replaced atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     curves = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     curves[f"{model}|{pooling}"] = {"fitted_on": FITTED_ON, "cosines": curve.cosines, "gold": curve.gold}
@@ -106,5 +106,5 @@ def keep(model: str, pooling: str, curve: Calibration, file: Path) -> None:
 
 
 def _file(model: str, pooling: str, home: Path) -> Path:
-    digest = hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
-    return home / "calibration" / f"{digest}.json"
+    name = hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
+    return home / "calibration" / f"{name}.json"

@@ -1,8 +1,8 @@
-"""Two sentences under the glass, and a few hundred side by side.
+"""Comparing two sentences in detail, and a few hundred with each other.
 
-``compare`` answers everything the Compare page shows of one pair from one pass of the encoder: the token vectors
-of both sentences, pooled three ways and taken apart by words. ``leave_one_out`` asks what each word does, and
-``compare_all`` measures what the paper's introduction is about: N encodings against N(N-1)/2 cross-encoder passes.
+``compare`` computes everything the Compare page shows of a pair from one pass of the encoder: the token vectors of
+both sentences, pooled three ways and attributed to words. ``leave_one_out`` measures the effect of each word, and
+``compare_all`` the contrast of the paper's introduction: N encodings or N(N-1)/2 cross-encoder passes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-MOST_LINES = 500  # of the many-sentences view
-MOST_CROSS_LINES = 30  # 435 pairs: a cross-encoder needs seconds for them
-MOST_WORDS_LEFT_OUT = 120  # words of both sentences together
+MAX_LINES = 500  # of the many-sentences view
+MAX_CROSS_LINES = 30  # 435 pairs, which take a cross-encoder seconds
+MAX_WORDS_LEFT_OUT = 120  # words of both sentences together
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Side:
     text: str
     tokens: list[str]
     words: list[Word]
-    truncated: bool  # longer than the encoder's longest input: the rest was not read
+    truncated: bool  # the sentence exceeds the encoder's maximum length; the rest was not read
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of one sentence pair."""
+    """A sentence pair under one model, and optionally a cross-encoder."""
 
     model: str
     pooling: str
@@ -53,10 +53,10 @@ class Comparison:
     cross_encoder: str | None = None
     cross_score: float | None = None  # 0..1
     cross_ms: float | None = None
-    card: dict[str, Any] | None = None  # the cross-encoder's measured figures
+    card: dict[str, Any] | None = None  # the cross-encoder's card: training data and measured correlations
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of the API: plain numbers and words."""
+        """Plain JSON, as the HTTP API returns it."""
         exact = self.attribution
         return {
             "cosine": round(self.cosine, 6),
@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str) -> Comparison:
-    """Everything about one pair. InputError if a sentence is empty."""
+    """Compare a pair. Raises InputError if a sentence is empty."""
     from training.evaluation.attribution import attribute_tokens, words_of
     from training.models.encoder import EncodeReport
 
@@ -114,17 +114,17 @@ def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str
 
 
 def compare_by_name(
-    shelf: ModelCache, a: str, b: str, model: str = "", pooling: str = "", cross_encoder: str | None = None
+    models: ModelCache, a: str, b: str, model: str = "", pooling: str = "", cross_encoder: str | None = None
 ) -> Comparison:
-    """Compare with models by name; empty names mean the default model and its own pooling, no cross-encoder."""
+    """Compare with models by name; "" means the default model, its own pooling, no cross-encoder."""
     _check(a, "first")
     _check(b, "second")
-    encoder = shelf.encoder(model or DEFAULT_MODEL, pooling or None)
-    return compare(encoder, shelf.cross_encoder_or_none(cross_encoder), a, b)
+    encoder = models.encoder(model or DEFAULT_MODEL, pooling or None)
+    return compare(encoder, models.cross_encoder_or_none(cross_encoder), a, b)
 
 
 class LeftOut(NamedTuple):
-    """What happens when one word is left out."""
+    """The effect of leaving out one word."""
 
     side: str  # "a" or "b"
     word: str
@@ -135,25 +135,25 @@ class LeftOut(NamedTuple):
 
 
 def leave_one_out(encoder: Encoder, cross_encoder: CrossEncoder | None, comparison: Comparison) -> list[LeftOut]:
-    """Leave out each word in turn and score again, all variants in one batch.
+    """Leave out each word in turn and score the pair again, all variants in one batch.
 
-    A positive change means that the pair is more similar without the word. Explains what has no exact map: CLS
-    pooling and the cross-encoder. Special tokens stay. Beyond 120 words only the first are tried.
+    A positive change means that the pair is more similar without the word. This explains what has no exact
+    attribution: CLS pooling and the cross-encoder. Special tokens stay. Only the first 120 words are left out.
     """
-    cuts = [
+    words = [
         (side, word)
         for side, part in (("a", comparison.a), ("b", comparison.b))
         for word in part.words
         if word.end > word.start
-    ][:MOST_WORDS_LEFT_OUT]
-    if not cuts:
+    ][:MAX_WORDS_LEFT_OUT]
+    if not words:
         return []
     a, b = comparison.a.text, comparison.b.text
-    pairs = [(_without(a, word), b) if side == "a" else (a, _without(b, word)) for side, word in cuts]
-    whole = [(a, b), *pairs]
-    vectors = encoder.encode([sentence for pair in whole for sentence in pair])
+    pairs = [(_without(a, word), b) if side == "a" else (a, _without(b, word)) for side, word in words]
+    variants = [(a, b), *pairs]
+    vectors = encoder.encode([sentence for pair in variants for sentence in pair])
     cosines = (vectors[0::2] * vectors[1::2]).sum(axis=1)
-    crossed = None if cross_encoder is None else cross_encoder.predict(whole)
+    cross_scores = None if cross_encoder is None else cross_encoder.predict(variants)
     return [
         LeftOut(
             side,
@@ -161,15 +161,15 @@ def leave_one_out(encoder: Encoder, cross_encoder: CrossEncoder | None, comparis
             word.start,
             word.end,
             float(cosines[i] - cosines[0]),
-            None if crossed is None else float(crossed[i] - crossed[0]),
+            None if cross_scores is None else float(cross_scores[i] - cross_scores[0]),
         )
-        for i, (side, word) in enumerate(cuts, start=1)
+        for i, (side, word) in enumerate(words, start=1)
     ]
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """Every line with every other line."""
+    """The similarity of every line with every other, and the time it took."""
 
     lines: list[str]
     cosine: np.ndarray  # (N, N) float32
@@ -179,10 +179,10 @@ class AllPairs:
     cross_seconds: float | None = None
     notes: list[str] = field(default_factory=list)
 
-    def ranked(self, most: int = 100) -> list[tuple[float, float | None, str, str]]:
+    def ranked(self, limit: int = 100) -> list[tuple[float, float | None, str, str]]:
         """(cosine, cross-encoder score, line, line), most similar first."""
         first, second = np.triu_indices(len(self.lines), k=1)
-        order = np.argsort(-self.cosine[first, second], kind="stable")[:most]
+        order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
         return [
             (
                 float(self.cosine[i, j]),
@@ -200,31 +200,31 @@ def compare_all(
     text: str,
     should_stop: Callable[[], bool] | None = None,
 ) -> AllPairs:
-    """One sentence a line -> all pairs, with the measured times. InputError below 2 or above 500 lines."""
+    """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not 2 <= len(lines) <= MOST_LINES:
-        raise InputError(f"there are {len(lines)} lines with text; paste 2 to {MOST_LINES} sentences, one a line")
+    if not 2 <= len(lines) <= MAX_LINES:
+        raise InputError(f"there are {len(lines)} lines with text; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
     vectors = encoder.encode(lines, should_stop=should_stop)
     encoded = time.perf_counter()
     cosine = vectors @ vectors.T
     multiplied = time.perf_counter()
-    notes, crossed, cross_seconds = [], None, None
-    if cross_encoder is not None and len(lines) > MOST_CROSS_LINES:
+    notes, cross_scores, cross_seconds = [], None, None
+    if cross_encoder is not None and len(lines) > MAX_CROSS_LINES:
         notes.append(
-            f"The cross-encoder's matrix is made for up to {MOST_CROSS_LINES} lines; {len(lines)} lines would take "
+            f"The cross-encoder is run on up to {MAX_CROSS_LINES} lines; {len(lines)} lines would take "
             f"{len(lines) * (len(lines) - 1) // 2:,} passes."
         )
     elif cross_encoder is not None:
-        crossed = np.ones((len(lines), len(lines)), dtype=np.float32)
+        cross_scores = np.ones((len(lines), len(lines)), dtype=np.float32)
         first, second = np.triu_indices(len(lines), k=1)
         started_cross = time.perf_counter()
         scores = cross_encoder.predict(
             [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)], should_stop=should_stop
         )
         cross_seconds = time.perf_counter() - started_cross
-        crossed[first, second] = crossed[second, first] = scores
-    return AllPairs(lines, cosine, encoded - started, multiplied - encoded, crossed, cross_seconds, notes)
+        cross_scores[first, second] = cross_scores[second, first] = scores
+    return AllPairs(lines, cosine, encoded - started, multiplied - encoded, cross_scores, cross_seconds, notes)
 
 
 def _check(sentence: str, which: str) -> None:
@@ -233,7 +233,7 @@ def _check(sentence: str, which: str) -> None:
 
 
 def _pool(pooling: str, hidden: np.ndarray) -> np.ndarray:
-    """(T, D) -> (D,), the pooling of one unpadded sentence."""
+    """Pool one unpadded sentence: (T, D) -> (D,)."""
     import torch
 
     from training.models.pooling import POOLINGS
@@ -248,6 +248,6 @@ def _cosine(u: np.ndarray, v: np.ndarray) -> float:
 
 
 def _without(sentence: str, word: Word) -> str:
-    """The sentence less one word, and less one of the two spaces around it."""
+    """The sentence without a word, and without one of the two spaces around it."""
     before, after = sentence[: word.start], sentence[word.end :]
     return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)

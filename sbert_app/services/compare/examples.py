@@ -1,4 +1,4 @@
-"""The example pairs and lines that ship, and random pairs of the STS benchmark with their gold scores."""
+"""The example pairs and lines that ship with the app, and random pairs of the STS benchmark with gold scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = asset("examples")
 
 
 class ExamplePair(NamedTuple):
-    """Two sentences and what they teach."""
+    """Two sentences and what they show."""
 
     name: str
     a: str
@@ -30,12 +30,12 @@ def pairs() -> tuple[ExamplePair, ...]:
 
 @cache
 def lines() -> str:
-    """The example of the many-sentences view, one sentence a line."""
+    """The example of the many-sentences view, one sentence per line."""
     return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
 
 
 class GoldPair(NamedTuple):
-    """Two sentences and the score that people gave them."""
+    """Two sentences and their gold score."""
 
     a: str
     b: str
@@ -43,12 +43,12 @@ class GoldPair(NamedTuple):
 
 
 def lesson_of(a: str, b: str) -> str:
-    """What an example pair teaches; nothing for any other pair."""
+    """What an example pair shows; "" for any other pair."""
     return next((pair.lesson for pair in pairs() if (pair.a, pair.b) == (a, b)), "")
 
 
 def random_stsb_pair(home: Path) -> GoldPair:
-    """A pair of STSb dev."""
+    """A random pair of STSb dev. InputError if the data cannot be loaded."""
     from training.data.load import load_data
 
     data = load_data("stsb:dev", home)

@@ -1,8 +1,8 @@
-"""How fast this machine encodes, crosses and multiplies: measured once per model, on STSb's own sentences.
+"""The throughput of bi-encoder, cross-encoder and matrix product on this machine, measured on sentences of STSb.
 
-The paper's introduction asks for the most similar pair among 10,000 sentences: 49,995,000 passes of a cross-encoder
-(about 65 hours on a V100) against 10,000 encodings (about 5 seconds) and a matrix product (0.01 s). ``Throughput``
-scales the rates of this machine to that case.
+The example of the paper's introduction is the most similar pair among 10,000 sentences: 49,995,000 passes of a
+cross-encoder (about 65 hours on a V100) or 10,000 encodings (about 5 seconds) and a matrix product (0.01 s).
+``Throughput`` extrapolates the rates of this machine to that case.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,37 +21,39 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-SAMPLE = 256  # sentences, and pairs, a measurement
+SAMPLE = 256  # sentences, and pairs, of a measurement
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rates of this machine, each the median of three."""
+    """Rates of this machine, each the median of three measurements."""
 
     sentences_per_second: float
     pairs_per_second: float | None
     product_seconds: float  # for 10,000 sentences
 
     def encode_seconds(self, sentences: int = PAPER_SENTENCES) -> float:
-        """Time to encode that many."""
+        """Time to encode this many sentences."""
         return sentences / self.sentences_per_second
 
     def cross_seconds(self, sentences: int = PAPER_SENTENCES) -> float | None:
-        """Time to pass every pair of that many through the cross-encoder."""
+        """Time to score all pairs of this many sentences with the cross-encoder."""
         pairs = sentences * (sentences - 1) / 2
         return None if self.pairs_per_second is None else pairs / self.pairs_per_second
 
 
 def measure(encoder: Encoder, cross_encoder: CrossEncoder | None, home: Path, sample: int = SAMPLE) -> Throughput:
-    """Time so many STSb sentences, so many pairs and a product, three times each."""
+    """Time ``sample`` sentences and pairs of STSb dev and a matrix product, three times each."""
     sentences, pairs = _sample(str(home), sample)
     vectors = encoder.encode(sentences)
     block = np.resize(vectors, (2_000, vectors.shape[1]))
-    product = _median(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
-    encoding = _median(lambda: encoder.encode(sentences))
-    crossing = None if cross_encoder is None else _median(lambda: cross_encoder.predict(pairs))
+    product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
+    encoding = _median_seconds(lambda: encoder.encode(sentences))
+    crossing = None if cross_encoder is None else _median_seconds(lambda: cross_encoder.predict(pairs))
     return Throughput(
         sentences_per_second=len(sentences) / encoding,
         pairs_per_second=None if crossing is None else len(pairs) / crossing,
@@ -59,7 +61,7 @@ def measure(encoder: Encoder, cross_encoder: CrossEncoder | None, home: Path, sa
     )
 
 
-def _median(work: Callable[[], object]) -> float:
+def _median_seconds(work: Callable[[], object]) -> float:
     def once() -> float:
         started = time.perf_counter()
         work()
@@ -73,7 +75,10 @@ def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
     from training.data.load import load_data
 
     first, second = load_data("stsb:dev", home).columns
-    seen = list(dict.fromkeys([*first, *second]))
-    step = len(seen) // sample
-    pairs = list(zip(first, second, strict=True))
-    return seen[: sample * step : step], pairs[: sample * (len(pairs) // sample) : len(pairs) // sample]
+    return _evenly([*dict.fromkeys([*first, *second])], sample), _evenly(list(zip(first, second, strict=True)), sample)
+
+
+def _evenly(items: list[T], count: int) -> list[T]:
+    """``count`` items at equal distances."""
+    step = len(items) // count
+    return items[: count * step : step]

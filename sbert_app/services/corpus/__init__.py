@@ -1,8 +1,8 @@
 """A corpus of sentences: encode it, search it, find its most similar pairs.
 
 corpus = Corpus.from_file("reviews.csv")
-space = encode(corpus, encoder, cache)
-most_similar_pairs(space.vectors, k=10)   # [(i, j, cosine), …], best first
+embedded = encode(corpus, encoder, cache)
+most_similar_pairs(embedded.vectors, k=10)   # [(i, j, cosine), …], best first
 """
 
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs

@@ -1,13 +1,10 @@
-"""A corpus: sentences, what is known about each of them, and where wanted their vectors.
+"""A corpus: sentences, the other columns of their source, and the gold scores of its pairs.
 
     corpus = Corpus.from_file("reviews.csv")         or from_text(...), from_data("stsb:dev")
-    space = encode(corpus, encoder, cache)           vectors (N, D), computed once per model and pooling
-    most_similar_pairs(space.vectors, k=10)          [(i, j, cosine), …], best first; see pairs.py
-    space.index.search(...)                          see search.py
 
-Rows of a user's file stay rows, also where a sentence repeats. Sets of pairs become the list of their different
-sentences, and the gold scores of the pairs are kept beside it. A corpus holds at most 100,000 sentences: what two
-cores encode in a minute, and map in another.
+Each row of a user's file is a sentence, also if it repeats. A data set of pairs becomes the list of its distinct
+sentences, with the gold scores of the pairs. A corpus holds at most 100,000 sentences, which two cores encode in a
+minute and map in another.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from training.errors import InputError
 if TYPE_CHECKING:
     from training.data.dataset import Dataset
 
-MOST_SENTENCES = 100_000
+MAX_SENTENCES = 100_000
 EXAMPLE = asset("examples/corpus.csv")
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
 
@@ -44,7 +41,7 @@ class GoldPairs:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sentences in order. ``columns`` holds what else is known of each: name -> N values."""
+    """N sentences in order, and other columns: name -> N values."""
 
     name: str
     sentences: list[str]
@@ -54,35 +51,45 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not self.sentences:
-            raise InputError(f"{self.name} holds no sentence: give at least one, a line each.")
+            raise InputError(f"{self.name} contains no sentence; give at least one, a line each.")
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same sentences in the same order."""
+        """Identifies the sentences and their order."""
         return digest(f"{len(sentence)}:{sentence}" for sentence in self.sentences)
+
+    def require_distinct(self, minimum: int, purpose: str) -> None:
+        """Raises InputError if there are fewer distinct sentences. ``purpose`` begins the message: "a map needs"."""
+        distinct = len(set(self.sentences))
+        if distinct < minimum:
+            if len(self) == 1:
+                actual = "there is one"
+            else:
+                actual = "all are the same" if distinct == 1 else f"there are {distinct}"
+            raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
 
     @classmethod
     def from_text(cls, text: str, name: str = "the text") -> Corpus:
-        """A sentence a line; empty lines are left out.
+        """One sentence per line; empty lines are skipped.
 
         Raises:
-            InputError: there is none.
+            InputError: there is no sentence.
         """
         sentences = [line.strip() for line in text.splitlines() if line.strip()]
-        return cls(name, sentences[:MOST_SENTENCES], notes=_cut(len(sentences)))
+        return cls(name, sentences[:MAX_SENTENCES], notes=_cut(len(sentences)))
 
     @classmethod
     def from_file(cls, path: Path | str, column: str | None = None) -> Corpus:
-        """The sentences of a file that ``training.data.tables.table`` reads, with its other columns beside them.
+        """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
-        ``column`` names the one with the sentences. None finds it by name; a file of pairs, found by the names of
-        its columns, gives the different sentences of its pairs. A .txt file has a sentence a line.
+        ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
+        gives the distinct sentences of its pairs. A .txt file has one sentence per line.
 
         Raises:
-            InputError: the file cannot be read, there is no such column, or it holds no text.
+            InputError: the file cannot be read, there is no such column, or it contains no text.
         """
         if column is None and Path(path).suffix.lower() == ".txt":
             return _from_rows(Table(Path(path), open_lines(Path(path))), "sentence")
@@ -95,10 +102,10 @@ class Corpus:
 
     @classmethod
     def from_data(cls, name: str, home: Path | str | None = None) -> Corpus:
-        """The different sentences of a named data set: stsb:dev, snli:test, …
+        """The distinct sentences of a named data set: stsb:dev, snli:test, …
 
         Raises:
-            InputError: there is no such set, or it cannot be had. A path is not taken for a name.
+            InputError: the name is unknown (a path is not accepted), or the data set cannot be loaded.
         """
         from training.data.load import check_data_name, load_data
 
@@ -106,10 +113,10 @@ class Corpus:
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Corpus:
-        """The different sentences of all columns, row by row, with the role in which each comes first."""
+        """The distinct sentences of all columns, row by row, with the role of each sentence's first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            return cls(data.name, sentences[:MOST_SENTENCES], notes=(*data.notes, *_cut(len(sentences))))
+            return cls(data.name, sentences[:MAX_SENTENCES], notes=(*data.notes, *_cut(len(sentences))))
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
         first_role: list[str] = []
@@ -120,20 +127,20 @@ class Corpus:
         gold = None
         if data.scores is not None:
             rows = np.array([[positions[s] for s in pair] for pair in zip(*data.columns, strict=True)], dtype=np.int32)
-            inside = (rows < MOST_SENTENCES).all(axis=1)
+            inside = (rows < MAX_SENTENCES).all(axis=1)
             gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
         sentences = list(positions)
         return cls(
             data.name,
-            sentences[:MOST_SENTENCES],
-            {"role": first_role[:MOST_SENTENCES]},
+            sentences[:MAX_SENTENCES],
+            {"role": first_role[:MAX_SENTENCES]},
             gold,
             (*data.notes, *_cut(len(sentences))),
         )
 
 
 def has_pairs(table: Table) -> bool:
-    """Whether the names of the columns say that each row is a pair of sentences."""
+    """Whether the names of the columns show that each row is a pair of sentences."""
     try:
         pick_columns(table)
     except InputError:
@@ -142,29 +149,29 @@ def has_pairs(table: Table) -> bool:
 
 
 def _from_rows(table: Table, column: str) -> Corpus:
-    """Every row with text in ``column``, up to the limit."""
+    """The rows with text in ``column``, up to MAX_SENTENCES."""
     columns: dict[str, list[Any]] = {name: [] for name in table.columns}
     sentences: list[str] = []
     blank = 0
     for batch in table.batches():
         texts = [as_text(cell) for cell in batch.rows[column]]
-        filled = [at for at, text in enumerate(texts) if text is not None]
+        filled = [i for i, text in enumerate(texts) if text is not None]
         blank += len(texts) - len(filled)
-        sentences += [" ".join((texts[at] or "").split()) for at in filled]
+        sentences += [" ".join((texts[i] or "").split()) for i in filled]
         for name, cells in batch.rows.items():
-            columns[name] += [cells[at] for at in filled]
-        if len(sentences) >= MOST_SENTENCES:
+            columns[name] += [cells[i] for i in filled]
+        if len(sentences) >= MAX_SENTENCES:
             break
     del columns[column]
     notes = table.remarks + ((f"{blank:,} rows without text in {column} are left out.",) if blank else ())
-    if len(sentences) >= MOST_SENTENCES:
+    if len(sentences) >= MAX_SENTENCES:
         notes += _cut(max(table.row_estimate, len(sentences)))
-    others = {name: cells[:MOST_SENTENCES] for name, cells in columns.items()}
-    return Corpus(table.path.name, sentences[:MOST_SENTENCES], others, notes=notes)
+    columns = {name: cells[:MAX_SENTENCES] for name, cells in columns.items()}
+    return Corpus(table.path.name, sentences[:MAX_SENTENCES], columns, notes=notes)
 
 
 def _cut(count: int) -> tuple[str, ...]:
-    """The note on sentences that do not fit."""
-    if count <= MOST_SENTENCES:
+    """A note if there are more sentences than a corpus holds."""
+    if count <= MAX_SENTENCES:
         return ()
-    return (f"Only the first {MOST_SENTENCES:,} of {count:,} sentences are taken.",)
+    return (f"Only the first {MAX_SENTENCES:,} of {count:,} sentences are used.",)

@@ -1,4 +1,9 @@
-"""A corpus with its vectors under one model and pooling."""
+"""A corpus with its vectors under one model and pooling.
+
+embedded = encode(corpus, encoder, cache)        computed once for each model and pooling
+embedded.vectors                                 float32 (N, D), unit length
+search(embedded, "a query", encoder)             see search.py
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from sbert_app.services.cache import DiskCache, digest
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.index import SearchIndex
 
-SAMPLED = 256  # weights of each parameter that the fingerprint of an encoder reads
+SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
 
 
 class SentenceEncoder(Protocol):
@@ -35,21 +40,21 @@ class SentenceEncoder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedCorpus:
-    """A corpus and its vectors under one model and pooling."""
+    """A corpus and its vectors."""
 
     corpus: Corpus
-    vectors: np.ndarray  # (N, D) float32, of length 1
+    vectors: np.ndarray  # (N, D) float32, unit length
     model: str
     pooling: str
-    key: str  # the same for the same sentences under the same weights and pooling
-    seconds: float  # that encoding took; 0 from the cache
+    key: str  # equal for the same sentences under the same weights and pooling
+    seconds: float  # that encoding took; 0 if the vectors came from the cache
 
     def __len__(self) -> int:
         return len(self.corpus)
 
     @cached_property
     def index(self) -> SearchIndex:
-        """For searching; made at the first search."""
+        """The search index, built on first use."""
         return SearchIndex(self.vectors)
 
 
@@ -60,36 +65,37 @@ def encode(
     on_progress: Callable[[int, int | None], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> EmbeddedCorpus:
-    """Vectors of a corpus, from the cache where they are known.
+    """Encode a corpus, or read its vectors from the cache.
 
     Raises:
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     key = embedding_key(corpus, encoder)
     vectors = cache.get(key) if cache is not None else None
-    started, known = time.perf_counter(), vectors is not None
-    if vectors is None:
-        vectors = encoder.encode(corpus.sentences, on_progress=on_progress, should_stop=should_stop)
-        if cache is not None:
-            cache.put(key, vectors)
-    seconds = 0.0 if known else time.perf_counter() - started
+    if vectors is not None:
+        return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, 0.0)
+    started = time.perf_counter()
+    vectors = encoder.encode(corpus.sentences, on_progress=on_progress, should_stop=should_stop)
+    seconds = time.perf_counter() - started
+    if cache is not None:
+        cache.put(key, vectors)
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
 
 def embedding_key(corpus: Corpus, encoder: SentenceEncoder) -> str:
-    """What the vectors are kept under."""
+    """The cache key of the vectors."""
     return digest([corpus.digest, fingerprint(encoder)])
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:
-    """What an encoder's vectors depend on: its weights (a sample of each parameter), pooling and longest input.
+    """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter), pooling, max_length.
 
-    A run that is trained on, or a folder that is replaced, keeps its name; its weights do not stay the same.
+    The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
     """
     parts = [encoder.name, encoder.pooling, str(getattr(encoder, "max_length", ""))]
     backbone = getattr(encoder, "backbone", None)
     for name, weights in sorted(backbone.state_dict().items()) if backbone is not None else ():
         flat = weights.reshape(-1)
-        sample = flat[:: max(1, len(flat) // SAMPLED)].float().cpu().numpy()
+        sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
         parts.append(f"{name} {tuple(weights.shape)} {sample.tobytes().hex()}")
     return digest(parts)

@@ -1,4 +1,4 @@
-"""What was found in a corpus, as a CSV file: whole or not at all, and nothing in it that a spreadsheet would run."""
+"""CSV files of results about a corpus: written atomically, without cells that a spreadsheet would execute."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from secrets import token_hex
 from sbert_app.services.files.writers import Column, DelimitedWriter, discarded_on_error
 from training.data.tables.table import RowBatch
 
-KEPT_SECONDS = 24 * 3600
+MAX_AGE_SECONDS = 24 * 3600
 
 
 def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
-    """Write columns of one length to a file of this name, in a folder of its own within ``folder``.
+    """Write columns of equal length to a file of this name, in a new folder within ``folder``.
 
-    Numbers in an array become six digits; a text that looks like a formula gets an apostrophe in front.
+    Floating-point arrays are written with six digits. A text that looks like a formula gets a leading apostrophe.
+    Files older than a day are removed.
 
     Raises:
-        InputError: the disk is full or may not be written to.
+        InputError: the disk is full or not writable.
     """
-    _sweep(folder)
-    own = folder / token_hex(8)
-    own.mkdir(parents=True)
-    sink = DelimitedWriter(own / name, [], dict.fromkeys(columns, "string"), ",")
-    with discarded_on_error([sink]):
+    _remove_old(folder)
+    new = folder / token_hex(8)
+    new.mkdir(parents=True)
+    writer = DelimitedWriter(new / name, [], dict.fromkeys(columns, "string"), ",")
+    with discarded_on_error([writer]):
         if any(map(len, columns.values())):
-            sink.write(RowBatch(1, {}), dict(columns))
-        sink.finish()
-    return sink.path
+            writer.write(RowBatch(1, {}), dict(columns))
+        writer.finish()
+    return writer.path
 
 
-def with_others(own: Mapping[str, Column], others: Mapping[str, Column]) -> dict[str, Column]:
-    """Columns beside those of the user's file; one of theirs that has a name of ours is marked as the file's."""
-    return {**own, **{f"{name} (file)" if name in own else name: values for name, values in others.items()}}
+def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
+    """Add the columns of the user's file; one whose name is taken is renamed to "NAME (file)"."""
+    renamed = {f"{name} (file)" if name in columns else name: values for name, values in from_file.items()}
+    return {**columns, **renamed}
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what was left here more than a day ago."""
+def _remove_old(folder: Path) -> None:
     for old in folder.glob("*"):
-        if old.stat().st_mtime < time.time() - KEPT_SECONDS:
+        if old.stat().st_mtime < time.time() - MAX_AGE_SECONDS:
             shutil.rmtree(old, ignore_errors=True)

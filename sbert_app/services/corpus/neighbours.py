@@ -1,8 +1,8 @@
-"""The nearest neighbours of every sentence of a corpus: what a map is drawn from.
+"""The nearest neighbours of every sentence of a corpus: the input of UMAP.
 
-Up to 20,000 sentences every pair is compared. Above, the corpus is parted into cells (k-means) and each sentence
-looks into the nearest few: 97 of 100 neighbours are found in a tenth of the time. Both give the same result each
-time, which is why the graph of search.py, built by threads that race, is not used here.
+Up to 20,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed):
+it finds 97 of 100 neighbours in a tenth of the time. Both are deterministic, unlike the HNSW graph of index.py, which
+several threads build concurrently.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from training.errors import Stopped
 
-MOST_COMPARED = 20_000
-CELLS_VISITED = 16
-ROWS = 4_096  # rows between two looks at the Stop button
+MAX_EXACT = 20_000  # vectors up to which every pair is compared
+PROBED_CELLS = 16
+ROWS = 4_096  # searched between two checks of ``should_stop``
 SEED = 1_234
 
 
@@ -30,13 +30,13 @@ def neighbours(
     """The k nearest of each vector, itself first: rows int32 (N, k) and cosine distances float32 (N, k).
 
     Args:
-        vectors: float32 (N, D) of length 1.
+        vectors: float32 (N, D), unit length.
         k: at most N.
-        on_progress: called with the share that is done.
-        should_stop: asked every 4,096 rows.
+        on_progress: called with the fraction that is done.
+        should_stop: checked every 4,096 rows.
 
     Raises:
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     n = len(vectors)
     index = _index(vectors)
@@ -45,16 +45,16 @@ def neighbours(
     for start in range(0, n, ROWS):
         if should_stop is not None and should_stop():
             raise Stopped
-        own = np.arange(start, min(start + ROWS, n))[:, None]
+        queries = np.arange(start, min(start + ROWS, n))[:, None]
         cosines, found = index.search(vectors[start : start + ROWS], k)
-        missing = ~(found == own).any(axis=1)  # among many equals a sentence may not find itself
-        found[missing, -1] = own[missing, 0]
-        cosines[found == own] = 2.0  # before all others
-        cosines[found < 0] = -1.0  # a cell held fewer than k
-        found = np.where(found < 0, own, found)
+        missing = ~(found == queries).any(axis=1)  # with many duplicates a vector may not find itself
+        found[missing, -1] = queries[missing, 0]
+        cosines[found == queries] = 2.0  # sorts a vector before its duplicates
+        cosines[found < 0] = -1.0  # the probed cells held fewer than k vectors
+        found = np.where(found < 0, queries, found)
         order = np.argsort(-cosines, axis=1, kind="stable")
-        rows[own[:, 0]] = np.take_along_axis(found, order, axis=1)
-        distances[own[:, 0]] = np.clip(1 - np.take_along_axis(cosines, order, axis=1), 0, 2)
+        rows[queries[:, 0]] = np.take_along_axis(found, order, axis=1)
+        distances[queries[:, 0]] = np.clip(1 - np.take_along_axis(cosines, order, axis=1), 0, 2)
         if on_progress is not None:
             on_progress(min(start + ROWS, n) / n)
     return rows, distances
@@ -65,12 +65,12 @@ def _index(vectors: np.ndarray) -> Any:
 
     n, dimension = vectors.shape
     flat = faiss.IndexFlatIP(dimension)
-    if n <= MOST_COMPARED:
+    if n <= MAX_EXACT:
         flat.add(vectors)
         return flat
     cells = faiss.IndexIVFFlat(flat, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)
     cells.cp.niter, cells.cp.max_points_per_centroid, cells.cp.seed = 6, 64, SEED
     cells.train(vectors)
     cells.add(vectors)
-    cells.nprobe = CELLS_VISITED
+    cells.nprobe = PROBED_CELLS
     return cells

@@ -1,13 +1,13 @@
 """The most similar pairs among N sentences, exactly: the paper's 65 hours of BERT, in a fraction of a second.
 
-For vectors of length 1 the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in
-blocks of the upper triangle, so that memory stays flat: 10,000 sentences are 50 million cosines, 100,000 are five
-billion. Most of a block cannot beat the worst of the best k so far, and a rough product in bfloat16, four times as
-fast where the processor has it, says so: only rows in which it comes within ``SLACK`` are computed again in float32.
+For unit vectors the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in blocks of
+the upper triangle, so memory is bounded: 10,000 sentences have 50 million cosines, 100,000 have five billion. Most
+rows of a block cannot improve on the k best pairs so far. A bfloat16 product, four times as fast on processors that
+support it, identifies the rows that may; only those are recomputed in float32.
 
-SLACK makes that exact. A bfloat16 is within u = 2⁻⁸ of the number that it rounds, relatively. So the product of
-two rounded vectors of length 1 is within 2u + u² of their cosine, and its own rounding adds u(1 + u)²: together less
-than 0.0118. The other 0.0038 of SLACK is more than summing up in float32 can add below 60,000 dimensions.
+TOLERANCE makes that exact. Rounding to bfloat16 has a relative error of at most u = 2⁻⁸. The product of two rounded
+unit vectors is therefore within 2u + u² of their cosine, and rounding the product adds u(1 + u)²: together less than
+0.0118. The remaining 0.0038 of TOLERANCE exceeds the error of summing in float32 below 60,000 dimensions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from training.errors import InputError, Stopped
 if TYPE_CHECKING:
     from torch import Tensor
 
-BLOCK = 1_024  # rows and columns of a block: what stays in a core's cache beside its operands
-SLACK = 2**-6  # how far a rough cosine may lie from the true one
+BLOCK = 1_024  # rows and columns of a block: fits in a core's cache together with its operands
+TOLERANCE = 2**-6  # bound on the error of a bfloat16 cosine
 
-OnBlock = Callable[[int, int], None]  # (blocks done, blocks in all)
+OnBlock = Callable[[int, int], None]  # (blocks done, total)
 ShouldStop = Callable[[], bool]
 
 
@@ -38,21 +38,21 @@ def most_similar_pairs(
 ) -> list[tuple[int, int, float]]:
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
-    Exact in float32. Where more than k pairs share the lowest cosine, those are in that are found first.
+    Exact in float32. If more than k pairs share the lowest cosine, the ones found first are returned.
 
     Args:
-        vectors: float32 (N, D) of length 1.
-        k: how many pairs at most; there are only N(N−1)/2.
-        threshold: the lowest cosine that counts.
+        vectors: float32 (N, D), unit length.
+        k: the maximum number of pairs; there are N(N−1)/2.
+        threshold: the lowest cosine of a pair.
         on_progress: called after each block.
-        should_stop: asked before each block.
+        should_stop: checked before each block.
 
     Raises:
         InputError: k is less than 1.
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     if k < 1:
-        raise InputError(f"{k:,} pairs were asked for; ask for at least one.")
+        raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
     products = _Products(vectors)
     starts = range(0, len(vectors), BLOCK)
     blocks = [(top, left) for top in starts for left in starts if top <= left]
@@ -66,7 +66,7 @@ def most_similar_pairs(
         rows, block = products.rows_from(bound, slice(top, top + BLOCK), slice(left, left + BLOCK))
         beats = block > bound if full else block >= bound
         if top == left:
-            beats &= np.arange(block.shape[1]) > rows[:, None] - top  # each pair once, nothing with itself
+            beats &= np.arange(block.shape[1]) > rows[:, None] - top  # each pair once, no sentence with itself
         found = np.flatnonzero(beats)
         if len(found):
             i, j = np.divmod(found, block.shape[1])
@@ -87,38 +87,38 @@ def near_duplicates(
     on_progress: OnBlock | None = None,
     should_stop: ShouldStop | None = None,
 ) -> np.ndarray:
-    """Which sentence each one repeats: int64 (N,), the position of an earlier one, or its own.
+    """The earlier sentence that each one nearly duplicates: int64 (N,), its position, or the sentence's own.
 
-    Read in order, a sentence is kept unless it has a cosine of at least ``threshold`` with one that is kept. So no
-    two that are kept are that similar, and each that is dropped has its likeness among them.
+    In order, a sentence is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept
+    sentences are that similar, and each dropped sentence is similar to a kept one.
 
     Args:
-        vectors: float32 (N, D) of length 1.
-        threshold: from which cosine on a sentence is a repetition.
+        vectors: float32 (N, D), unit length.
+        threshold: the lowest cosine of near duplicates.
         on_progress: called after each block of rows.
-        should_stop: asked before each block of rows.
+        should_stop: checked before each block of rows.
 
     Raises:
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     products = _Products(vectors)
-    owner = np.arange(len(vectors))
+    original = np.arange(len(vectors))
     is_kept = np.ones(len(vectors), dtype=bool)
     starts = range(0, len(vectors), BLOCK)
     for done, top in enumerate(starts, start=1):
         if should_stop is not None and should_stop():
             raise Stopped
-        own = slice(top, top + BLOCK)
+        block = slice(top, top + BLOCK)
         for left in range(0, top, BLOCK):
-            _drop_repeats(products, own, slice(left, left + BLOCK), threshold, owner, is_kept)
-        _drop_within(products, own, threshold, owner, is_kept)
+            _drop_duplicates(products, block, slice(left, left + BLOCK), threshold, original, is_kept)
+        _drop_within(products, block, threshold, original, is_kept)
         if on_progress is not None:
             on_progress(done, len(starts))
-    return owner
+    return original
 
 
 class _Products:
-    """Cosines between rows of unit vectors, blocks of them, as cheaply as the processor can prove them."""
+    """Blocks of the matrix of cosines; rows that cannot reach a bound are skipped after a bfloat16 product."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         import torch
@@ -126,56 +126,57 @@ class _Products:
         from training.device import has_native_bfloat16
 
         self.exact = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
-        self.rough: Tensor | None = self.exact.bfloat16() if has_native_bfloat16("cpu") else None
+        self.bfloat16: Tensor | None = self.exact.bfloat16() if has_native_bfloat16("cpu") else None
 
-    def rows_from(self, bound: float, own: slice, others: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of ``own`` that can have a cosine of ``bound`` with ``others`` (all, where nothing is known).
+    def rows_from(self, bound: float, block: slice, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that may have a cosine of at least ``bound`` with one of ``columns``, themselves excepted.
 
-        Returns their positions int64 (R,) and their cosines float32 (R, others), none above 1. A row's cosine with
-        itself does not count as one.
+        Returns their positions int64 (R,) and their cosines with ``columns``, float32 (R, C), at most 1.
         """
         import torch
 
         with torch.inference_mode():
-            rows = torch.arange(own.start, min(own.stop, len(self.exact)))
-            if self.rough is not None and bound > -1:
-                product = self.rough[own] @ self.rough[others].T
-                if own == others:
+            rows = torch.arange(block.start, min(block.stop, len(self.exact)))
+            if self.bfloat16 is not None and bound > -1:
+                product = self.bfloat16[block] @ self.bfloat16[columns].T
+                if block == columns:
                     product.fill_diagonal_(-2)
-                rows = rows[product.amax(1).float() >= bound - SLACK]
-            whole = len(rows) == min(own.stop, len(self.exact)) - own.start
-            cosines = (self.exact[own] if whole else self.exact[rows]) @ self.exact[others].T
+                rows = rows[product.amax(1).float() >= bound - TOLERANCE]
+            all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
+            cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
             return rows.numpy(), cosines.clamp_(max=1).numpy()
 
 
-def _drop_repeats(
-    products: _Products, own: slice, earlier: slice, threshold: float, owner: np.ndarray, is_kept: np.ndarray
+def _drop_duplicates(
+    products: _Products, block: slice, earlier: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
 ) -> None:
-    """Drop those of ``own`` that repeat a kept sentence of an earlier block."""
-    if not is_kept[own].any():
+    """Drop the rows of ``block`` that are similar to a kept sentence of an earlier block."""
+    if not is_kept[block].any():
         return
-    rows, cosines = products.rows_from(threshold, own, earlier)
-    likeness = (cosines >= threshold) & is_kept[earlier] & is_kept[rows][:, None]
-    repeated = likeness.any(axis=1)
-    owner[rows[repeated]] = earlier.start + likeness[repeated].argmax(axis=1)
-    is_kept[rows[repeated]] = False
+    rows, cosines = products.rows_from(threshold, block, earlier)
+    similar = (cosines >= threshold) & is_kept[earlier] & is_kept[rows][:, None]
+    is_duplicate = similar.any(axis=1)
+    original[rows[is_duplicate]] = earlier.start + similar[is_duplicate].argmax(axis=1)
+    is_kept[rows[is_duplicate]] = False
 
 
-def _drop_within(products: _Products, own: slice, threshold: float, owner: np.ndarray, is_kept: np.ndarray) -> None:
-    """Drop those of ``own`` that repeat a kept sentence before them in the same block."""
-    rows, cosines = products.rows_from(threshold, own, own)
-    for row, likeness in zip(rows.tolist(), cosines >= threshold, strict=True):
+def _drop_within(
+    products: _Products, block: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
+) -> None:
+    """Drop the rows of ``block`` that are similar to a kept sentence before them in the same block."""
+    rows, cosines = products.rows_from(threshold, block, block)
+    for row, similar in zip(rows.tolist(), cosines >= threshold, strict=True):
         if is_kept[row]:
-            later = row + 1 + np.flatnonzero(likeness[row + 1 - own.start :])
+            later = row + 1 + np.flatnonzero(similar[row + 1 - block.start :])
             later = later[is_kept[later]]
             is_kept[later] = False
-            owner[later] = row
+            original[later] = row
 
 
 def _highest(values: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k highest; among equals the earlier ones."""
+    """Positions of the k highest values; of equal values the first."""
     if len(values) <= k:
         return np.arange(len(values))
-    worst = np.partition(values, len(values) - k)[len(values) - k]
-    above = np.flatnonzero(values > worst)
-    return np.concatenate([above, np.flatnonzero(values == worst)[: k - len(above)]])
+    lowest = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > lowest)
+    return np.concatenate([above, np.flatnonzero(values == lowest)[: k - len(above)]])

@@ -1,9 +1,9 @@
-"""Maps of a corpus: UMAP, alone or two models side by side, so that the same sentence lies at about the same place.
+"""Maps of a corpus: UMAP of one model's vectors, or aligned maps of two models.
 
-points = draw(vectors, MapSettings(dimensions=2, seed=0), home)          # float32 (N, 2); same seed, same map
-before, after = draw_aligned(vectors_before, vectors_after, MapSettings(), home)
+    points = draw(vectors, MapSettings(dimensions=2, seed=0), home)          # float32 (N, 2); same seed, same map
+    before, after = draw_aligned(vectors_before, vectors_after, MapSettings(), home)
 
-numba's compile cost is paid once a home folder, by the app in the background (engine.py).
+numba compiles UMAP once for each home folder, in the background of the app (`umap_engine`).
 """
 
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned

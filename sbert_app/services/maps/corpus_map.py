@@ -1,9 +1,9 @@
-"""Atlas: what it takes to draw an open corpus: its vectors (one model, or two to compare), then its map or maps.
+"""The map of an open corpus: encode it under one model or two, then draw the map or the aligned maps.
 
-    drawn = draw_atlas(spaces, Wanted(corpus_key, Under("all-MiniLM-L6-v2", "mean")), tell, should_stop)
-    drawn.maps[0]                                       float32 (N, 2)
+    result = compute_map(embeddings, MapRequest(corpus_key, EmbeddingSpec("all-MiniLM-L6-v2", "mean")), report_progress)
+    result.maps[0]                                      float32 (N, 2)
 
-Used by the Explore page and by the HTTP endpoint ``project``.
+Used by the Explore page and the HTTP endpoint ``project``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
 from sbert_app.services.maps.umap_engine import is_warm
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 
 COMPILING = "Compiling UMAP, once on this machine"
-SIMILAR = 4.0  # gold score from which a pair means nearly the same
+SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
 SEED = 0
 RANDOM_PAIRS = 5_000
-
-Tell = Callable[..., None]  # tell(share) or tell(share, "now this")
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,9 @@ class EmbeddingSpec:
 
 @dataclass(frozen=True)
 class MapRequest:
-    """A map to draw, or two aligned ones: under ``before`` and under ``after``."""
+    """A map under the model ``before``, or two aligned maps if ``after`` is given."""
 
-    corpus: str  # its key
+    corpus: str  # its key in the EmbeddingCache
     before: EmbeddingSpec
     after: EmbeddingSpec | None = None
     settings: MapSettings = field(default_factory=MapSettings)
@@ -48,62 +47,73 @@ class MapRequest:
 
 @dataclass(frozen=True, eq=False)
 class MapResult:
-    """The maps, one for each space."""
+    """The maps, one for each model."""
 
     embedded: list[EmbeddedCorpus]
     maps: list[np.ndarray]  # (N, dimensions) float32 each
-    key: str  # of the map in the cache
-    from_cache: bool  # it was in the cache
-    seconds: float  # of drawing, or of reading it from the cache
+    key: str  # in the cache
+    from_cache: bool
+    seconds: float  # to draw the map, or to read it from the cache
 
 
 def compute_map(
-    spaces: EmbeddingCache, wanted: MapRequest, tell: Tell, should_stop: Callable[[], bool] | None = None
+    embeddings: EmbeddingCache,
+    request: MapRequest,
+    report_progress: ReportProgress,
+    should_stop: ShouldStop | None = None,
 ) -> MapResult:
-    """Encode what is not encoded, draw what is not drawn.
+    """Encode the corpus and draw its map, both from the caches if possible.
 
     Raises:
-        InputError: a model cannot be had, the settings make no sense, or there is nothing to map.
-        Stopped: ``should_stop`` said yes.
+        InputError: a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
+        Stopped: ``should_stop`` returned True.
     """
-    wanted.settings.check()
-    found = [
-        spaces.embed(wanted.corpus, one.model, one.pooling, _encoding(tell, one), should_stop)
-        for one in (wanted.before, wanted.after)
-        if one is not None
+    request.settings.check()
+    embedded = [
+        embeddings.embed(request.corpus, spec.model, spec.pooling, _encoding(report_progress, spec), should_stop)
+        for spec in (request.before, request.after)
+        if spec is not None
     ]
-    key = map_key(wanted.settings, *found)
-    known = spaces.cache.get(key) is not None
-    words = f"{'Opening' if known else 'Drawing'} the map of {len(found[0]):,} sentences"
+    key = map_key(request.settings, *embedded)
+    from_cache = embeddings.cache.get(key) is not None
+    message = f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences"
 
-    def drawing(share: float) -> None:
-        tell(*((share, words) if known or is_warm() else (0, COMPILING)))  # no telling how long the compiler takes
+    def on_progress(fraction: float) -> None:
+        if from_cache or is_warm():
+            report_progress(fraction, message)
+        else:
+            report_progress(0, COMPILING)  # which reports no progress
 
-    drawing(0)
+    on_progress(0)
     started = time.perf_counter()
-    how = (wanted.settings, spaces.cache, spaces.home, drawing, should_stop)
-    maps = [project(found[0], *how)] if len(found) == 1 else list(project_aligned(found[0], found[1], *how))
-    return MapResult(found, maps, key, known, time.perf_counter() - started)
+    options = (request.settings, embeddings.cache, embeddings.home, on_progress, should_stop)
+    if len(embedded) == 1:
+        maps = [project(embedded[0], *options)]
+    else:
+        maps = list(project_aligned(embedded[0], embedded[1], *options))
+    return MapResult(embedded, maps, key, from_cache, time.perf_counter() - started)
 
 
 @dataclass(frozen=True)
 class PairDistances:
-    """How near the pairs that people find similar are, under each model."""
+    """How close similar pairs are, one value for each model."""
 
-    count: int  # of pairs with gold ≥ 4
-    cosines: list[float]  # their mean cosine, a number for each space
-    random_cosines: list[float]  # the mean cosine of random pairs: what a collapse raises
-    on_map: list[float]  # their mean distance on each map, in mean distances of random pairs
+    count: int  # pairs with a gold score of 4 or more
+    cosines: list[float]  # their mean cosine
+    random_cosines: list[float]  # the mean cosine of random pairs, which a collapse raises
+    on_map: list[float]  # their mean distance on the map, relative to that of random pairs
 
 
-def pair_distances(drawn: MapResult, gold: GoldPairs) -> PairDistances | None:
+def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     """None if no pair has a gold score of 4 or more."""
     rows = gold.rows[gold.gold >= SIMILAR]
     if not len(rows):
         return None
-    random = np.random.default_rng(SEED).integers(0, len(drawn.maps[0]), (RANDOM_PAIRS, 2))
-    cosines, random_cosines = ([_mean_cosine(space.vectors, p) for space in drawn.embedded] for p in (rows, random))
-    on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in drawn.maps]
+    random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
+    cosines, random_cosines = (
+        [_mean_cosine(embedded.vectors, pairs) for embedded in result.embedded] for pairs in (rows, random)
+    )
+    on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
 
 
@@ -115,5 +125,5 @@ def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:
     return float(np.linalg.norm(points[rows[:, 0]] - points[rows[:, 1]], axis=1).mean())
 
 
-def _encoding(tell: Tell, under: EmbeddingSpec) -> Callable[[int, int | None], None]:
-    return lambda done, count: tell(done / max(count or done, 1), f"Encoding with {under.model}")
+def _encoding(report_progress: ReportProgress, spec: EmbeddingSpec) -> Callable[[int, int | None], None]:
+    return lambda done, total: report_progress(done / max(total or done, 1), f"Encoding with {spec.model}")

@@ -1,11 +1,10 @@
-"""umap-learn, ready to work: imported, compiled, and one map at a time.
+"""umap-learn, imported and compiled, used by one thread at a time.
 
-umap-learn is compiled by numba when it is first used: half a minute on two cores, the import included, and it would
-be paid by the first person who asks for a map. So the app pays it in the background (`warm_up`), in a process of
-its own with low priority, which leaves what it compiled in the home folder. After that, also after a restart, the
-import takes two seconds and nothing is compiled.
+numba compiles umap-learn on first use, which takes half a minute on two cores and would delay the first map. The app
+therefore compiles in the background (`warm_up`): a separate process with low priority (`compile_umap`) leaves the
+compiled functions in the home folder. From then on, also after a restart, the import takes two seconds.
 
-umap-learn compiles most of its functions anew in each process unless told otherwise, hence `_keep_compiled`.
+By itself umap-learn caches few of its compiled functions on disk, hence `_enable_caching`.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from sbert_app.child_process import child_environment, module_command
 
 log = logging.getLogger("sbert_lab.umap")
 
-COMPILED_BY = ("umap-learn", "numba", "numpy")
+PACKAGES = ("umap-learn", "numba", "numpy")
 MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse")
-TOO_LONG = 600  # seconds; a process that compiles longer than this is stuck
+TIMEOUT_SECONDS = 600  # for the process that compiles
 
 _lock = threading.RLock()
 _is_warm = False
@@ -38,62 +37,60 @@ _is_warm = False
 
 @contextmanager
 def engine(home: Path) -> Iterator[None]:
-    """umap-learn, ready, for one thread at a time: numba's parallel loops do not bear two.
+    """umap-learn, ready, for one thread at a time: numba's parallel loops are not thread-safe.
 
-    The first call waits for the compiler, as `warm_up` does.
+    The first call waits for the compilation, as `warm_up` does.
     """
     with _lock:
-        _make_ready(home)
+        _prepare(home)
         yield
 
 
 def warm_up(home: Path) -> None:
-    """Import and compile. For a thread in the background."""
+    """Compile and import umap-learn. Call it in a background thread."""
     with _lock:
-        _make_ready(home)
+        _prepare(home)
 
 
 def is_warm() -> bool:
-    """Whether a map would start at once."""
+    """Whether a map can be drawn without waiting."""
     return _is_warm
 
 
-def _make_ready(home: Path) -> None:
-    if not _is_warm:
-        folder = home / "numba" / _key()
-        done = folder / "compiled"
-        if not done.exists():
-            _compile_apart(home, folder, done)
-        import_umap(folder)
+def compiled_folder(home: Path) -> Path:
+    """The folder of the compiled functions, specific to versions, installation, processor and layout.py.
 
-
-def _key() -> str:
-    """What numba's files are good for: these versions, at these places, on this processor, of these functions.
-
-    Numba looks its files up by where the source lies and when it was written. What it does not find it compiles
-    again, in the app, which answers nobody meanwhile: so a second installation needs a folder of its own.
+    numba finds its files by the path and modification time of the source. What it does not find, it compiles in the
+    app, which answers no request meanwhile; so every installation has a folder of its own.
     """
     umap = find_spec("umap")
     layout = Path(__file__).with_name("layout.py")
     facts = (sys.version, platform.processor(), platform.machine(), umap and umap.origin, layout.resolve())
-    written = layout.stat().st_mtime_ns
-    digest = hashlib.sha256(repr((facts, written)).encode()).hexdigest()[:12]
-    return "-".join([*(version(package) for package in COMPILED_BY), digest])
+    key = hashlib.sha256(repr((facts, layout.stat().st_mtime_ns)).encode()).hexdigest()[:12]
+    return home / "numba" / "-".join([*map(version, PACKAGES), key])
 
 
-def _compile_apart(home: Path, folder: Path, done: Path) -> None:
-    """Compile in a process of its own. If that fails, the app compiles for itself when it must."""
+def _prepare(home: Path) -> None:
+    if not _is_warm:
+        folder = compiled_folder(home)
+        if not (folder / "compiled").exists():
+            _compile_in_subprocess(home, folder)
+        import_umap(folder)
+
+
+def _compile_in_subprocess(home: Path, folder: Path) -> None:
+    """If this fails, the functions are compiled in the app when they are used."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         command = module_command("sbert_app.services.maps.compile_umap", home, folder)
-        subprocess.run(command, check=True, timeout=TOO_LONG, capture_output=True, env=child_environment())
-        done.touch()
+        subprocess.run(command, check=True, timeout=TIMEOUT_SECONDS, capture_output=True, env=child_environment())
+        (folder / "compiled").touch()
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("umap-learn could not be compiled ahead: %s", error)
+        log.warning("umap-learn could not be compiled in advance: %s", error)
 
 
 def import_umap(folder: Path) -> None:
-    """Import umap-learn with its compiled functions kept in ``folder``."""
+    """Import umap-learn and cache its compiled functions in ``folder``."""
     global _is_warm
     import importlib
     import warnings
@@ -101,16 +98,16 @@ def import_umap(folder: Path) -> None:
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     import numba.core.config as numba_config
 
-    numba_config.CACHE_DIR = str(folder)  # where numba was imported before
+    numba_config.CACHE_DIR = str(folder)  # if numba was imported before
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on TensorFlow, which is not needed
+        warnings.simplefilter("ignore")  # about TensorFlow, which is optional
         importlib.import_module("umap")
     for name in MODULES:
-        _keep_compiled(importlib.import_module(name))
+        _enable_caching(importlib.import_module(name))
     _is_warm = True
 
 
-def _keep_compiled(module: Any) -> None:
+def _enable_caching(module: Any) -> None:
     from numba.core.dispatcher import Dispatcher
 
     for function in vars(module).values():

@@ -1,6 +1,10 @@
-"""Evaluation: models × data sets -> a table as the paper's Tables 1 and 2, with intervals and paired tests.
+"""Evaluation: models × data sets -> a table like the paper's Tables 1 and 2, with intervals and paired tests.
 
-choice (which model), identity and cache (what need not be computed twice), cell (one model on one data set), board
-(all of them, as they fill), results (what a table is made of, live or shipped), table, export (Markdown, LaTeX, CSV),
-measured (the table that ships), paper (the paper's own rows), mistakes (where a model errs).
+model_spec, fingerprint, cache    which model; what a result depends on; results on disk
+eval_result                       one model on one data set: scores, correlation, bootstrap replicates
+grid                              all of them, filled while others read
+results, difference               what tables and figures read: measured now (`grid`) or precomputed
+precomputed, paper                the table that ships; the figures that the paper reports
+table, export                     rows and columns; Markdown, LaTeX, CSV
+error_analysis, labels, transfer  where a model errs; triplets and NLI labels; classification of frozen vectors
 """

@@ -1,4 +1,4 @@
-"""Difference: is one model better than another, or was it luck with the pairs? A paired bootstrap, and its words."""
+"""Is one model better than another on the same pairs? A paired bootstrap test, in numbers and in a sentence."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-CHANCE = 0.05
+ALPHA = 0.05
 
 
 class Difference(NamedTuple):
-    """In points (×100): how much the first is better, half the 95% interval, and how often luck does as much."""
+    """The difference of two correlations, in points (×100)."""
 
-    points: float
-    ci_half_width: float
-    p_value: float
+    points: float  # positive: the first model is better
+    ci_half_width: float  # half the width of the 95% interval
+    p_value: float  # two-sided
     resamples: int
 
     @classmethod
-    def of(cls, value_a: float, value_b: float, draws_a: np.ndarray, draws_b: np.ndarray) -> Difference | None:
-        """From two correlations and their draws, which are the same pairs in both. None where there is none."""
-        apart = draws_a - draws_b
-        apart = apart[~np.isnan(apart)]
-        if np.isnan(value_a - value_b) or not len(apart):
+    def of(
+        cls, value_a: float, value_b: float, replicates_a: np.ndarray, replicates_b: np.ndarray
+    ) -> Difference | None:
+        """From two correlations and their replicates (R,) on the same resamples. None where one is undefined."""
+        differences = replicates_a - replicates_b
+        differences = differences[~np.isnan(differences)]
+        if np.isnan(value_a - value_b) or not len(differences):
             return None
-        low, high = np.percentile(apart, [2.5, 97.5])
-        beyond = min((apart <= 0).sum(), (apart >= 0).sum())
-        p = min(1.0, 2 * (1 + int(beyond)) / (1 + len(apart)))
-        return cls(100 * (value_a - value_b), 50 * float(high - low), p, len(apart))
+        low, high = np.percentile(differences, [2.5, 97.5])
+        smaller_tail = min((differences <= 0).sum(), (differences >= 0).sum())
+        p_value = min(1.0, 2 * (1 + int(smaller_tail)) / (1 + len(differences)))
+        return cls(100 * (value_a - value_b), 50 * float(high - low), p_value, len(differences))
 
     def describe(self, a: str, b: str, data: str) -> str:
-        """A sentence. Names as they are: whoever makes HTML of it escapes it."""
-        least = round(2 / (1 + self.resamples), 3)  # that so many draws can show
-        chance = f"p {'≤' if round(self.p_value, 3) <= least else '='} {self.p_value:.3f}"
-        how = f"paired bootstrap, {self.resamples:,} draws, {chance}"
-        if self.p_value >= CHANCE:
-            return (
-                f"{a} and {b} cannot be told apart {data}: {self.points:+.1f} ± {self.ci_half_width:.1f} points ({how})"
-            )
-        first, second = (a, b) if self.points > 0 else (b, a)
-        return (
-            f"{first} is {abs(self.points):.1f} ± {self.ci_half_width:.1f} points better than {second} {data} ({how})"
-        )
+        """A sentence in plain text about models ``a`` and ``b`` on ``data`` ("on STSb")."""
+        smallest = round(2 / (1 + self.resamples), 3)  # the smallest p-value that so many resamples can show
+        p_value = f"p {'≤' if round(self.p_value, 3) <= smallest else '='} {self.p_value:.3f}"
+        test = f"paired bootstrap, {self.resamples:,} resamples, {p_value}"
+        margin = f"± {self.ci_half_width:.1f} points"
+        if self.p_value >= ALPHA:
+            return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} {margin} ({test})"
+        better, worse = (a, b) if self.points > 0 else (b, a)
+        return f"{better} is {abs(self.points):.1f} {margin} better than {worse} {data} ({test})"

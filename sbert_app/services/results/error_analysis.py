@@ -1,8 +1,8 @@
-"""Where a model errs: the pairs it rates far too high or far too low, and the kinds of pairs on which it is weak.
+"""Where a model errs: the pairs it scores far too high or too low, and the kinds of pairs on which it is weak.
 
-Spearman's ρ sees ranks, so an error is a distance of ranks: by the model's score against by gold, 0 the least similar
-pair of the data set and 1 the most. Slices are by length, by negation and by words in common; n and ρ stand for each,
-because ρ within a slice is lower wherever its gold scores vary less.
+Spearman's ρ depends on ranks only, so an error is a difference of ranks: by the model's score minus by gold score,
+0 being the least similar pair of the data set and 1 the most similar. Slices are by length, negation and lexical
+overlap. Each has its n and ρ; ρ within a slice is lower wherever its gold scores vary less.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
+from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric, percentile_interval
 from training.data.dataset import Dataset
 from training.evaluation.bootstrap import bootstrap_replicates
 
-SHOWN = 15  # over- and underestimates each
-FEWEST = 10  # pairs of a slice with a ρ
+MAX_ERRORS = 15  # over- and underestimates each
+MIN_PAIRS = 10  # of a slice that has a ρ
 NEGATIONS = frozenset(
     ["not", "no", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "without", "cannot"]
 )
-_WORD = re.compile(r"\w+(?:'\w+)?")
+WORD = re.compile(r"\w+(?:'\w+)?")
 
 
 class RankedError(NamedTuple):
-    """A pair whose ranks lie far apart."""
+    """A pair whose rank by score is far from its rank by gold."""
 
     row: int  # in the source, from 1
     first: str
@@ -40,100 +40,98 @@ class RankedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """Pairs that have something in common, and how well the model does on them."""
+    """Pairs with a common property, and the correlation on them."""
 
-    by: str
-    name: str
+    by: str  # the property
+    name: str  # its value
     n: int
-    rho: Estimate | None  # None for too few
+    rho: Estimate | None  # None for too few pairs, or constant scores
 
 
 @dataclass(frozen=True)
 class ErrorAnalysis:
-    """Both ends, worst first, and the slices."""
+    """The largest errors in both directions, largest first, and the slices."""
 
     over: list[RankedError]
     under: list[RankedError]
     slices: list[Slice]
 
 
-def analyze_errors(cell: EvalResult, data: Dataset, similarity: str = "cosine") -> ErrorAnalysis:
-    """What a model gets wrong on a data set that it was scored on."""
-    scores = cell.by(similarity)
-    score_rank, gold_rank = _ranks(scores), _ranks(cell.gold)
-    apart = score_rank - gold_rank
-    order = np.argsort(apart, kind="stable")
+def analyze_errors(result: EvalResult, data: Dataset, similarity: str = "cosine") -> ErrorAnalysis:
+    """The errors in a result; ``data`` is the data set that was scored."""
+    scores = result.scores_by(similarity)
+    score_ranks, gold_ranks = _unit_ranks(scores), _unit_ranks(result.gold)
+    differences = score_ranks - gold_ranks
+    order = np.argsort(differences, kind="stable")
 
-    def mistakes(places: np.ndarray) -> list[RankedError]:
+    def errors(indices: np.ndarray) -> list[RankedError]:
         return [
             RankedError(
-                data.rows[at],
-                data.columns[0][at],
-                data.columns[1][at],
-                *(float(each[at]) for each in (cell.gold, scores, gold_rank, score_rank)),
+                data.rows[i],
+                data.columns[0][i],
+                data.columns[1][i],
+                *(float(values[i]) for values in (result.gold, scores, gold_ranks, score_ranks)),
             )
-            for at in places[:SHOWN].tolist()
+            for i in indices[:MAX_ERRORS].tolist()
         ]
 
-    over, under = order[::-1][: (apart > 0).sum()], order[: (apart < 0).sum()]
-    return ErrorAnalysis(mistakes(over), mistakes(under), _slices(scores, cell.gold, data))
+    over, under = order[::-1][: (differences > 0).sum()], order[: (differences < 0).sum()]
+    return ErrorAnalysis(errors(over), errors(under), _slices(scores, result.gold, data))
 
 
 def _slices(scores: np.ndarray, gold: np.ndarray, data: Dataset) -> list[Slice]:
-    found = []
-    for by, sort in SLICINGS.items():
-        kinds = [sort(_words(a), _words(b)) for a, b in zip(*data.columns, strict=True)]
-        for name in sorted(set(kinds)):
-            at = np.array([kind == name for kind in kinds])
-            found.append(Slice(by, name.partition(" ")[2], int(at.sum()), _rho(scores[at], gold[at])))
-    return found
+    tokenized = [(_words(a), _words(b)) for a, b in zip(*data.columns, strict=True)]
+    slices = []
+    for by, (names, classify) in SLICINGS.items():
+        classes = np.array([classify(a, b) for a, b in tokenized])
+        for index, name in enumerate(names):
+            rows = classes == index
+            if rows.any():
+                slices.append(Slice(by, name, int(rows.sum()), _rho(scores[rows], gold[rows])))
+    return slices
 
 
 def _rho(scores: np.ndarray, gold: np.ndarray) -> Estimate | None:
     from training.evaluation.metrics import spearman
 
-    value = spearman(scores, gold) if len(scores) >= FEWEST else float("nan")
+    value = spearman(scores, gold) if len(scores) >= MIN_PAIRS else float("nan")
     if np.isnan(value):
         return None
-    draws = bootstrap_replicates(scores, gold, Metric().statistic)
-    low, high = np.nanpercentile(draws, [2.5, 97.5])
-    return Estimate(100 * value, 100 * float(low), 100 * float(high))
+    return percentile_interval(value, bootstrap_replicates(scores, gold, Metric().statistic))
 
 
-# Each gives "<place in the order> <name>".
-
-
-def _length(a: list[str], b: list[str]) -> str:
+def _length(a: list[str], b: list[str]) -> int:
     mean = (len(a) + len(b)) / 2
-    return "1 up to 8 words" if mean <= 8 else "2 9 to 15 words" if mean <= 15 else "3 over 15 words"
+    return 0 if mean <= 8 else 1 if mean <= 15 else 2
 
 
-def _negation(a: list[str], b: list[str]) -> str:
-    negated = _negated(a) + _negated(b)
-    return ("1 in neither sentence", "2 in one of the two", "3 in both")[negated]
+def _negation(a: list[str], b: list[str]) -> int:
+    return _is_negated(a) + _is_negated(b)
 
 
-def _negated(words: list[str]) -> bool:
+def _is_negated(words: list[str]) -> bool:
     return any(word in NEGATIONS or word.endswith("n't") for word in words)
 
 
-def _overlap(a: list[str], b: list[str]) -> str:
-    share = len({*a} & {*b}) / max(len({*a} | {*b}), 1)
-    return "1 under a quarter" if share < 0.25 else "2 a quarter to a half" if share < 0.5 else "3 half or more"
+def _overlap(a: list[str], b: list[str]) -> int:
+    jaccard = len({*a} & {*b}) / max(len({*a} | {*b}), 1)
+    return 0 if jaccard < 0.25 else 1 if jaccard < 0.5 else 2
 
 
-SLICINGS: dict[str, Callable[[list[str], list[str]], str]] = {
-    "mean length": _length,
-    "negation": _negation,
-    "words in common": _overlap,
+Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]  # names, and which of them a pair belongs to
+SLICINGS: dict[str, Slicing] = {
+    "mean length": (("up to 8 words", "9 to 15 words", "over 15 words"), _length),
+    "negation": (("in neither sentence", "in one of the two", "in both"), _negation),
+    "words in common": (("under a quarter", "a quarter to a half", "half or more"), _overlap),
 }
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower().replace("’", "'"))
+    return WORD.findall(text.lower().replace("’", "'"))
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def _unit_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0 to 1, ties at their mean."""
     from scipy.stats import rankdata
 
     return (rankdata(values) - 1) / max(len(values) - 1, 1)

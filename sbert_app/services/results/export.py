@@ -1,4 +1,4 @@
-"""A table as text to paste: Markdown, LaTeX, CSV. Best in bold; the paper's rows below, marked as the paper's."""
+"""A table as text: Markdown, LaTeX, CSV. The best values in bold; the paper's rows below, marked as such."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{char: f"\\{char}" for char in "&%$#_{}"},
 }
-_FORMULA = re.compile(r"^[=+\-@\t\r]")  # a spreadsheet would run it
+_FORMULA = re.compile(r"^[=+\-@\t\r]")  # a spreadsheet would execute it
 
 
 def markdown(table: ResultTable) -> str:
-    """A GitHub table, with the measure and the intervals."""
+    """A GitHub table with the metric and the intervals."""
     heads = [_plain(column.label) for column in table.columns]
-    lines = [f"| {_measure(table)} | {' | '.join(heads)} | sentences/s |", "|---" + "|---:" * (len(heads) + 1) + "|"]
+    lines = [f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |", "|---" + "|---:" * (len(heads) + 1) + "|"]
     for row, is_paper in _rows(table):
         cells = [_with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)]
         label = _plain(row.label) + (f" *({SOURCE})*" if is_paper else "")
@@ -36,15 +36,15 @@ def latex(table: ResultTable) -> str:
     """A booktabs tabular."""
     heads = " & ".join(_tex(column.label) for column in table.columns)
     lines = [
-        f"% {_measure(table)}; in brackets the 95% interval",
+        f"% {_metric(table)}; in brackets the 95% interval",
         rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
     ]
     lines += [r"\toprule", rf"Model & {heads} & sentences/s \\", r"\midrule"]
-    marked = False
+    has_paper_heading = False
     for row, is_paper in _rows(table):
-        if is_paper and not marked:
+        if is_paper and not has_paper_heading:
             lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(SOURCE)}}}}} \\"]
-            marked = True
+            has_paper_heading = True
         cells = [
             _with_interval(row, name, table, r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}")
             for name in _names(table)
@@ -54,14 +54,16 @@ def latex(table: ResultTable) -> str:
 
 
 def as_csv(table: ResultTable) -> str:
-    """A line for each model; value, low and high of each data set in columns of their own."""
+    """A line for each model; three columns for each data set: value, low, high."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    parts = [part for column in table.columns for part in (column.label, f"{column.label} low", f"{column.label} high")]
-    writer.writerow(["model", "source", *parts, "sentences per second"])
+    labels = [
+        label for column in table.columns for label in (column.label, f"{column.label} low", f"{column.label} high")
+    ]
+    writer.writerow(["model", "source", *labels, "sentences per second"])
     for row, is_paper in _rows(table):
-        figures = [row.estimates.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
-        numbers = ["" if isnan(number) else f"{number:.2f}" for figure in figures for number in figure]
+        estimates = [row.estimates.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
+        numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
         label = f"'{row.label}" if _FORMULA.match(row.label) else row.label
         speed = "" if row.speed is None else f"{row.speed:.0f}"
         writer.writerow([label, SOURCE if is_paper else "measured", *numbers, speed])
@@ -79,18 +81,18 @@ def _names(table: ResultTable) -> list[str]:
     return [column.name for column in table.columns]
 
 
-def _measure(table: ResultTable) -> str:
+def _metric(table: ResultTable) -> str:
     return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity]}"
 
 
 def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
-    figure = row.estimates.get(name)
-    if figure is None or isnan(figure.value):
+    estimate = row.estimates.get(name)
+    if estimate is None or isnan(estimate.value):
         return "–"
-    value = f"{figure.value:.2f}"
+    value = f"{estimate.value:.2f}"
     value += MARK if name in row.seen else ""
     value = bold.format(value) if row.model in table.best[name] and row in table.rows else value
-    return value if isnan(figure.low) else value + bounds.format(figure.low, figure.high)
+    return value if isnan(estimate.low) else value + bounds.format(estimate.low, estimate.high)
 
 
 def _speed(row: TableRow) -> str:
@@ -102,4 +104,4 @@ def _plain(text: str) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text).replace("–", "--").replace("ρ", r"$\rho$")
+    return "".join(_LATEX.get(char, char) for char in text).replace("–", "--").replace("ρ", r"$\rho$")

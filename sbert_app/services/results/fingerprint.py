@@ -1,15 +1,14 @@
-"""What a cell depends on, as short texts: the same text, the same scores. No model is loaded to find out.
+"""Fingerprints: what a result depends on, as short texts. Equal fingerprints, equal scores. No model is loaded.
 
-A name is not enough: a run is trained on, a folder is replaced, a file is edited. A model is known by its files
-(names, sizes, times of change), a data set by its sentences and gold scores.
+A name is not enough: a run continues training, a folder is replaced, a file is edited. A model is identified by its
+files (names, sizes, modification times), a data set by its sentences and gold scores.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
+from sbert_app.services.cache import digest
 from sbert_app.services.results.model_spec import ModelSpec
 from training.assets import asset
 from training.data.dataset import Dataset
@@ -19,45 +18,38 @@ from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
 from training.sources.home import home_folder
 from training.sources.resolve import glove_folder, model_folder
 
-FORM = "1"  # changes when the same model would give other scores: another tokenisation of a baseline, say
+VERSION = "1"  # increase it when the same model would give other scores, e.g. after a change of a baseline's tokens
 ADAPTERS = asset("cross-encoder")
 
 
-def of_model(choice: ModelSpec, home: Path) -> str:
-    """A text that changes with the model's files and pooling. InputError if the model cannot be had."""
-    return _digest([FORM, choice.name, choice.pooling or "", *_files(choice.name, home_folder(home))])
+def model_fingerprint(spec: ModelSpec, home: Path) -> str:
+    """Changes with the model's files and the pooling. Raises InputError if the model cannot be resolved."""
+    return digest([VERSION, spec.name, spec.pooling or "", *_files(spec.name, home_folder(home))])
 
 
-def of_data(data: Dataset) -> str:
-    """A text that changes with the sentences and the gold scores."""
-    return _digest([*(text for column in data.columns for text in column), *map(repr, data.scores or ())])
+def data_fingerprint(data: Dataset) -> str:
+    """Changes with the sentences and the gold scores."""
+    return digest([*(text for column in data.columns for text in column), *map(repr, data.scores or ())])
 
 
 def _files(name: str, home: Path) -> list[str]:
+    """One text for each file that the model is loaded from; none where the code alone decides."""
     kind = kind_of(name)
     if name == TFIDF or name.startswith("scratch:"):
-        return []  # the code alone decides
+        return []
     if name in CROSS_ENCODERS:
-        return [*_stamps(ADAPTERS / name), *_stamps(model_folder(CROSS_ENCODERS[name], home).path)]
+        return [*_stat(ADAPTERS / name), *_stat(model_folder(CROSS_ENCODERS[name], home).path)]
     if kind == ENCODER or (kind == CROSS and not (Path(name).expanduser() / "head.safetensors").is_file()):
-        return _stamps(model_folder(name, home).path)
-    place = glove_folder(home).path if name == GLOVE else Path(name).expanduser()
-    return _stamps(place)
+        return _stat(model_folder(name, home).path)
+    return _stat(glove_folder(home).path if name == GLOVE else Path(name).expanduser())
 
 
-def _stamps(place: Path) -> list[str]:
-    """Name, size and time of change of a file and those that begin like it, or of a folder's files."""
+def _stat(path: Path) -> list[str]:
+    """Name, size and modification time of a folder's files, or of a file and those that share its stem."""
     try:
-        beside = (each for each in place.parent.iterdir() if each.name.startswith(place.stem))
-        files = place.rglob("*") if place.is_dir() else beside
-        found = [(file, file.stat()) for file in sorted(files) if file.is_file()]
+        same_stem = (file for file in path.parent.iterdir() if file.name.startswith(path.stem))
+        files = path.rglob("*") if path.is_dir() else same_stem
+        stats = [(file, file.stat()) for file in sorted(files) if file.is_file()]
     except OSError as error:
-        raise InputError(f"{place} cannot be read: {error.strerror or error}") from error
-    return [f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in found]
-
-
-def _digest(parts: Iterable[str]) -> str:
-    state = hashlib.sha256()
-    for part in parts:
-        state.update(part.encode("utf-8", "surrogatepass") + b"\0")
-    return state.hexdigest()[:32]
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    return [f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]

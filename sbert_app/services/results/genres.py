@@ -1,4 +1,4 @@
-"""The genres of the STS benchmark (news, captions, forums): classes and topics that everybody has at hand."""
+"""The genres of the STS benchmark (news, captions, forums): classes and topics in data that everyone has."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
 
 
 def sentences_by_genre(home: Path) -> ClassificationData:
-    """The different sentences of STSb dev, each with its genre. One that occurs in two genres is left out."""
+    """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out."""
     genres: dict[str, set[str]] = {}
     for row in _rows(home):
         for sentence in (row[FIRST], row[SECOND]):
             genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
-    kept = {sentence: found.pop() for sentence, found in genres.items() if len(found) == 1}
-    return ClassificationData("STSb dev by genre", (list(kept),), list(kept.values()))
+    genre_of = {sentence: names.pop() for sentence, names in genres.items() if len(names) == 1}
+    return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()))
 
 
 def pairs_by_genre(home: Path) -> Path:
-    """STSb dev as a file with the columns sentence1, sentence2, score, topic: written once, in the home folder."""
+    """STSb dev as a CSV file with the columns sentence1, sentence2, score, topic, written to the home folder once."""
     file = home / "data" / "stsb-dev-by-genre.csv"
     if not file.exists():
         rows = _rows(home)
@@ -38,9 +38,11 @@ def pairs_by_genre(home: Path) -> Path:
 
 
 def _rows(home: Path) -> list[list[str]]:
-    """InputError for the Hub's copy, which has no genres."""
+    """Raises InputError for the Hub's copy of the benchmark, which has no genres."""
     lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line.strip()]
     if not all(row[GENRE] in NAMES for row in rows):
-        raise InputError("this copy of the STS benchmark, the Hub's, does not say the genres; upload a file instead")
+        raise InputError(
+            "this copy of the STS benchmark comes from the Hub and does not contain the genres; upload a file instead"
+        )
     return rows

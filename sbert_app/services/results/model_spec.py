@@ -1,4 +1,4 @@
-"""ModelChoice: a model and a pooling as one line of text, so that a table may hold one model under several poolings.
+"""A model and a pooling as one line of text, so that a table can hold one model under several poolings.
 
 all-MiniLM-L6-v2        its own pooling
 all-MiniLM-L6-v2:cls    the same weights under CLS pooling; likewise :mean and :max
@@ -21,22 +21,22 @@ LABELS = {
 
 
 class ModelSpec(NamedTuple):
-    """A model's name, and the pooling that is asked for; None is its own."""
+    """A model's name and the requested pooling; None is the model's own."""
 
     name: str
     pooling: str | None
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
-        """InputError if there is no name."""
+        """Read ``name`` or ``name:pooling``. Raises InputError if there is no name."""
         name, _, pooling = text.strip().rpartition(":")
-        choice = cls(name, pooling) if pooling in POOLINGS else cls(text.strip(), None)
-        if not choice.name:
+        spec = cls(name, pooling) if pooling in POOLINGS else cls(text.strip(), None)
+        if not spec.name:
             raise InputError(f"{text!r} names no model; write a name such as all-MiniLM-L6-v2 or all-MiniLM-L6-v2:cls")
-        return choice
+        return spec
 
     @property
     def label(self) -> str:
-        """How a table calls it."""
+        """The name in tables."""
         name = LABELS.get(self.name, self.name)
         return f"{name}, {POOLINGS[self.pooling]} pooling" if self.pooling else name

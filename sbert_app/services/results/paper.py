@@ -1,8 +1,8 @@
 """What Reimers & Gurevych (EMNLP 2019) report: their Tables 1 and 2 (Spearman ρ ×100 of the cosine) and Table 7.
 
-Table 1 holds models that saw no STS data, on the test sets of STS12–16, STSb and SICK-R. Table 2 is STSb test alone,
-some of it trained on STSb; a ± there is the standard deviation over ten seeds. Table 7 is sentences a second on an
-Intel i7-5820K, the fastest of its rows for each model.
+Table 1 has models without STS training data, on the test sets of STS12–16, STSb and SICK-R. Table 2 is STSb test
+alone, with some models trained on STSb; its ± is the standard deviation over ten seeds. Table 7 is sentences per
+second on an Intel i7-5820K; here the fastest of its rows for each model.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class PaperRow(NamedTuple):
 
     model: str
     table: int
-    figures: dict[str, float]  # data set -> ρ ×100
-    std: float | None = None  # standard deviation over seeds, Table 2
-    speed: float | None = None  # sentences a second, Table 7
+    correlations: dict[str, float]  # data set -> ρ ×100
+    std: float | None = None  # over seeds, Table 2
+    speed: float | None = None  # sentences per second, Table 7
 
 
-def _table1(model: str, *figures: float, speed: float | None = None) -> PaperRow:
-    return PaperRow(model, 1, dict(zip(COLUMNS, figures, strict=True)), speed=speed)
+def _table1(model: str, *correlations: float, speed: float | None = None) -> PaperRow:
+    return PaperRow(model, 1, dict(zip(COLUMNS, correlations, strict=True)), speed=speed)
 
 
-def _table2(model: str, figure: float, spread: float) -> PaperRow:
-    return PaperRow(model, 2, {"stsb:test": figure}, spread)
+def _table2(model: str, correlation: float, std: float) -> PaperRow:
+    return PaperRow(model, 2, {"stsb:test": correlation}, std)
 
 
 TABLE_1 = (
@@ -60,7 +60,7 @@ TABLE_2 = (
 
 
 def column_of(data: str, size: int | None) -> str | None:
-    """Which of the paper's columns a data set is: by name, or a file of that name and size. None if it is none."""
+    """The paper's column that a data set is: by its name, or a file with the column's name and size. None otherwise."""
     named = next((known for known in COLUMNS if data in (known, f"{known}:test")), None)
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
     return named or (stem if SIZES.get(stem) == size is not None else None)
@@ -71,5 +71,5 @@ FIRST = "Table 1"
 
 
 def rows(tables: str, columns: list[str]) -> list[PaperRow]:
-    """The rows of a choice of `TABLES` that say something about any of these columns."""
-    return [row for row in TABLES[tables] if any(column in row.figures for column in columns)]
+    """The rows of ``tables`` (a key of `TABLES`) that have a value in any of these columns."""
+    return [row for row in TABLES[tables] if any(column in row.correlations for column in columns)]

@@ -1,11 +1,11 @@
-"""Measured: the table that ships in ``assets/evaluation.json``, and how it is written.
+"""The precomputed table that ships in ``assets/evaluation.json``: reading it, and the text to write.
 
-    {"machine": {…}, "command", "measured": "2026-11-21", "data": {name: pairs}, "speeds": {model: sentences a second},
+    {"machine": {…}, "command", "measured": "2026-11-21", "data": {name: pairs}, "speeds": {model: sentences/s},
      "figures": {model: {data: {statistic: {similarity: [value, low, high]}}}},
-     "differences": {data: {first: {second: [points, reach, p, draws]}}}}
+     "differences": {data: {first: {second: [points, ci_half_width, p_value, resamples]}}}}
 
-Figures are ×100. Differences are those of Spearman under the cosine, each pair of models once, in the order of models.
-`scripts/measure_evaluation.py` writes it from a `Board`, so that what ships is what the page would measure.
+Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
+`scripts/measure_evaluation.py` writes the file from a `ResultGrid`, so it holds what the page would measure.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class PrecomputedResults:
 
     @classmethod
     def read(cls, file: Path = SHIPPED) -> PrecomputedResults:
-        """InputError if the file is not such a table."""
+        """Raises InputError if the file is not such a table."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
             values["machine"], values["command"], values["measured"]
             values["data"], values["speeds"], values["figures"], values["differences"]
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{file} is no measured table: {error}") from error
+            raise InputError(f"{file} is not a table of results: {error}") from error
         return cls(values)
 
     @property
@@ -58,58 +58,58 @@ class PrecomputedResults:
         return self.values["data"].get(data)
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """As it was measured."""
-        cell = self.values["figures"].get(model, {}).get(data)
-        return Estimate(*cell[metric.statistic][metric.similarity]) if cell else None
+        """The stored estimate."""
+        estimates = self.values["figures"].get(model, {}).get(data)
+        return Estimate(*estimates[metric.statistic][metric.similarity]) if estimates else None
 
     def failure(self, model: str, data: str) -> str:
-        """What ships has no failures."""
+        """Always "": no failures are stored."""
         return ""
 
     def speed(self, model: str) -> float | None:
-        """Different sentences of STSb test a second."""
+        """Distinct sentences of STSb test per second."""
         return self.values["speeds"].get(model)
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """Known for Spearman under the cosine only."""
-        found = self.values["differences"].get(data, {})
+        """Stored for Spearman ρ under the cosine only."""
         if metric != Metric():
             return None
-        if b in found.get(a, {}):
-            return Difference(*found[a][b])
-        turned = found.get(b, {}).get(a)
-        return Difference(-turned[0], *turned[1:]) if turned else None
+        stored = self.values["differences"].get(data, {})
+        if b in stored.get(a, {}):
+            return Difference(*stored[a][b])
+        reverse = stored.get(b, {}).get(a)
+        return Difference(-reverse[0], *reverse[1:]) if reverse else None
 
 
 def to_dict(results: Results) -> dict[str, Any]:
-    """The figures and differences of any results, as the file keeps them."""
+    """The data sets, estimates and differences of any results, in the format of the file."""
     columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     return {
         "data": {name: results.size(name) for name in results.data},
-        "figures": {model: {name: _cell(results, model, name) for name in columns} for model in results.models},
+        "figures": {model: {name: _estimates(results, model, name) for name in columns} for model in results.models},
         "differences": {name: dict(_differences(results, name)) for name in columns},
     }
 
 
 def as_text(values: dict[str, Any]) -> str:
-    """JSON with a line for each figure."""
+    """JSON with a line for each estimate."""
     text = json.dumps(values, ensure_ascii=False, indent=1)
-    return re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
+    return re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text) + "\n"
 
 
-def _cell(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:
-    found = {
+def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:
+    estimates = {
         statistic: {
-            similarity: [round(number, 3) for number in figure]
+            similarity: [round(number, 3) for number in estimate]
             for similarity in SIMILARITIES
-            if (figure := results.estimate(model, data, Metric(similarity, statistic)))
+            if (estimate := results.estimate(model, data, Metric(similarity, statistic)))
         }
         for statistic in STATISTICS
     }
-    return found if found["spearman"] else None
+    return estimates if estimates["spearman"] else None
 
 
 def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    for at, a in enumerate(results.models):
-        found = {b: results.difference(a, b, data, Metric()) for b in results.models[at + 1 :]}
-        yield a, {b: [*(round(number, 4) for number in each)] for b, each in found.items() if each}
+    for i, a in enumerate(results.models):
+        differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
+        yield a, {b: [*(round(number, 4) for number in each)] for b, each in differences.items() if each}

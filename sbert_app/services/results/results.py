@@ -1,7 +1,7 @@
-"""Results: what a table of models × data sets is made of. Measured now (`board`) or when the app was made (`measured`).
+"""What tables, figures and texts read: the results of models × data sets, measured now or precomputed.
 
-Names here are those that people gave: a model as `ModelChoice` reads it, a data set as `load_data` does. AVERAGE is
-one more column: the mean over the data sets, without those that are for choosing (STSb train and dev).
+Names are those that the user gave: a model as `ModelSpec.parse` reads it, a data set as `load_data` does. AVERAGE is
+an additional column: the mean over the data sets, without the development sets (STSb train and dev).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
 class Results(Protocol):
-    """Read by tables, figures and texts."""
+    """Implemented by `ResultGrid` and `PrecomputedResults`."""
 
     @property
     def models(self) -> Sequence[str]:
@@ -37,32 +37,32 @@ class Results(Protocol):
         """In the order of the columns, without AVERAGE."""
 
     def size(self, data: str) -> int | None:
-        """The number of pairs; None where the data could not be read."""
+        """The number of pairs; None if the data could not be read."""
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """None where it is not there: not yet, or for a reason."""
+        """None if it is not measured yet, or cannot be (see `failure`)."""
 
     def failure(self, model: str, data: str) -> str:
-        """Why a figure will not come; "" where nothing speaks against it."""
+        """Why there is no estimate; "" if nothing failed."""
 
     def speed(self, model: str) -> float | None:
-        """Different sentences a second, over all data sets of the model."""
+        """Distinct sentences per second, over all data sets of the model."""
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """How much better ``a`` is; None where that was not measured."""
+        """By how much ``a`` is better than ``b``; None if that is not known."""
 
 
 def averaged(data: Sequence[str]) -> list[str]:
-    """The data sets that the average is over; none where only one remains."""
-    kept = [name for name in data if name not in DEVELOPMENT_SETS]
-    return kept if len(kept) > 1 else []
+    """The data sets that enter the average; none if fewer than two would."""
+    test_sets = [name for name in data if name not in DEVELOPMENT_SETS]
+    return test_sets if len(test_sets) > 1 else []
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The same of results, without data sets that could not be read."""
+    """The data sets of ``results`` that enter the average: those that could be read."""
     return averaged([name for name in results.data if results.size(name) is not None])
 
 
 def data_label(name: str) -> str:
-    """How a table calls a data set; a file without its folders."""
+    """The name in tables; a path without its folders."""
     return DATA_LABELS.get(name) or (PurePath(name).name if "/" in name or "\\" in name else name)

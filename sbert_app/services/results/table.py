@@ -1,4 +1,4 @@
-"""Table: rows of models, columns of data sets, the paper's rows below. Plain values, for the page and for export."""
+"""The table: a row for each model, a column for each data set, the paper's rows below. For the page and for export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sbert_app.services.results.results import AVERAGE, Results, averaged_of, da
 from training.registry import CROSS_ENCODERS
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
-MARK = "†"  # behind a figure on pairs that the model was trained on
+MARK = "†"  # after an estimate on pairs that were in the model's training data
 
 
 class TableColumn(NamedTuple):
@@ -26,20 +26,20 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A model's figures; None where there is none (yet), with the reason if there is one."""
+    """A model's estimates; None where there is none (yet), with the failure if there was one."""
 
     model: str
     label: str
     estimates: dict[str, Estimate | None]
     failures: dict[str, str]
     speed: float | None
-    std: float | None = None  # the paper's standard deviation over seeds, of its one figure
-    seen: frozenset[str] = frozenset()  # columns with pairs that the model was trained on
+    std: float | None = None  # over seeds; the paper's Table 2 only
+    seen: frozenset[str] = frozenset()  # columns with pairs from the model's training data
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """``best``: for each column the models with the highest figure as it is printed, of those that had not seen it."""
+    """``best``: for each column the models with the highest printed value, without those that were trained on it."""
 
     metric: Metric
     columns: list[TableColumn]
@@ -54,7 +54,7 @@ class ResultTable:
 
 
 def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> ResultTable:
-    """The table of some results under one metric. The paper's rows belong to Spearman and cosine alone."""
+    """The table of results under one metric. The paper's rows are added for Spearman ρ of the cosine only."""
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.size(name)) for name in names]
     rows = [_row(results, model, names, metric) for model in results.models]
@@ -74,7 +74,10 @@ def _row(results: Results, model: str, names: list[str], metric: Metric) -> Tabl
 
 
 def _has_seen(results: Results, model: str, name: str) -> bool:
-    """STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on it."""
+    """Whether column ``name`` has pairs that the model was trained on.
+
+    STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on STSb.
+    """
     if model not in CROSS_ENCODERS:
         return False
     sets = averaged_of(results) if name == AVERAGE else [name]
@@ -82,20 +85,20 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
 
 
 def _best(rows: list[TableRow], name: str) -> set[str]:
-    figures = {row.model: row.estimates[name] for row in rows if name not in row.seen}
-    values = {model: round(figure.value, 2) for model, figure in figures.items() if figure and not isnan(figure.value)}
+    estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
+    values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
     return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
 
 
 def _paper_rows(results: Results, papers: str) -> list[TableRow]:
-    """The paper's figures under our columns; its average only where it covers all that ours does."""
-    theirs = {name: column for name in results.data if (column := paper.column_of(name, results.size(name)))}
-    over = averaged_of(results)
-    found = []
-    for row in paper.rows(papers, list(theirs.values())):
-        values = {name: row.figures[column] for name, column in theirs.items() if column in row.figures}
-        if over and all(name in values for name in over):
-            values[AVERAGE] = sum(values[name] for name in over) / len(over)
-        figures = {name: Estimate(value, float("nan"), float("nan")) for name, value in values.items()}
-        found.append(TableRow(row.model, row.model, dict(figures), {}, row.speed, row.std))
-    return found
+    """The paper's values under our columns; their average only if the paper has all data sets of ours."""
+    columns = {name: column for name in results.data if (column := paper.column_of(name, results.size(name)))}
+    averaged_names = averaged_of(results)
+    rows = []
+    for row in paper.rows(papers, list(columns.values())):
+        values = {name: row.correlations[column] for name, column in columns.items() if column in row.correlations}
+        if averaged_names and all(name in values for name in averaged_names):
+            values[AVERAGE] = sum(values[name] for name in averaged_names) / len(averaged_names)
+        estimates = {name: Estimate(value, float("nan"), float("nan")) for name, value in values.items()}
+        rows.append(TableRow(row.model, row.model, dict(estimates), {}, row.speed, row.std))
+    return rows

@@ -1,8 +1,8 @@
-"""What a classifier can read out of sentence vectors that were not made for its task (the paper's section 5).
+"""Transfer: what a classifier can learn from sentence vectors that were not trained for its task (paper, section 5).
 
-As SentEval (Conneau & Kiela 2018) has it: the encoder stays as it is, and logistic regression on its vectors is
-scored by stratified k-fold cross-validation. How strongly the regression is held back (1/C) is chosen within each
-fold's own training part, never on what it is scored on. For pairs of sentences the features are |u − v| and u * v.
+As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its vectors is scored by
+stratified k-fold cross-validation. The regularisation strength (1/C) is chosen on the training part of each fold,
+never on the rows that are scored. The features of a pair of sentences are |u − v| and u * v.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Vectors
 
 FOLDS = 10
-LENGTH = 400.0  # mean squared length of the features: about 1 for each dimension of a small encoder
-STRENGTHS = (0.01, 0.1, 1.0)  # of C, on features of that length
-MOST_ROWS = 50_000
-MOST_CLASSES = 100
+MEAN_SQUARED_NORM = 400.0  # of the features: about 1 for each dimension of a small encoder
+C_VALUES = (0.01, 0.1, 1.0)  # candidates for C, on features of that norm
+MAX_ROWS = 50_000
+MAX_CLASSES = 100
 
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """Sentences, or pairs of them, each with a class."""
+    """Sentences, or pairs of sentences, each with a class."""
 
     name: str
     columns: tuple[list[str], ...]  # one or two
@@ -52,13 +52,13 @@ class ClassificationData:
 
 @dataclass(frozen=True)
 class TransferScore:
-    """How well a task can be read out of a model's vectors. Shares in 0–1."""
+    """Cross-validated accuracies in 0–1."""
 
     model: str
     pooling: str | None
-    accuracies: tuple[float, ...]  # of the folds
-    majority: float  # of who always names the largest class
-    seconds: tuple[float, float]  # to encode, to fit and score
+    accuracies: tuple[float, ...]  # one for each fold
+    majority: float  # the accuracy of always predicting the largest class
+    seconds: tuple[float, float]  # to encode; to fit and score
 
     @property
     def mean(self) -> float:
@@ -73,83 +73,87 @@ class TransferScore:
 def read_labelled(
     path: Path | str | Sequence[Path], name: str | None = None, label: str = "label"
 ) -> ClassificationData:
-    """A file of (sentence, label) or (sentence1, sentence2, label), or several of one form, one after another.
+    """Read (sentence, label) or (sentence1, sentence2, label) from a file, or from several with the same columns.
 
     Raises:
-        InputError: the columns are not there, or what is left has fewer than two classes of two rows each.
+        InputError: a column is missing, or fewer than two classes with two rows each remain.
     """
     paths = [path] if isinstance(path, (str, Path)) else path
     name = name or Path(paths[0]).name
-    parts = [read_columns(each) for each in paths]
-    raw = {column: [cell for part in parts for cell in part[column]] for column in parts[0]}
-    texts = ("sentence1", "sentence2") if "sentence1" in raw else ("sentence",)
-    if not {*texts, label} <= set(raw):
-        raise InputError(f"{name} has the columns {', '.join(raw)}; it needs sentence and label, or a pair and label")
-    rows = list(zip(*([_text(cell) for cell in raw[column]] for column in (*texts, label)), strict=True))
+    tables = [read_columns(each) for each in paths]
+    cells = {column: [cell for table in tables for cell in table[column]] for column in tables[0]}
+    texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
+    if not {*texts, label} <= set(cells):
+        raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
+    rows = list(zip(*([_text(cell) for cell in cells[column]] for column in (*texts, label)), strict=True))
     return _usable(name, rows)
 
 
 def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
-    """Rows of texts and, last, a class: what can be learned from."""
-    good = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
-    notes = [f"{len(rows) - len(good):,} rows without text or label left out"] if len(good) < len(rows) else []
-    if len(good) > MOST_ROWS:
-        notes.append(f"the first {MOST_ROWS:,} of {len(good):,} rows")
-        good = good[:MOST_ROWS]
-    sizes = Counter(row[-1] for row in good)
-    if len(sizes) > MOST_CLASSES:
-        raise InputError(f"{name} has {len(sizes):,} different labels; at most {MOST_CLASSES} can be classes")
-    small = sorted(label for label, size in sizes.items() if size < 2)
-    if small:
-        notes.append(f"classes with a single row left out: {', '.join(small[:5])}")
-    if len(sizes) - len(small) < 2:
-        raise InputError(f"{name} has not two classes of at least two rows each; a classifier needs that")
-    *columns, labels = (list(column) for column in zip(*(row for row in good if row[-1] not in small), strict=True))
+    """Keep the rows that can be learned from. Each row is its texts and, last, its class."""
+    complete = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
+    dropped = len(rows) - len(complete)
+    notes = [f"{dropped:,} rows without text or label left out"] if dropped else []
+    if len(complete) > MAX_ROWS:
+        notes.append(f"the first {MAX_ROWS:,} of {len(complete):,} rows")
+        complete = complete[:MAX_ROWS]
+    sizes = Counter(row[-1] for row in complete)
+    if len(sizes) > MAX_CLASSES:
+        raise InputError(f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes")
+    single = sorted(label for label, size in sizes.items() if size < 2)
+    if single:
+        notes.append(f"classes with a single row left out: {', '.join(single[:5])}")
+    if len(sizes) - len(single) < 2:
+        raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
+    usable = [row for row in complete if row[-1] not in single]
+    *columns, labels = (list(column) for column in zip(*usable, strict=True))
     return ClassificationData(name, tuple(columns), labels, tuple(notes))
 
 
 def score_transfer(
     encoder: BiEncoder,
     data: ClassificationData,
-    tell: ReportProgress = lambda *_: None,
+    report_progress: ReportProgress = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> TransferScore:
-    """Score an encoder on a task. Fewer folds where a class has fewer rows than that.
+    """Cross-validate an encoder on a task. There are fewer folds if a class has fewer rows than ``folds``.
 
     Raises:
-        Stopped: ``should_stop`` said yes.
+        Stopped: ``should_stop`` returned True.
     """
     from sklearn.model_selection import StratifiedKFold
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
-    features = _features(encoder, data, tell, should_stop)
+    features = _features(encoder, data, report_progress, should_stop)
     encoded = time.perf_counter()
-    classes, truth = np.unique(data.labels, return_inverse=True)
-    folds = max(2, min(folds, int(np.bincount(truth).min())))
+    classes, targets = np.unique(data.labels, return_inverse=True)
+    folds = max(2, min(folds, int(np.bincount(targets).min())))
     accuracies = []
-    splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(features, truth)
-    for number, (training, test) in enumerate(splits):
+    splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(features, targets)
+    for number, (train, test) in enumerate(splits):
         if should_stop():
             raise Stopped
-        tell(number / folds, "Classifying")
-        with threadpool_limits(1, user_api="blas"):  # on matrices as small as these, a second thread only waits
-            classifier = _fit(features[training], truth[training], seed)
-        accuracies.append(float((classifier.predict(features[test]) == truth[test]).mean()))
-    majority = float(np.bincount(truth, minlength=len(classes)).max() / len(truth))
+        report_progress(number / folds, "Classifying")
+        with threadpool_limits(1, user_api="blas"):  # the matrices are too small for a second thread to help
+            classifier = _fit(features[train], targets[train], seed)
+        accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
+    majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
     return TransferScore(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
 
 
-def _features(encoder: BiEncoder, data: ClassificationData, tell: ReportProgress, should_stop: ShouldStop) -> Vectors:
-    """(N, D) of sentences, (N, 2D) of pairs, scaled as a whole to a mean squared length of ``LENGTH``."""
+def _features(
+    encoder: BiEncoder, data: ClassificationData, report_progress: ReportProgress, should_stop: ShouldStop
+) -> Vectors:
+    """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``."""
     from scipy import sparse
 
-    tell(0.0, "Encoding")
+    report_progress(0.0, "Encoding")
     texts = [text for column in data.columns for text in column]
-    vectors = sentence_vectors(encoder, texts, lambda done, total: tell(done / (total or 1)), should_stop)
+    vectors = sentence_vectors(encoder, texts, lambda done, total: report_progress(done / (total or 1)), should_stop)
     if len(data.columns) == 2:
         u, v = vectors[: len(data)], vectors[len(data) :]
         if isinstance(u, np.ndarray):
@@ -158,23 +162,23 @@ def _features(encoder: BiEncoder, data: ClassificationData, tell: ReportProgress
             v = sparse.csr_matrix(v)
             vectors = sparse.csr_matrix(sparse.hstack([abs(u - v), u.multiply(v)]))
     squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
-    return vectors * np.sqrt(LENGTH * len(data) / max(float(squares.sum()), 1e-12))
+    return vectors * np.sqrt(MEAN_SQUARED_NORM * len(data) / max(float(squares.sum()), 1e-12))
 
 
-def _fit(features: Vectors, truth: np.ndarray, seed: int) -> Any:
-    """Logistic regression; a tenth of what it may learn from decides on its strength."""
+def _fit(features: Vectors, targets: np.ndarray, seed: int) -> Any:
+    """Logistic regression; a tenth of the training rows is held out to choose C."""
     from sklearn.linear_model import LogisticRegression
 
-    held = np.random.default_rng(seed).random(len(truth)) < 0.1
-    known = np.bincount(truth[~held], minlength=int(truth.max()) + 1) > 0
-    best = STRENGTHS[1]
-    if held.any() and known.all():
-        scores = {}
-        for strength in STRENGTHS:
-            tried = LogisticRegression(C=strength, max_iter=300).fit(features[~held], truth[~held])
-            scores[strength] = (tried.predict(features[held]) == truth[held]).mean()
-        best = max(scores, key=scores.__getitem__)
-    return LogisticRegression(C=best, max_iter=300).fit(features, truth)
+    held_out = np.random.default_rng(seed).random(len(targets)) < 0.1
+    has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
+    best = C_VALUES[1]
+    if held_out.any() and has_rows.all():
+        accuracies = {}
+        for c in C_VALUES:
+            candidate = LogisticRegression(C=c, max_iter=300).fit(features[~held_out], targets[~held_out])
+            accuracies[c] = (candidate.predict(features[held_out]) == targets[held_out]).mean()
+        best = max(accuracies, key=accuracies.__getitem__)
+    return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
 
 def _text(cell: Any) -> str:

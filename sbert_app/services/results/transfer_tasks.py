@@ -1,4 +1,4 @@
-"""The transfer tasks of the paper's section 5, where copies of them lie on the Hub: their training splits."""
+"""The transfer tasks of the paper's section 5 as data sets on the Hub: the training splits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sbert_app.services.results.transfer import ClassificationData, read_labelle
 from training.errors import InputError
 from training.sources.resolve import dataset_files
 
-TRAINING = ("*train*",)  # the files; the folds make their own test rows
+TRAINING = ("*train*",)  # file patterns; cross-validation makes its own test rows
 
 
 @dataclass(frozen=True)
 class TransferTask:
-    """Where a task lies, and which column is the class."""
+    """A data set on the Hub, and its column of classes."""
 
     title: str
     repo: str
@@ -33,10 +33,10 @@ TRANSFER_TASKS = {
 
 
 def load_task(name: str, home: Path) -> ClassificationData:
-    """A task by name, from the home folder (data/<repository>) or the Hub.
+    """Load a task by name, from the home folder (data/<repository>) or the Hub.
 
     Raises:
-        InputError: there is none of this name, it cannot be had, or its columns are not what they should be.
+        InputError: the name is unknown, the files cannot be found, or a column is missing.
     """
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")

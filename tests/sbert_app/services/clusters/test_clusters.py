@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from sbert_app.services.cache import DiskCache
 from sbert_app.services.clusters import clustering
-from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, ClusterSettings, by_size, cluster, tree
+from sbert_app.services.clusters.clustering import (
+    HDBSCAN,
+    HIERARCHICAL,
+    ClusterSettings,
+    by_size,
+    cluster,
+    linkage_tree,
+)
 from sbert_app.services.clusters.keywords import keywords, words
 from sbert_app.services.clusters.summary import describe_clusters, save_labels
 from sbert_app.services.corpus import Corpus, encode
@@ -50,7 +57,9 @@ def clustered(cache, home):
     return of
 
 
-@pytest.mark.parametrize("settings", [{"method": HIERARCHICAL, "groups": 3}, {"method": HIERARCHICAL, "cosine": 0.35}])
+@pytest.mark.parametrize(
+    "settings", [{"method": HIERARCHICAL, "num_clusters": 3}, {"method": HIERARCHICAL, "min_cosine": 0.35}]
+)
 def test_the_tree_finds_the_topics(clustered, settings):
     labels = clustered(corpus_of(20), **settings)
     assert sorted(np.bincount(labels).tolist()) == [20, 20, 20]
@@ -61,12 +70,12 @@ def test_the_tree_finds_the_topics(clustered, settings):
 def test_dense_groups_are_the_topics_and_what_is_alone_is_in_none(clustered):
     corpus = corpus_of(40)
     alone = Corpus("topics", [*corpus.sentences, "zebra unlike anything said before or after"])
-    labels = clustered(alone, smallest=10)
+    labels = clustered(alone, min_cluster_size=10)
     assert labels.max() == 2
     for at in (0, 40, 80):
         counts = np.bincount(labels[at : at + 40] + 1, minlength=4)
         assert counts[1:].max() >= 30
-    assert np.array_equal(labels, clustered(alone, smallest=10))
+    assert np.array_equal(labels, clustered(alone, min_cluster_size=10))
 
 
 class TestTree:
@@ -85,25 +94,25 @@ class TestTree:
 
     def test_the_distance_of_two_groups_is_the_mean_over_their_pairs(self, cache):
         space = encode(corpus_of(5), BagEncoder())
-        joined = tree(space, cache)
-        labels = cluster(space, ClusterSettings(HIERARCHICAL, groups=2), cache, cache.folder)
+        joined = linkage_tree(space, cache)
+        labels = cluster(space, ClusterSettings(HIERARCHICAL, num_clusters=2), cache, cache.folder)
         between = 1 - (space.vectors @ space.vectors.T)[labels == 0][:, labels == 1].mean()
         assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
 
     def test_it_is_grown_once(self, cache, monkeypatch):
         space = encode(corpus_of(5), BagEncoder())
-        first = tree(space, cache)
+        first = linkage_tree(space, cache)
         monkeypatch.setattr(clustering, "condensed_distances", None)
-        assert np.array_equal(tree(space, cache), first)
+        assert np.array_equal(linkage_tree(space, cache), first)
 
     def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
         with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
-            tree(encode(corpus_of(5), BagEncoder()), cache)
+            linkage_tree(encode(corpus_of(5), BagEncoder()), cache)
 
     def test_stop_is_heard(self, cache):
         with pytest.raises(Stopped):
-            tree(encode(corpus_of(5), BagEncoder()), cache, should_stop=lambda: True)
+            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, should_stop=lambda: True)
 
 
 class TestWhereThereIsNothingToCluster:
@@ -124,16 +133,19 @@ class TestWhereThereIsNothingToCluster:
 
     @pytest.mark.parametrize("sentences", [["one", "two"], ["one", "two", "three"], ["one"] * 9 + ["two"]])
     def test_two_different_ones_make_a_tree(self, clustered, sentences):
-        assert clustered(sentences, method=HIERARCHICAL, cosine=0.9).tolist() == sorted(by_hand(sentences))
+        assert clustered(sentences, method=HIERARCHICAL, min_cosine=0.9).tolist() == sorted(by_hand(sentences))
 
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"method": "k-means"}, "there is no clustering 'k-means'; choose hdbscan or hierarchical"),
-            ({"smallest": 1}, "the smallest cluster has 1 sentences; it must be at least 2"),
-            ({"smallest": 100}, "clusters of 100 sentences or more were asked for, but there are only 15 sentences"),
-            ({"method": HIERARCHICAL, "cosine": 2}, "the cosine is 2; it must be from −1 to 1"),
-            ({"method": HIERARCHICAL, "groups": 16}, "16 clusters were asked for; 15 sentences can make 1 to 15"),
+            ({"method": "k-means"}, "there is no clustering method 'k-means'; choose hdbscan or hierarchical"),
+            ({"min_cluster_size": 1}, "the smallest cluster has 1 sentences; it must be at least 2"),
+            (
+                {"min_cluster_size": 100},
+                "clusters of 100 sentences or more were requested, but there are only 15 sentences",
+            ),
+            ({"method": HIERARCHICAL, "min_cosine": 2}, "the cosine is 2; it must be from −1 to 1"),
+            ({"method": HIERARCHICAL, "num_clusters": 16}, "16 clusters were requested; 15 sentences can make 1 to 15"),
         ],
     )
     def test_settings_that_make_no_sense(self, clustered, settings, words):

@@ -1,17 +1,14 @@
 """A corpus: sentences of a text, a file or a data set, their vectors, the cache, the nearest neighbours."""
 
-import hashlib
-import time
-
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.cache import DiskCache
 from sbert_app.services.corpus import neighbours as neighbours_module
-from sbert_app.services.corpus.corpus import MOST_SENTENCES, Corpus
+from sbert_app.services.corpus.corpus import MAX_SENTENCES, Corpus
 from sbert_app.services.corpus.embedded import encode, fingerprint
 from sbert_app.services.corpus.neighbours import neighbours
 from training.data.dataset import Dataset
@@ -35,16 +32,16 @@ class TestText:
 
     @pytest.mark.parametrize("text", ["", "  \n \t\n"])
     def test_no_sentence_is_said(self, text):
-        with pytest.raises(InputError, match="holds no sentence"):
+        with pytest.raises(InputError, match="contains no sentence"):
             Corpus.from_text(text)
 
     def test_what_does_not_fit_is_left_out_and_said(self):
-        corpus = Corpus.from_text("\n".join(map(str, range(MOST_SENTENCES + 5))))
-        assert len(corpus) == MOST_SENTENCES
-        assert corpus.notes == ("Only the first 100,000 of 100,005 sentences are taken.",)
+        corpus = Corpus.from_text("\n".join(map(str, range(MAX_SENTENCES + 5))))
+        assert len(corpus) == MAX_SENTENCES
+        assert corpus.notes == ("Only the first 100,000 of 100,005 sentences are used.",)
 
     @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
-    def test_the_digest_tells_sentences_apart(self, first, second):
+    def test_different_sentences_have_different_digests(self, first, second):
         assert (Corpus("a", first).digest == Corpus("b", second).digest) == (first == second)
 
 
@@ -113,52 +110,6 @@ class TestEncode:
         assert fingerprint(Encoder.load("scratch:1x32", seed=1)) != mean
 
 
-class TestCache:
-    def test_what_is_put_is_found_and_nothing_else(self, tmp_path):
-        cache = DiskCache(tmp_path / "deep" / "cache")
-        cache.put("a", np.arange(3))
-        assert cache.get("a").tolist() == [0, 1, 2]
-        assert cache.get("b") is None
-
-    @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all"])
-    def test_a_broken_file_is_as_none(self, tmp_path, content):
-        (tmp_path / "a.npy").write_bytes(content)
-        assert DiskCache(tmp_path).get("a") is None
-
-    def test_pickles_are_not_read(self, tmp_path):
-        np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
-        assert DiskCache(tmp_path).get("a") is None
-
-    def test_the_least_recently_used_goes(self, tmp_path):
-        cache = DiskCache(tmp_path, most_bytes=2_500)  # two of 928
-        for name in "abc":
-            cache.put(name, np.zeros(100))
-            time.sleep(0.02)  # a file system's clock ticks slowly
-            cache.get("a")
-        assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
-
-    def test_what_alone_is_too_big_is_not_kept(self, tmp_path):
-        cache = DiskCache(tmp_path, most_bytes=1_000)
-        cache.put("a", np.zeros(10))
-        cache.put("b", np.zeros(1_000))
-        assert (cache.get("a") is not None, cache.get("b")) == (True, None)
-
-    def test_what_is_shipped_is_found_and_stays_as_it_is(self, tmp_path):
-        shipped = tmp_path / "shipped"
-        DiskCache(shipped).put("a", np.arange(3))
-        before = {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()}
-        cache = DiskCache(tmp_path / "own", most_bytes=10, shipped=shipped)
-        assert cache.get("a").tolist() == [0, 1, 2]
-        cache.put("b", np.zeros(1, dtype=np.int8))
-        assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
-
-    def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path):
-        blocked = written(tmp_path / "file", "not a folder")
-        cache = DiskCache(blocked / "cache")
-        cache.put("a", np.zeros(1))
-        assert cache.get("a") is None
-
-
 class TestNeighbours:
     @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 5))
     def test_they_are_the_nearest_itself_first(self, n, k, seed):
@@ -178,7 +129,7 @@ class TestNeighbours:
     def test_many_are_parted_into_cells_and_most_neighbours_are_found_each_time_alike(self, monkeypatch):
         vectors = unit(3_000)
         exact, _ = neighbours(vectors, 10)
-        monkeypatch.setattr(neighbours_module, "MOST_COMPARED", 1_000)
+        monkeypatch.setattr(neighbours_module, "MAX_EXACT", 1_000)
         found, _ = neighbours(vectors, 10)
         again, _ = neighbours(vectors, 10)
         np.testing.assert_array_equal(found, again)
@@ -188,12 +139,6 @@ class TestNeighbours:
     def test_stop(self):
         with pytest.raises(Stopped):
             neighbours(unit(10), 3, should_stop=lambda: True)
-
-
-@given(st.lists(st.text()), st.lists(st.text()))
-def test_a_digest_stands_for_its_texts(first, second):
-    without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
-    assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])
 
 
 def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):

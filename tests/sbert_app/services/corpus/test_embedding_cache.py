@@ -1,4 +1,4 @@
-"""SpaceShelf: corpora by key, encoded once per model and pooling, however many ask."""
+"""Open corpora by key, each encoded once for each model and pooling, however many threads ask."""
 
 import threading
 
@@ -51,8 +51,8 @@ class TestCorpora:
         assert shelf.add(Corpus("the text", sentences, {"kind": ["a", "b", "c"]})) != first
         assert shelf.corpus(first).sentences == sentences
 
-    def test_the_least_recently_used_goes_and_that_is_said(self, shelf, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 5)
+    def test_the_least_recently_used_is_evicted_and_the_error_says_so(self, tmp_path):
+        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=5)
         first, second = (shelf.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
         shelf.corpus(first)
         third = shelf.add(Corpus.from_text("one\nmore"))
@@ -60,13 +60,13 @@ class TestCorpora:
         with pytest.raises(InputError, match="not open any more"):
             shelf.corpus(second)
 
-    def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, shelf, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 2)
+    def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, tmp_path):
+        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=2)
         assert len(shelf.corpus(shelf.add(Corpus.from_text(TEXT)))) == 3
 
-    def test_the_example_is_opened_again_when_it_has_gone(self, shelf, monkeypatch):
+    def test_the_example_is_opened_again_after_its_eviction(self, tmp_path):
+        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=2)
         key = shelf.example()
-        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_HELD", 2)
         shelf.add(Corpus.from_text(TEXT))
         assert shelf.example() == key
         assert len(shelf.corpus(key)) == 461
@@ -123,10 +123,14 @@ class TestSpaces:
         first.join()
         assert shelf.embed(key, "bag").vectors.shape == (3, 64)
 
-    def test_memory_is_bounded(self, shelf, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.corpus.embedding_cache.MOST_BYTES", 3 * 64 * 4)
-        keys = [shelf.add(Corpus.from_text(TEXT + f"\nand {n}")) for n in range(3)]
-        for key in keys:
-            shelf.embed(key, "bag")
-        assert len(shelf._spaces) == 1
-        assert shelf.embed(keys[0], "bag").vectors.shape == (4, 64)  # from the disk
+    def test_memory_is_bounded(self, tmp_path):
+        """An evicted corpus is read from the disk, so its vectors are another array."""
+        four_sentences = 4 * 64 * 4  # bytes
+        embeddings = EmbeddingCache(Models(), tmp_path, max_bytes=four_sentences)
+        first, second = (embeddings.add(Corpus.from_text(TEXT + f"\nand {n}")) for n in range(2))
+        vectors = embeddings.embed(first, "bag").vectors
+        assert embeddings.embed(first, "bag").vectors is vectors
+        embeddings.embed(second, "bag")
+        again = embeddings.embed(first, "bag").vectors
+        assert again is not vectors
+        np.testing.assert_array_equal(again, vectors)

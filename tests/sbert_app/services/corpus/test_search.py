@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbert_app.services.corpus import Corpus, encode
 from sbert_app.services.corpus.index import SearchIndex
-from sbert_app.services.corpus.search import CANDIDATES, MOST_HITS, search
+from sbert_app.services.corpus.search import CANDIDATES, MAX_K, search
 from training.errors import InputError
 
 ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
@@ -24,7 +24,7 @@ def space_of(sentences):
 @given(
     sentences=st.lists(st.lists(WORDS, min_size=1, max_size=6).map(" ".join), min_size=1, max_size=60),
     query=st.lists(WORDS, min_size=1, max_size=4).map(" ".join),
-    k=st.integers(1, MOST_HITS),
+    k=st.integers(1, MAX_K),
 )
 def test_the_nearest_are_those_of_brute_force(sentences, query, k):
     space = space_of(sentences)
@@ -96,7 +96,7 @@ def test_few_and_identical_sentences_are_all_found(n):
 
 
 def test_above_the_limit_a_graph_finds_nearly_the_same(monkeypatch):
-    monkeypatch.setattr("sbert_app.services.corpus.index.MOST_COMPARED", 500)
+    monkeypatch.setattr("sbert_app.services.corpus.index.MAX_EXACT", 500)
     random = np.random.default_rng(0)
     vectors = random.normal(size=(2_000, 32)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -72,12 +72,12 @@ class TestMostSimilarPairs:
         assert found <= {(i, j) for i, j, cosine in every if cosine >= threshold - 1e-6}
 
     @given(clouds())
-    def test_a_rough_product_is_never_off_by_more_than_its_slack(self, vectors):
+    def test_a_rough_product_is_within_its_tolerance(self, vectors):
         import torch
 
         exact = torch.from_numpy(vectors)
         rough = (exact.bfloat16() @ exact.bfloat16().T).float()
-        assert float((rough - exact @ exact.T).abs().max() if len(vectors) else 0) <= pairs.SLACK
+        assert float((rough - exact @ exact.T).abs().max() if len(vectors) else 0) <= pairs.TOLERANCE
 
     @pytest.mark.parametrize("n", [0, 1, 2, 3, 10])
     def test_few_and_identical_sentences(self, n):
@@ -98,7 +98,7 @@ class TestMostSimilarPairs:
             most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
 
     def test_no_pairs_is_refused(self):
-        with pytest.raises(InputError, match="0 pairs were asked for; ask for at least one"):
+        with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
             most_similar_pairs(unit(np.eye(3)), 0)
 
     def test_real_sentences_as_sentence_transformers_mines_them(self):
@@ -118,10 +118,10 @@ class TestRepeats:
     @pytest.mark.usefixtures("product", "small_blocks")
     @given(vectors=clouds(), threshold=st.floats(0.1, 1.1))
     def test_as_read_in_order_one_by_one(self, vectors, threshold):
-        owner = near_duplicates(vectors, threshold)
+        original = near_duplicates(vectors, threshold)
         cosines = vectors.astype(np.float64) @ vectors.astype(np.float64).T
-        kept = np.flatnonzero(owner == np.arange(len(owner)))
-        for row, own in enumerate(owner):
+        kept = np.flatnonzero(original == np.arange(len(original)))
+        for row, own in enumerate(original):
             assert own in kept
             earlier = kept[kept < row]
             if own == row:
@@ -172,7 +172,7 @@ def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(space, tmp_p
 
 def test_the_file_without_repeats_keeps_the_other_columns(space, tmp_path):
     found = find_near_duplicates(space, 0.99)
-    assert found.owner.tolist() == [0, 0, 2, 3, 4, 5]
+    assert found.original.tolist() == [0, 0, 2, 3, 4, 5]
     with save_without_near_duplicates(found, space.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]

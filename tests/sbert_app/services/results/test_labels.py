@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels, wilson
+from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels, wilson_interval
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.scoring import evaluate
@@ -56,6 +56,9 @@ def test_other_labels_and_other_forms_are_refused(encoder):
         score_labels(encoder, Dataset("pairs", NLI.columns))
 
 
-def test_wilsons_interval_is_scipys():
-    theirs = stats.binomtest(83, 100).proportion_ci(method="wilson")
-    np.testing.assert_allclose(wilson(0.83, 100)[:2], (theirs.low, theirs.high), atol=1e-6)
+def test_the_wilson_interval_is_that_of_its_formula():
+    """Wilson 1927: the proportions that a z-test at 5% does not reject."""
+    n, p, z = 100, 0.83, 1.959964
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    margin = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+    np.testing.assert_allclose(wilson_interval(83, 100)[:2], (centre - margin, centre + margin), atol=1e-6)

@@ -1,4 +1,4 @@
-"""The board of models × data sets: figures equal the command's, cells are from_cache, what fails says why."""
+"""The grid of models × data sets: estimates equal those of the command, results are cached, failures are explained."""
 
 import csv
 import io
@@ -8,25 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from paths import SHARED_DATA
 
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results import export, fingerprint, paper, precomputed
+from sbert_app.services.results import export, paper, precomputed
 from sbert_app.services.results.cache import EvalResultCache
 from sbert_app.services.results.difference import Difference
-from sbert_app.services.results.error_analysis import FEWEST, analyze_errors
+from sbert_app.services.results.error_analysis import MIN_PAIRS, analyze_errors
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, EvalResult, Metric
+from sbert_app.services.results.fingerprint import data_fingerprint, model_fingerprint
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, averaged, data_label
 from sbert_app.services.results.table import tabulate
 from training.data.load import Dataset, load_data
 from training.errors import InputError, Stopped
-from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
-from training.evaluation.metrics import spearman
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
 from training.sources.home import is_offline
@@ -78,50 +75,24 @@ def made(models, data, home):
 # ---------------------------------------------------------------- figures
 
 
-@given(st.integers(4, 120), st.integers(1, 30), st.sampled_from(["spearman", "pearson"]), st.integers(0, 10_000))
-def test_intervals_are_those_of_the_command(n, different, statistic, seed):
-    random = np.random.default_rng(seed)
-    x, y = random.integers(different, size=n).astype(float), random.integers(6, size=n).astype(float)
-    expected = bootstrap_interval(x, y, statistic)
-    found = bootstrap_replicates(x, y, statistic)
-    if not math.isnan(expected.low):
-        assert tuple(np.nanpercentile(found, [2.5, 97.5])) == pytest.approx(expected[:2], abs=1e-9)
-
-
-def test_a_draw_of_equal_values_has_no_correlation():
-    x = np.array([1 / 7, 1 / 7, 1 / 7, 0.2, 1 / 7])
-    found = bootstrap_replicates(x, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pearson")
-    assert 0 < np.isnan(found).sum() < len(found)
-    assert np.nanmax(np.abs(found)) <= 1 + 1e-9
-
-
-def test_a_draw_is_the_correlation_of_the_drawn_pairs():
-    random = np.random.default_rng(3)
-    x, y = random.standard_normal(40), random.integers(5, size=40).astype(float)
-    drawn = np.random.default_rng(0).integers(40, size=(50, 40))
-    assert bootstrap_replicates(x, y, "spearman", resamples=50) == pytest.approx(
-        [spearman(x[row], y[row]) for row in drawn]
-    )
-
-
 def test_a_cell_says_what_evaluate_says(own_home, tmp_path):
     dev = load_data("stsb:dev").select(range(0, 1500, 10))
     file = write(tmp_path / "part.csv", zip(*dev.columns, dev.scores, strict=True))
-    board = made(["all-MiniLM-L6-v2:max"], [file], own_home)
+    grid = made(["all-MiniLM-L6-v2:max"], [file], own_home)
     expected = evaluate(load_scorer("all-MiniLM-L6-v2", "max"), file)
     for similarity in SIMILARITIES:
         for statistic in STATISTICS:
-            figure = board.estimate("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
+            figure = grid.estimate("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
             assert figure.value == pytest.approx(100 * expected[statistic][similarity], abs=1e-3)
-    interval = board.estimate("all-MiniLM-L6-v2:max", file, Metric())
+    interval = grid.estimate("all-MiniLM-L6-v2:max", file, Metric())
     assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
 
 
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
 def test_the_default_model_on_the_test_sets(own_home):
     files = [str(SHARED_DATA / f"{name}.csv") for name in ("sts12", "sts14", "sts16")]
-    board = made(["all-MiniLM-L6-v2"], [*files, "stsb:test"], own_home)
-    shown = tabulate(board, Metric())
+    grid = made(["all-MiniLM-L6-v2"], [*files, "stsb:test"], own_home)
+    shown = tabulate(grid, Metric())
     values = [figure.value for figure in shown.rows[0].estimates.values()]
     assert values[:4] == pytest.approx([72.37, 75.60, 78.99, 82.03], abs=0.05)
     assert values[4] == pytest.approx(np.mean(values[:4]))
@@ -130,29 +101,29 @@ def test_the_default_model_on_the_test_sets(own_home):
 
 
 def test_a_cross_encoder_has_one_score_under_every_similarity(own_home, small):
-    board = made(["minilm-stsb"], [small], own_home)
-    assert board.estimate("minilm-stsb", small, Metric("dot")) == board.estimate("minilm-stsb", small, Metric())
+    grid = made(["minilm-stsb"], [small], own_home)
+    assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate("minilm-stsb", small, Metric())
 
 
 def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
-    board = made(["tfidf"], [same], own_home)
-    assert math.isnan(board.estimate("tfidf", same, Metric()).value)
-    assert "nan" not in export.markdown(tabulate(board, Metric())).lower()
+    grid = made(["tfidf"], [same], own_home)
+    assert math.isnan(grid.estimate("tfidf", same, Metric()).value)
+    assert "nan" not in export.markdown(tabulate(grid, Metric())).lower()
 
 
-# ---------------------------------------------------------------- the board
+# ---------------------------------------------------------------- the grid
 
 
 def test_a_cell_that_fails_says_why_and_the_others_go_on(own_home, small, tmp_path):
     plain = tmp_path / "plain.csv"
     plain.write_text("sentence1,sentence2\na,b\n")
-    board = made(["run:nowhere", "tfidf", "tfidf:max"], [str(plain), small], own_home)
-    assert "here is no run" in board.failure("run:nowhere", small)
-    assert "needs a gold score" in board.failure("tfidf", str(plain))
-    assert "leave the pooling out" in board.failure("tfidf:max", small)
-    assert board.estimate("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
-    assert board.done == 6
+    grid = made(["run:nowhere", "tfidf", "tfidf:max"], [str(plain), small], own_home)
+    assert "here is no run" in grid.failure("run:nowhere", small)
+    assert "needs a gold score" in grid.failure("tfidf", str(plain))
+    assert "leave the pooling out" in grid.failure("tfidf:max", small)
+    assert grid.estimate("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
+    assert grid.done == 6
 
 
 def known(file):
@@ -163,10 +134,10 @@ def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeyp
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(own_home / "nothing"))
     assert is_offline()
-    board = made(["tfidf"], ["sts13", small], own_home)
-    assert "offline" in board.failure("tfidf", "sts13")
-    assert board.estimate("tfidf", small, Metric()) is not None
-    assert not tabulate(board, Metric()).has_average, "one set is left"
+    grid = made(["tfidf"], ["sts13", small], own_home)
+    assert "offline" in grid.failure("tfidf", "sts13")
+    assert grid.estimate("tfidf", small, Metric()) is not None
+    assert not tabulate(grid, Metric()).has_average, "one set is left"
 
 
 def test_what_was_measured_before_comes_at_once(own_home, small, monkeypatch):
@@ -181,31 +152,31 @@ def test_what_was_measured_before_comes_at_once(own_home, small, monkeypatch):
 def test_other_pairs_other_poolings_and_other_files_are_measured_anew(own_home, tmp_path):
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
     other = Dataset("mine", (["a"], ["b"]), scores=[2.0])
-    assert fingerprint.of_data(data) != fingerprint.of_data(other)
-    model = [fingerprint.of_model(ModelSpec.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
-    assert model[0] != fingerprint.of_model(ModelSpec.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
+    assert data_fingerprint(data) != data_fingerprint(other)
+    model = [model_fingerprint(ModelSpec.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
+    assert model[0] != model_fingerprint(ModelSpec.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
     file = tmp_path / "vectors.txt"
     file.write_text("man 1 2\n")
-    before = fingerprint.of_model(ModelSpec(str(file), None), own_home)
+    before = model_fingerprint(ModelSpec(str(file), None), own_home)
     time.sleep(0.02)
     file.write_text("man 1 3\n")
-    assert fingerprint.of_model(ModelSpec(str(file), None), own_home) != before
+    assert model_fingerprint(ModelSpec(str(file), None), own_home) != before
 
 
 def test_a_damaged_memory_is_no_memory(own_home, small):
     made(["tfidf"], [small], own_home)
-    (file,) = EvalResultCache(own_home).folder.glob("*.npz")
+    (file,) = EvalResultCache(own_home).disk.folder.glob("*.npz")
     file.write_bytes(b"PK\x03\x04 nothing")
-    board = made(["tfidf"], [small], own_home)
-    assert not board.results["tfidf", small].from_cache
+    grid = made(["tfidf"], [small], own_home)
+    assert not grid.results["tfidf", small].from_cache
 
 
 def test_stop_leaves_what_is_done(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
-    board = make_grid(["tfidf"], [small, other])
+    grid = make_grid(["tfidf"], [small, other])
     with pytest.raises(Stopped):
-        evaluate_grid(board, ModelCache(own_home), own_home, quiet, lambda: bool(board.results))
-    assert list(board.results) == [("tfidf", small)]
+        evaluate_grid(grid, ModelCache(own_home), own_home, quiet, lambda: bool(grid.results))
+    assert list(grid.results) == [("tfidf", small)]
 
 
 def test_nothing_and_too_much_are_refused():
@@ -220,7 +191,7 @@ def test_nothing_and_too_much_are_refused():
 
 
 def test_too_many_pairs_are_for_the_command_line(own_home, small, monkeypatch):
-    monkeypatch.setattr("sbert_app.services.results.grid.MOST_PAIRS", 5)
+    monkeypatch.setattr("sbert_app.services.results.grid.MAX_PAIRS", 5)
     with pytest.raises(InputError, match="python -m sbert_app evaluate"):
         load_scored_pairs(small, own_home)
 
@@ -235,22 +206,22 @@ def cell(scores, gold, **kind):
 
 @pytest.fixture
 def three():
-    """A board with a good model, its equal twin, and a bad one."""
+    """A grid with a good model, an equally good one, and a bad one."""
     random = np.random.default_rng(0)
     gold = random.uniform(0, 5, 400)
-    board = ResultGrid(["good", "twin", "bad"], ["stsb:test", "mine.csv"])
-    board.sizes = {"stsb:test": 400, "mine.csv": 400}
-    for data in board.data:
-        for model, noise in (("good", 0.8), ("twin", 0.8), ("bad", 4.0)):
-            board.results[model, data] = cell(gold + noise * random.standard_normal(400), gold)
-    return board
+    grid = ResultGrid(["good", "equal", "bad"], ["stsb:test", "mine.csv"])
+    grid.sizes = {"stsb:test": 400, "mine.csv": 400}
+    for data in grid.data:
+        for model, noise in (("good", 0.8), ("equal", 0.8), ("bad", 4.0)):
+            grid.results[model, data] = cell(gold + noise * random.standard_normal(400), gold)
+    return grid
 
 
 def test_a_difference_is_said_in_words(three):
     found = three.difference("good", "bad", "stsb:test", Metric())
     good, bad = (three.results[model, "stsb:test"].value(Metric()) for model in ("good", "bad"))
     assert found.points == pytest.approx(100 * (good - bad))
-    how = "(paired bootstrap, 1,000 draws, p ≤ 0.002)"
+    how = "(paired bootstrap, 1,000 resamples, p ≤ 0.002)"
     words = f"good is {found.points:.1f} ± {found.ci_half_width:.1f} points better than bad on STSb {how}"
     assert found.describe("good", "bad", "on STSb") == words
     turned = three.difference("bad", "good", "stsb:test", Metric())
@@ -258,11 +229,11 @@ def test_a_difference_is_said_in_words(three):
 
 
 def test_luck_is_called_luck(three):
-    found = three.difference("good", "twin", "stsb:test", Metric())
-    assert found.p > 0.05
-    assert "cannot be told apart" in found.describe("good", "twin", "on STSb")
+    found = three.difference("good", "equal", "stsb:test", Metric())
+    assert found.p_value > 0.05
+    assert "do not differ significantly" in found.describe("good", "equal", "on STSb")
     same = Difference.of(0.5, 0.5, np.full(1000, 0.5), np.full(1000, 0.5))
-    assert (same.points, same.p) == (0, 1)
+    assert (same.points, same.p_value) == (0, 1)
 
 
 def test_a_paired_test_sees_more_than_two_intervals(three):
@@ -276,7 +247,7 @@ def test_a_paired_test_sees_more_than_two_intervals(three):
 
 
 def test_an_average_is_tested_too(three):
-    assert three.difference("good", "bad", AVERAGE, Metric()).p <= 0.002
+    assert three.difference("good", "bad", AVERAGE, Metric()).p_value <= 0.002
 
 
 # ---------------------------------------------------------------- tables
@@ -289,7 +260,7 @@ def test_the_average_leaves_out_what_is_for_choosing():
 
 def test_the_best_is_marked_in_each_column(three):
     shown = tabulate(three, Metric())
-    assert shown.best["stsb:test"] <= {"good", "twin"}
+    assert shown.best["stsb:test"] <= {"good", "equal"}
     assert "**" in export.markdown(shown)
     assert r"\textbf" in export.latex(shown)
 
@@ -321,7 +292,7 @@ def test_the_paper_s_averages_are_those_it_prints():
     printed = (61.32, 54.81, 29.19, 65.01, 71.22, 74.89, 76.55, 74.21, 76.68)
     for row, average in zip(paper.TABLE_1, printed, strict=True):
         # SBERT-NLI-base: its seven figures make 74.86, the paper prints 74.89
-        assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
+        assert np.mean(list(row.correlations.values())) == pytest.approx(average, abs=0.035)
 
 
 def test_a_file_is_the_paper_s_set_only_with_its_size():
@@ -333,7 +304,7 @@ def test_a_file_is_the_paper_s_set_only_with_its_size():
 
 def test_text_to_paste_is_well_formed(three):
     three.models = ["good", "=cmd|x<b>_%", "bad"]
-    three.results["=cmd|x<b>_%", "stsb:test"] = three.results["twin", "stsb:test"]
+    three.results["=cmd|x<b>_%", "stsb:test"] = three.results["equal", "stsb:test"]
     shown = tabulate(three, Metric())
     lines = export.markdown(shown).splitlines()
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
@@ -392,7 +363,7 @@ def test_the_table_that_ships():
 
 
 def test_no_table_is_one_clear_sentence(tmp_path):
-    with pytest.raises(InputError, match="no measured table"):
+    with pytest.raises(InputError, match="is not a table of results"):
         precomputed.PrecomputedResults.read(tmp_path / "absent.json")
 
 
@@ -428,4 +399,4 @@ def test_slices_part_the_pairs_and_say_n():
     assert by_name["negation", "in both"] == 5
     for by in ("mean length", "negation", "words in common"):
         assert sum(n for (kind, _), n in by_name.items() if kind == by) == 15
-    assert all(each.rho is None for each in found if each.n < FEWEST)
+    assert all(each.rho is None for each in found if each.n < MIN_PAIRS)
