@@ -174,6 +174,6 @@ def _prepare(services: Services) -> None:
     shelf, home = services.models, services.settings.home
     try:
         for source in sample.SENTENCES:
-            sample.encoded_corpus(shelf, home, source)
+            sample.encode_corpus(shelf, home, source)
     except InputError:
         return

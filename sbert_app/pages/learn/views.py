@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from sbert_app.figures.learn import LINE_COLOURS, SIMILARITY_NAMES
+from sbert_app.formats import format_duration
 from sbert_app.services.compare.throughput import PAPER_SENTENCES
 from sbert_app.services.lessons.collapse import LessonVectors
-from sbert_app.services.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of, spoken
+from sbert_app.services.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of
 from sbert_app.services.lessons.heads import TEST_PAIRS, Heads
 from sbert_app.services.lessons.orders import Orders
 from sbert_app.services.lessons.pooled_pair import PooledPair
@@ -153,11 +154,16 @@ def collapse(space: LessonVectors, pull: float, runs: Sequence[tuple[str, str]])
 def cost(found: Rates, sentences: int) -> str:
     """The rates, measured; the times for N, extrapolated, and the paper's case."""
     bi, cross = both_seconds(found.throughput, sentences)
-    cases = [(f"{sentences:,}", f"{pairs_of(sentences):,}", spoken(bi), spoken(cross))]
+    cases = [(f"{sentences:,}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross))]
     if sentences != PAPER_SENTENCES:
         bi, cross = both_seconds(found.throughput, PAPER_SENTENCES)
         cases.append(
-            (f"{PAPER_SENTENCES:,}: the paper’s case", f"{pairs_of(PAPER_SENTENCES):,}", spoken(bi), spoken(cross))
+            (
+                f"{PAPER_SENTENCES:,}: the paper’s case",
+                f"{pairs_of(PAPER_SENTENCES):,}",
+                format_duration(bi),
+                format_duration(cross),
+            )
         )
     cases.append(
         (f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 seconds", "~65 hours")
@@ -226,7 +232,7 @@ def rerank(found: Reranked, quality: tuple[float, float], pairs: int) -> str:
     cells = "".join(f"<div><b>{value}</b><span>{name}</span><small>{note}</small></div>" for value, name, note in tiles)
     return f'<div class="tiles">{cells}</div><div class="wide">{table}</div>' + _measured(
         f"{count} sentences of STSb dev, encoded in {found.corpus.seconds:.1f} s at {found.corpus.measured_at}. "
-        f"Reading all of them with the cross-encoder would take about {spoken(found.exhaustive_ms / 1000)} "
+        f"Reading all of them with the cross-encoder would take about {format_duration(found.exhaustive_ms / 1000)} "
         "(extrapolated)"
     )
 

@@ -1,5 +1,5 @@
-"""The lessons of the Learn page: what they say (`text`) and what each measures on the spot, one module a lesson.
+"""The lessons of the Learn page: their texts (`text`), and a module for each with the measurement of its demo.
 
-A measurement takes the shelf of models and the home folder, small samples of the STS benchmark or of the example
-corpus, and answers within about two seconds on two cores. Nothing here is computed beforehand.
+A measurement gets the model cache and the home folder, uses a small sample of the STS benchmark or the example corpus,
+and takes about two seconds on two cores. Nothing is precomputed.
 """

@@ -1,9 +1,8 @@
-"""Lesson 4: what a collapse looks like, and which figures see it.
+"""Lesson 4: what a collapse looks like, and which metrics detect it.
 
-Vectors of length 1 are pulled towards their common direction m: w = (1 - t) u + t m, scaled to length 1 again. All
-cosines go to 1, but their order hardly changes; so ρ, which sees only the order, stays.
-`training.evaluation.diagnostics` sees it.
-The paper has no such figures; uniformity is Wang & Isola's (2020), effective rank Roy & Vetterli's (2007).
+Unit vectors u are moved towards their mean direction m: w = (1 - t) u + t m, normalised. All cosines approach 1, but
+their order hardly changes, so ρ, which depends on the order only, stays. `training.evaluation.diagnostics` detects it.
+The paper has no such metrics; uniformity is by Wang & Isola (2020), effective rank by Roy & Vetterli (2007).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.lessons.sample import Encoded, encoded
+from sbert_app.services.lessons.sample import EncodedSample, encode_sample
 from sbert_app.services.lessons.without_tuning import RANDOM_WEIGHTS
 from training.registry import DEFAULT_MODEL
 
@@ -28,53 +27,56 @@ SOURCES = {"trained": (DEFAULT_MODEL, "mean"), "random": (RANDOM_WEIGHTS, "cls")
 
 @dataclass(frozen=True)
 class LessonVectors:
-    """How the vectors of 200 pairs lie."""
+    """The distribution of the vectors of 200 pairs."""
 
-    rho: float  # Spearman ×100 of cosine and gold score
+    rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
     random_std: float
     uniformity: float
     effective_rank: float
     dimension: int
-    unrelated: np.ndarray  # cosines of sentences of different pairs
-    similar: np.ndarray  # cosines of pairs with gold score 4 and more
-    vectors: Encoded
+    unrelated: np.ndarray  # cosines of sentences from different pairs
+    similar: np.ndarray  # cosines of pairs with a gold score of 4 or more
+    vectors: EncodedSample
 
     @property
     def collapsed(self) -> bool:
-        """Whether the app would flag a run whose vectors lie like that."""
+        """Whether the app would flag a run with these vectors."""
         from training.evaluation.diagnostics import COLLAPSED_FROM
 
         return self.random_cosine > COLLAPSED_FROM
 
 
-def measure(shelf: ModelCache, home: Path, source: str, pull: float) -> LessonVectors:
-    """The space of `SOURCES` ``source`` after a pull of 0..1. InputError if model or data cannot be had."""
+def measure(models: ModelCache, home: Path, source: str, pull: float) -> LessonVectors:
+    """The vectors of ``source`` (a key of `SOURCES`), moved by ``pull`` 0..1.
+
+    InputError if the model or the data cannot be loaded.
+    """
     from training.evaluation.diagnostics import effective_rank, random_cosines, uniformity
     from training.evaluation.metrics import cosine, spearman
 
     model, pooling = SOURCES[source]
-    found = encoded(shelf, home, model, PAIRS)
-    u, v = np.split(pulled(np.concatenate(found.by_pooling[pooling]), pull), 2)
+    sample = encode_sample(models, home, model, PAIRS)
+    u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
     cosines = cosine(u, v)
     mean, std = random_cosines(u)
     return LessonVectors(
-        rho=100 * spearman(cosines, found.gold),
+        rho=100 * spearman(cosines, sample.gold),
         random_cosine=mean,
         random_std=std,
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
         unrelated=(u @ u.T)[np.triu_indices(len(u), k=1)],
-        similar=cosines[found.gold >= SIMILAR_FROM],
-        vectors=found,
+        similar=cosines[sample.gold >= SIMILAR_FROM],
+        vectors=sample,
     )
 
 
 def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
-    """(N, D) -> (N, D) of length 1, moved by ``pull`` 0..1 towards the direction of their mean."""
+    """(N, D) -> (N, D) unit vectors, moved by ``pull`` 0..1 towards their mean direction."""
     from training.evaluation.diagnostics import unit
 
     directions = unit(vectors.astype(np.float64))
-    middle = unit(directions.mean(axis=0, keepdims=True))
-    return unit((1 - pull) * directions + pull * middle)
+    mean = unit(directions.mean(axis=0, keepdims=True))
+    return unit((1 - pull) * directions + pull * mean)

@@ -1,7 +1,7 @@
-"""Lesson 2: one pair under mean, max and CLS, and which words make the cosine.
+"""Lesson 2: one pair under mean, max and CLS pooling, and which words contribute to the cosine.
 
-Everything comes from `sbert_app.services.compare.comparison`: the exact word map for mean and max, words left out
-for CLS. How good each reading is, is measured on pairs of STSb dev. Paper: section 3 and Table 6.
+Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max, leave-one-out for CLS. The quality of
+each pooling is measured on pairs of STSb dev. Paper: section 3 and Table 6.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
-from sbert_app.services.lessons.sample import Encoded, encoded
+from sbert_app.services.lessons.sample import EncodedSample, encode_sample
 from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ class PooledPair:
     """A pair under one pooling, with its cosines under all."""
 
     comparison: Comparison
-    left_out: list[LeftOut]  # under CLS, where no map exists
-    sample: Encoded
+    left_out: list[LeftOut]  # under CLS, which has no exact attribution
+    sample: EncodedSample
 
     @property
     def strongest(self) -> tuple[str, str, float] | None:
-        """The word pair that adds most, and what it adds; None under CLS."""
+        """The word pair with the largest contribution, and the contribution; None under CLS."""
         exact = self.comparison.attribution
         if exact is None:
             return None
@@ -38,8 +38,8 @@ class PooledPair:
         return exact.words_a[row], exact.words_b[column], float(exact.matrix[row, column])
 
 
-def measure(shelf: ModelCache, home: Path, a: str, b: str, pooling: str) -> PooledPair:
-    """InputError if a sentence is empty, or model or data cannot be had."""
-    found = compare_by_name(shelf, a, b, DEFAULT_MODEL, pooling)
-    changes = leave_one_out(shelf.encoder(DEFAULT_MODEL, pooling), None, found) if pooling == "cls" else []
-    return PooledPair(found, changes, encoded(shelf, home, DEFAULT_MODEL, PAIRS))
+def measure(models: ModelCache, home: Path, a: str, b: str, pooling: str) -> PooledPair:
+    """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
+    comparison = compare_by_name(models, a, b, DEFAULT_MODEL, pooling)
+    changes = leave_one_out(models.encoder(DEFAULT_MODEL, pooling), None, comparison) if pooling == "cls" else []
+    return PooledPair(comparison, changes, encode_sample(models, home, DEFAULT_MODEL, PAIRS))

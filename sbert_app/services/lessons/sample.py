@@ -1,8 +1,8 @@
-"""What the lessons measure on: pairs of STSb dev with their gold scores, and the sentences of the example corpus.
+"""The data of the lessons: pairs of STSb dev with gold scores, and the sentences of the example corpus.
 
-A sample is spread evenly over the file, so that it holds captions, news and forums in their shares, and is the same
-for everybody. Vectors are made once per model and sample, in one pass for all three poolings, and kept; each says
-when it was made and how long it took.
+A sample is taken at equal distances from the file, so it has the file's proportions of captions, news and forums and
+is always the same. Vectors are computed once for each model and sample, for all three poolings in one pass, and kept
+with the time of day and the duration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CORPUS = asset("examples/corpus.csv")
 
 
 class GoldSample(NamedTuple):
-    """Pairs that people scored."""
+    """Sentence pairs with gold scores."""
 
     first: list[str]
     second: list[str]
@@ -36,17 +36,17 @@ class GoldSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Both sentences of each pair of a sample under three poolings, not normalised."""
+class EncodedSample:
+    """The vectors of a sample's sentences under three poolings, not normalised."""
 
     model: str
     gold: np.ndarray  # (N,), 0–5
     by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
     seconds: float
-    measured_at: str  # the time of day
+    measured_at: str  # time of day
 
     def rho(self, pooling: str) -> float:
-        """Spearman's ρ ×100 of cosine and gold score."""
+        """Spearman's ρ ×100 between cosine and gold score."""
         from training.evaluation.metrics import cosine, spearman
 
         return 100 * spearman(cosine(*self.by_pooling[pooling]), self.gold)
@@ -54,7 +54,7 @@ class Encoded:
 
 @lru_cache(maxsize=8)
 def gold_sample(home: Path, pairs: int) -> GoldSample:
-    """So many pairs of STSb dev. InputError if the benchmark cannot be had."""
+    """A number of pairs of STSb dev. InputError if the benchmark cannot be loaded."""
     from training.data.load import load_data
 
     data = load_data("stsb:dev", home)
@@ -64,19 +64,19 @@ def gold_sample(home: Path, pairs: int) -> GoldSample:
 
 
 @lru_cache(maxsize=12)
-def encoded(shelf: ModelCache, home: Path, model: str, pairs: int) -> Encoded:
-    """The sample as ``model`` sees it. InputError if the model cannot be had."""
+def encode_sample(models: ModelCache, home: Path, model: str, pairs: int) -> EncodedSample:
+    """The vectors of a sample. InputError if the model or the data cannot be loaded."""
     first, second, gold = gold_sample(home, pairs)
-    encoder = shelf.encoder(model)
+    encoder = models.encoder(model)
     started = time.perf_counter()
     vectors = all_poolings(encoder, [*first, *second])
     seconds = time.perf_counter() - started
-    halves = {name: (whole[: len(first)], whole[len(first) :]) for name, whole in vectors.items()}
-    return Encoded(encoder.name, gold, halves, seconds, now())
+    by_pooling = {name: (both[: len(first)], both[len(first) :]) for name, both in vectors.items()}
+    return EncodedSample(encoder.name, gold, by_pooling, seconds, time_of_day())
 
 
 def all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
-    """Mean, max and CLS vectors, (N, D) float32, not normalised, from one pass."""
+    """Mean, max and CLS vectors from one pass: (N, D) float32 each, not normalised."""
     import torch
 
     from training.models.pooling import POOLINGS
@@ -87,7 +87,7 @@ def all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Sentences to search in, as the default model sees them, not normalised."""
+    """Sentences to search in and their vectors under the default model, not normalised."""
 
     sentences: list[str]
     vectors: np.ndarray  # (N, D) float32
@@ -96,13 +96,13 @@ class EncodedCorpus:
 
 
 @lru_cache(maxsize=4)
-def encoded_corpus(shelf: ModelCache, home: Path, source: str) -> EncodedCorpus:
-    """``source``: a key of `SENTENCES`. InputError if model or data cannot be had."""
+def encode_corpus(models: ModelCache, home: Path, source: str) -> EncodedCorpus:
+    """``source``: a key of `SENTENCES`. InputError if the model or the data cannot be loaded."""
     sentences = SENTENCES[source](home)
-    encoder = shelf.encoder(DEFAULT_MODEL)
+    encoder = models.encoder(DEFAULT_MODEL)
     started = time.perf_counter()
     vectors = encoder.encode(sentences, normalize=False)
-    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, now())
+    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, time_of_day())
 
 
 def _example_sentences(home: Path) -> list[str]:
@@ -118,6 +118,6 @@ def _stsb_sentences(home: Path) -> list[str]:
 SENTENCES: dict[str, Callable[[Path], list[str]]] = {"examples": _example_sentences, "stsb": _stsb_sentences}
 
 
-def now() -> str:
-    """The time of day, to say when something was measured."""
+def time_of_day() -> str:
+    """The local time, to show when something was measured."""
     return time.strftime("%H:%M:%S")

@@ -1,7 +1,7 @@
-"""What a lesson says: prose, the paper's figures, a question and its answer, and the page that it opens.
+"""The text of a lesson: prose, values from the paper, a question with its answer, and a link to another page.
 
-The prose is ours and ships in ``assets/lessons/<number>.json``, with a little HTML (b, i, code) in it. It holds
-figures of the paper alone; what is measured is measured when the lesson is open.
+The texts ship in ``assets/lessons/<number>.json`` and contain some HTML (b, i, code). All values in them are the
+paper's; measurements are made when the lesson is open.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ FOLDER = asset("lessons")
 
 @dataclass(frozen=True)
 class Lesson:
-    """One idea, five minutes."""
+    """One idea, explained in five minutes."""
 
     number: int
-    key: str  # of the bench that measures it
-    short: str  # on its button
+    key: str  # of its demo
+    short: str  # label of its button
     title: str
     idea: str  # in one sentence
     text: tuple[str, ...]  # paragraphs
     try_it: str
     section: str  # of the paper
-    paper: tuple[tuple[str, str], ...]  # what, and the paper's figure
+    paper: tuple[tuple[str, str], ...]  # description, value
     paper_note: str
     question: str
     answer: str
-    opens: str  # the words of the link
-    href: str  # the page, set up
+    opens: str  # text of the link
+    href: str  # the page, with its settings
 
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
-    """All lessons, in their order."""
-    read = (json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json"))
-    made = (Lesson(**{**of, "text": tuple(of["text"]), "paper": tuple(map(tuple, of["paper"]))}) for of in read)
-    return tuple(sorted(made, key=lambda lesson: lesson.number))
+    """All lessons in order."""
+    contents = (json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json"))
+    lessons = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
+    return tuple(sorted(lessons, key=lambda lesson: lesson.number))
 
 
 def lesson_number(asked: str | None) -> int:
-    """The lesson that a link asks for; the first for anything that is none."""
-    known = {str(lesson.number) for lesson in lessons()}
-    return int(asked) if asked in known else 1
+    """The lesson number in a link; 1 if there is no such lesson."""
+    numbers = {str(lesson.number) for lesson in lessons()}
+    return int(asked) if asked in numbers else 1

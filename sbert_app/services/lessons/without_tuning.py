@@ -1,8 +1,8 @@
-"""Lesson 1: sentence vectors from models that were never asked for them, against one that was.
+"""Lesson 1: sentence vectors of models that were not trained for them, compared with one that was.
 
-A raw BERT needs the Hub. What can be measured anywhere is said by its name: a count of words (TF-IDF), a transformer
-of random weights, and three readings of the model in question: its table of word vectors averaged before any
-attention, its CLS vector, and the mean of its outputs. Paper: section 1 and Table 1.
+A raw BERT has to be downloaded from the Hub. These need no download: TF-IDF, a transformer with random weights, and
+three representations of the default model: the average of its input embeddings, its CLS vector, and the mean of its
+outputs. Paper: section 1 and Table 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.lessons.sample import GoldSample, encoded, gold_sample
+from sbert_app.services.lessons.sample import GoldSample, encode_sample, gold_sample
 from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -24,41 +24,45 @@ RANDOM_WEIGHTS = "scratch:6x384"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to make sentence vectors, measured."""
+class Representation:
+    """A kind of sentence vector, and its quality."""
 
     label: str
-    how: str
-    rho: float  # Spearman ×100 of cosine and gold score
+    how: str  # it is computed
+    rho: float  # Spearman ×100 between cosine and gold score
 
 
 @dataclass(frozen=True)
 class Representations:
-    """All rows, and when and how long the vectors under them were made; they are kept after that."""
+    """All representations; ``seconds`` and ``measured_at`` are those of the first computation."""
 
-    rows: list[Row]
+    rows: list[Representation]
     seconds: float
     measured_at: str
 
 
-def measure(shelf: ModelCache, home: Path, model: str, pairs: int) -> Representations:
-    """All rows on the same pairs. InputError if the model cannot be had."""
+def measure(models: ModelCache, home: Path, model: str, pairs: int) -> Representations:
+    """Measure all representations on the same pairs. InputError if a model cannot be loaded."""
     sample = gold_sample(home, pairs)
-    rows = [Row("TF-IDF", "counts of words, no network", _rho(tf_idf(sample), sample))]
-    rows += _readings(shelf, home, RANDOM_WEIGHTS, "random weights", pairs)
-    encoder = shelf.encoder(model)
+    rows = [Representation("TF-IDF", "counts of words, no network", _rho(tf_idf(sample), sample))]
+    rows += _cls_and_mean(models, home, RANDOM_WEIGHTS, "random weights", pairs)
+    encoder = models.encoder(model)
     rows.append(
-        Row(f"{encoder.name}: word vectors", "its input table, averaged, no attention", _word_table(encoder, sample))
+        Representation(
+            f"{encoder.name}: word vectors",
+            "its input table, averaged, no attention",
+            _input_embeddings(encoder, sample),
+        )
     )
-    rows += _readings(shelf, home, model, encoder.name, pairs)
+    rows += _cls_and_mean(models, home, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
-        rows += _readings(shelf, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    made = [encoded(shelf, home, name, pairs) for name in (RANDOM_WEIGHTS, model)]
-    return Representations(rows, sum(one.seconds for one in made), made[-1].measured_at)
+        rows += _cls_and_mean(models, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
+    samples = [encode_sample(models, home, name, pairs) for name in (RANDOM_WEIGHTS, model)]
+    return Representations(rows, sum(each.seconds for each in samples), samples[-1].measured_at)
 
 
 def tf_idf(sample: GoldSample) -> np.ndarray:
-    """Cosine of word counts, rare words weighing more; the weights come from the sample's own sentences. (N,)."""
+    """Cosines of TF-IDF vectors, fitted on the sample's own sentences: (N,)."""
     from training.models.baselines import TfIdf
 
     counts = TfIdf().encode([*sample.first, *sample.second])
@@ -66,16 +70,16 @@ def tf_idf(sample: GoldSample) -> np.ndarray:
     return (counts[:half] * counts[half:]).sum(axis=1)
 
 
-def _readings(shelf: ModelCache, home: Path, model: str, label: str, pairs: int) -> list[Row]:
-    found = encoded(shelf, home, model, pairs)
+def _cls_and_mean(models: ModelCache, home: Path, model: str, label: str, pairs: int) -> list[Representation]:
+    sample = encode_sample(models, home, model, pairs)
     mean = "all output vectors, averaged" + (" – what it was trained for" if model == DEFAULT_MODEL else "")
     return [
-        Row(f"{label}: CLS", "the vector of the first token", found.rho("cls")),
-        Row(f"{label}: mean", mean, found.rho("mean")),
+        Representation(f"{label}: CLS", "the vector of the first token", sample.rho("cls")),
+        Representation(f"{label}: mean", mean, sample.rho("mean")),
     ]
 
 
-def _word_table(encoder: Encoder, sample: GoldSample) -> float:
+def _input_embeddings(encoder: Encoder, sample: GoldSample) -> float:
     from training.evaluation.metrics import cosine
 
     table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()  # type: ignore[operator]

@@ -107,8 +107,10 @@ class TestList:
     def test_the_nearest_without_the_sentence_itself_escaped(self):
         vectors = np.eye(3, dtype=np.float32)
         vectors[1] = [0.8, 0.6, 0]
-        space = EmbeddedCorpus(Corpus("mine", ["<i>one</i>", "<i>two</i>", "three"]), vectors, "m", "mean", "key", 0.0)
-        html = views.nearest([space], 0)
+        embedded = EmbeddedCorpus(
+            Corpus("mine", ["<i>one</i>", "<i>two</i>", "three"]), vectors, "m", "mean", "key", 0.0
+        )
+        html = views.nearest([embedded], 0)
         assert "<i>" not in html
         assert html.count("<tr>") == 2
         assert html.index("0.800") < html.index("0.000")

@@ -51,8 +51,8 @@ def clustered(cache, home):
     """settings -> labels, of a corpus or of sentences."""
 
     def of(corpus, **settings):
-        space = encode(corpus if isinstance(corpus, Corpus) else Corpus("mine", corpus), BagEncoder())
-        return cluster(space, ClusterSettings(**settings), cache, home)
+        embedded = encode(corpus if isinstance(corpus, Corpus) else Corpus("mine", corpus), BagEncoder())
+        return cluster(embedded, ClusterSettings(**settings), cache, home)
 
     return of
 
@@ -93,17 +93,17 @@ class TestTree:
         )
 
     def test_the_distance_of_two_groups_is_the_mean_over_their_pairs(self, cache):
-        space = encode(corpus_of(5), BagEncoder())
-        joined = linkage_tree(space, cache)
-        labels = cluster(space, ClusterSettings(HIERARCHICAL, num_clusters=2), cache, cache.folder)
-        between = 1 - (space.vectors @ space.vectors.T)[labels == 0][:, labels == 1].mean()
+        embedded = encode(corpus_of(5), BagEncoder())
+        joined = linkage_tree(embedded, cache)
+        labels = cluster(embedded, ClusterSettings(HIERARCHICAL, num_clusters=2), cache, cache.folder)
+        between = 1 - (embedded.vectors @ embedded.vectors.T)[labels == 0][:, labels == 1].mean()
         assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
 
     def test_it_is_grown_once(self, cache, monkeypatch):
-        space = encode(corpus_of(5), BagEncoder())
-        first = linkage_tree(space, cache)
+        embedded = encode(corpus_of(5), BagEncoder())
+        first = linkage_tree(embedded, cache)
         monkeypatch.setattr(clustering, "condensed_distances", None)
-        assert np.array_equal(linkage_tree(space, cache), first)
+        assert np.array_equal(linkage_tree(embedded, cache), first)
 
     def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
@@ -172,9 +172,9 @@ def test_numbers_follow_size_and_groups_stay(labels):
 class TestGroups:
     @pytest.fixture
     def found(self):
-        space = encode(corpus_of(20), BagEncoder())
+        embedded = encode(corpus_of(20), BagEncoder())
         labels = np.repeat([0, 1, -1], 20)
-        return space, describe_clusters(space, labels)
+        return embedded, describe_clusters(embedded, labels)
 
     def test_each_has_its_rows_words_and_sentences(self, found):
         _, (animals, music, outside) = found
@@ -186,29 +186,29 @@ class TestGroups:
         assert outside.keywords == outside.representatives == []
 
     def test_the_cosine_is_the_mean_over_its_pairs(self, found):
-        space, (animals, *_) = found
-        cosines = space.vectors[:20] @ space.vectors[:20].T
+        embedded, (animals, *_) = found
+        cosines = embedded.vectors[:20] @ embedded.vectors[:20].T
         assert animals.cosine == pytest.approx(cosines[np.triu_indices(20, 1)].mean(), abs=1e-6)
 
     def test_the_first_representative_is_nearest_to_the_centre(self, found):
-        space, (animals, *_) = found
-        nearest = (space.vectors[:20] @ space.vectors[:20].sum(0)).argmax()
+        embedded, (animals, *_) = found
+        nearest = (embedded.vectors[:20] @ embedded.vectors[:20].sum(0)).argmax()
         assert animals.representatives[0] == nearest
         assert len(animals.representatives) == 3
 
     def test_no_text_represents_twice(self):
-        space = encode(Corpus("mine", ["A dog.", "a dog", "A dog!", "cats"]), BagEncoder())
-        (first, second) = describe_clusters(space, np.array([0, 0, 0, 1]))
+        embedded = encode(Corpus("mine", ["A dog.", "a dog", "A dog!", "cats"]), BagEncoder())
+        (first, second) = describe_clusters(embedded, np.array([0, 0, 0, 1]))
         assert len(first.representatives) == 1
         assert (second.representatives, second.cosine) == ([3], None)
 
     def test_the_file_has_every_sentence_with_its_label(self, found, tmp_path):
-        space, made = found
-        with save_labels(space.corpus, made, tmp_path).open(newline="", encoding="utf-8") as file:
+        embedded, made = found
+        with save_labels(embedded.corpus, made, tmp_path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert [row["cluster"] for row in rows] == ["1"] * 20 + ["2"] * 20 + ["0"] * 20
-        assert [row["sentence"] for row in rows] == space.corpus.sentences
-        assert [row["topic"] for row in rows] == space.corpus.columns["topic"]
+        assert [row["sentence"] for row in rows] == embedded.corpus.sentences
+        assert [row["topic"] for row in rows] == embedded.corpus.columns["topic"]
         assert rows[0]["keywords"].split() == made[0].keywords
 
 

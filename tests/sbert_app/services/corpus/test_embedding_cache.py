@@ -39,68 +39,68 @@ class SlowEncoder(BagEncoder):
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def embeddings(tmp_path):
     return EmbeddingCache(Models(), tmp_path)
 
 
 class TestCorpora:
-    def test_the_same_corpus_has_the_same_key_and_another_column_another(self, shelf):
-        first, second = (shelf.add(Corpus.from_text(TEXT)) for _ in range(2))
+    def test_the_same_corpus_has_the_same_key_and_another_column_another(self, embeddings):
+        first, second = (embeddings.add(Corpus.from_text(TEXT)) for _ in range(2))
         assert first == second
         sentences = TEXT.splitlines()
-        assert shelf.add(Corpus("the text", sentences, {"kind": ["a", "b", "c"]})) != first
-        assert shelf.corpus(first).sentences == sentences
+        assert embeddings.add(Corpus("the text", sentences, {"kind": ["a", "b", "c"]})) != first
+        assert embeddings.corpus(first).sentences == sentences
 
     def test_the_least_recently_used_is_evicted_and_the_error_says_so(self, tmp_path):
-        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=5)
-        first, second = (shelf.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
-        shelf.corpus(first)
-        third = shelf.add(Corpus.from_text("one\nmore"))
-        assert [len(shelf.corpus(key)) for key in (first, third)] == [2, 2]
+        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=5)
+        first, second = (embeddings.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
+        embeddings.corpus(first)
+        third = embeddings.add(Corpus.from_text("one\nmore"))
+        assert [len(embeddings.corpus(key)) for key in (first, third)] == [2, 2]
         with pytest.raises(InputError, match="not open any more"):
-            shelf.corpus(second)
+            embeddings.corpus(second)
 
     def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, tmp_path):
-        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=2)
-        assert len(shelf.corpus(shelf.add(Corpus.from_text(TEXT)))) == 3
+        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=2)
+        assert len(embeddings.corpus(embeddings.add(Corpus.from_text(TEXT)))) == 3
 
     def test_the_example_is_opened_again_after_its_eviction(self, tmp_path):
-        shelf = EmbeddingCache(Models(), tmp_path, max_sentences=2)
-        key = shelf.example()
-        shelf.add(Corpus.from_text(TEXT))
-        assert shelf.example() == key
-        assert len(shelf.corpus(key)) == 461
+        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=2)
+        key = embeddings.example()
+        embeddings.add(Corpus.from_text(TEXT))
+        assert embeddings.example() == key
+        assert len(embeddings.corpus(key)) == 461
 
 
 class TestSpaces:
-    def test_a_corpus_is_encoded_once(self, shelf):
-        key = shelf.add(Corpus.from_text(TEXT))
+    def test_a_corpus_is_encoded_once(self, embeddings):
+        key = embeddings.add(Corpus.from_text(TEXT))
         told = []
-        first = shelf.embed(key, "bag", on_progress=lambda done, of: told.append((done, of)))
+        first = embeddings.embed(key, "bag", on_progress=lambda done, of: told.append((done, of)))
         assert told[-1] == (3, 3)
-        assert shelf.embed(key, "bag").vectors is first.vectors
-        assert len(shelf.models.one.seen) == 3
+        assert embeddings.embed(key, "bag").vectors is first.vectors
+        assert len(embeddings.models.one.seen) == 3
 
-    def test_and_not_again_after_a_restart(self, shelf, tmp_path):
-        vectors = shelf.embed(shelf.add(Corpus.from_text(TEXT)), "bag").vectors
+    def test_and_not_again_after_a_restart(self, embeddings, tmp_path):
+        vectors = embeddings.embed(embeddings.add(Corpus.from_text(TEXT)), "bag").vectors
         again = EmbeddingCache(Models(), tmp_path)
         found = again.embed(again.add(Corpus.from_text(TEXT)), "bag")
         np.testing.assert_array_equal(found.vectors, vectors)
         assert found.seconds == 0
         assert again.models.one.seen == []
 
-    def test_two_names_of_one_text_share_vectors_and_keep_their_names(self, shelf):
-        first = shelf.embed(shelf.add(Corpus.from_text(TEXT, "one")), "bag")
-        second = shelf.embed(shelf.add(Corpus.from_text(TEXT, "two")), "bag")
+    def test_two_names_of_one_text_share_vectors_and_keep_their_names(self, embeddings):
+        first = embeddings.embed(embeddings.add(Corpus.from_text(TEXT, "one")), "bag")
+        second = embeddings.embed(embeddings.add(Corpus.from_text(TEXT, "two")), "bag")
         assert second.vectors is first.vectors
         assert (first.corpus.name, second.corpus.name) == ("one", "two")
 
     def test_two_who_ask_at_once_wait_for_one_encoding(self, tmp_path):
         slow = SlowEncoder()
-        shelf = EmbeddingCache(Models(slow), tmp_path)
-        key = shelf.add(Corpus.from_text(TEXT))
+        embeddings = EmbeddingCache(Models(slow), tmp_path)
+        key = embeddings.add(Corpus.from_text(TEXT))
         found = []
-        threads = [threading.Thread(target=lambda: found.append(shelf.embed(key, "bag"))) for _ in range(3)]
+        threads = [threading.Thread(target=lambda: found.append(embeddings.embed(key, "bag"))) for _ in range(3)]
         for thread in threads:
             thread.start()
         slow.begun.wait()
@@ -108,20 +108,20 @@ class TestSpaces:
         for thread in threads:
             thread.join()
         assert len(slow.seen) == 3  # sentences: encoded once
-        assert len({id(space.vectors) for space in found}) == 1
+        assert len({id(embedded.vectors) for embedded in found}) == 1
 
     def test_who_waits_for_another_can_stop_and_the_other_goes_on(self, tmp_path):
         slow = SlowEncoder()
-        shelf = EmbeddingCache(Models(slow), tmp_path)
-        key = shelf.add(Corpus.from_text(TEXT))
-        first = threading.Thread(target=shelf.embed, args=(key, "bag"))
+        embeddings = EmbeddingCache(Models(slow), tmp_path)
+        key = embeddings.add(Corpus.from_text(TEXT))
+        first = threading.Thread(target=embeddings.embed, args=(key, "bag"))
         first.start()
         slow.begun.wait()
         with pytest.raises(Stopped):
-            shelf.embed(key, "bag", should_stop=lambda: True)
+            embeddings.embed(key, "bag", should_stop=lambda: True)
         slow.go.set()
         first.join()
-        assert shelf.embed(key, "bag").vectors.shape == (3, 64)
+        assert embeddings.embed(key, "bag").vectors.shape == (3, 64)
 
     def test_memory_is_bounded(self, tmp_path):
         """An evicted corpus is read from the disk, so its vectors are another array."""

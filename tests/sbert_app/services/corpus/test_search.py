@@ -17,7 +17,7 @@ ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
 WORDS = st.sampled_from(["dog", "cat", "bird", "runs", "sleeps", "sings", "here", "there"])
 
 
-def space_of(sentences):
+def embedded_of(sentences):
     return encode(Corpus("mine", sentences), ENCODER)
 
 
@@ -27,9 +27,9 @@ def space_of(sentences):
     k=st.integers(1, MAX_K),
 )
 def test_the_nearest_are_those_of_brute_force(sentences, query, k):
-    space = space_of(sentences)
-    found = search(space, query, ENCODER, k)
-    cosines = space.vectors @ ENCODER.encode([query])[0]
+    embedded = embedded_of(sentences)
+    found = search(embedded, query, ENCODER, k)
+    cosines = embedded.vectors @ ENCODER.encode([query])[0]
     assert found.exact
     assert len(found.hits) == min(k, len(sentences)) == len({hit.row for hit in found.hits})
     assert [hit.cosine for hit in found.hits] == pytest.approx(sorted(cosines, reverse=True)[:k], abs=1e-6)
@@ -44,7 +44,7 @@ class TestReRanking:
     @pytest.fixture
     def found(self):
         sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + ["cat", "dog sleeps", "dog sleeps there now"]
-        return search(space_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
+        return search(embedded_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
 
     def test_both_orders_are_told(self, found):
         assert [hit.rank for hit in found.by_cosine] == [1, 2, 3, 4, 5]
@@ -59,20 +59,20 @@ class TestReRanking:
             assert hit.cross_score == pytest.approx(CROSS.predict([("dog sleeps", hit.sentence)])[0])
 
     def test_it_lifts_what_the_cosine_had_lower(self):
-        found = search(space_of(["a b c", "a a a a b c d", "x y"]), "a b c d", ENCODER, 1, CROSS)
+        found = search(embedded_of(["a b c", "a a a a b c d", "x y"]), "a b c d", ENCODER, 1, CROSS)
         assert (found.by_cosine[0].sentence, found.by_cosine[0].cross_rank) == ("a b c", 2)
         assert (found.by_cross[0].sentence, found.by_cross[0].rank) == ("a a a a b c d", 2)
 
 
 def test_without_a_cross_encoder_nothing_is_said_of_one():
-    found = search(space_of(["dog", "cat"]), "dog", ENCODER)
+    found = search(embedded_of(["dog", "cat"]), "dog", ENCODER)
     assert (found.by_cross, found.cross_ms, found.candidates) == ([], None, 0)
     assert found.encode_ms >= 0
     assert found.search_ms >= 0
 
 
 def test_an_answer_is_plain_json():
-    answer = search(space_of(["dog", "cat"]), "dog", ENCODER, 1, CROSS).to_json()
+    answer = search(embedded_of(["dog", "cat"]), "dog", ENCODER, 1, CROSS).to_json()
     assert json.loads(json.dumps(answer, allow_nan=False))["hits"][0]["sentence"] == "dog"
     assert set(answer["milliseconds"]) == {"encode", "search", "cross_encoder"}
 
@@ -80,18 +80,18 @@ def test_an_answer_is_plain_json():
 @pytest.mark.parametrize("query", ["", "   ", "\n"])
 def test_an_empty_query_is_said(query):
     with pytest.raises(InputError, match="the query is empty: type a sentence"):
-        search(space_of(["dog"]), query, ENCODER)
+        search(embedded_of(["dog"]), query, ENCODER)
 
 
 @pytest.mark.parametrize("k", [0, -1, 101])
 def test_a_k_out_of_bounds_is_said(k):
     with pytest.raises(InputError, match=f"k is {k}; it must be from 1 to 100"):
-        search(space_of(["dog"]), "dog", ENCODER, k)
+        search(embedded_of(["dog"]), "dog", ENCODER, k)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10])
 def test_few_and_identical_sentences_are_all_found(n):
-    found = search(space_of(["the same dog"] * n), "dog", ENCODER, 10, CROSS)
+    found = search(embedded_of(["the same dog"] * n), "dog", ENCODER, 10, CROSS)
     assert sorted(hit.row for hit in found.hits) == list(range(n))
 
 

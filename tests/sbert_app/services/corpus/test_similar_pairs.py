@@ -146,21 +146,21 @@ SENTENCES = [
 
 
 @pytest.fixture
-def embed():
+def embedded():
     return encode(Corpus("mine", SENTENCES, {"sentence": list("abcdef"), "stars": [1, 2, 3, 4, 5, 6]}), BagEncoder())
 
 
-def test_the_same_words_are_the_same_text_whatever_their_case_and_marks(space):
+def test_the_same_words_are_the_same_text_whatever_their_case_and_marks(embedded):
     assert first_of_each_text([*SENTENCES, "the dog... sleeps", "???"]).tolist() == [0, 2, 3, 4, 5, 7]
-    shown, hidden = similar_pairs(space, 1, hide_same=False), similar_pairs(space, 1)
+    shown, hidden = similar_pairs(embedded, 1, hide_same=False), similar_pairs(embedded, 1)
     assert (shown.compared, shown.same_text, shown.combinations) == (6, 0, 15)
     assert (hidden.compared, hidden.same_text, hidden.combinations) == (5, 1, 10)
     assert hidden.pairs[0][:2] == (0, 2)
 
 
-def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(space, tmp_path):
-    found = similar_pairs(space, 100, threshold=-1)
-    with save_pairs(found, space.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
+def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(embedded, tmp_path):
+    found = similar_pairs(embedded, 100, threshold=-1)
+    with save_pairs(found, embedded.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 10
     assert (rows[0]["row1"], rows[0]["row2"], rows[0]["sentence2"]) == ("1", "3", "A dog sleeps.")
@@ -170,15 +170,15 @@ def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(space, tmp_p
     assert not any(cell.startswith("=") for cell in cells)
 
 
-def test_the_file_without_repeats_keeps_the_other_columns(space, tmp_path):
-    found = find_near_duplicates(space, 0.99)
+def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
+    found = find_near_duplicates(embedded, 0.99)
     assert found.original.tolist() == [0, 0, 2, 3, 4, 5]
-    with save_without_near_duplicates(found, space.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
+    with save_without_near_duplicates(found, embedded.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]
     assert [row["sentence (file)"] for row in rows] == ["a", "c", "d", "e", "f"]
 
 
-def test_an_empty_find_is_a_file_with_a_header(space, tmp_path):
-    path = save_pairs(similar_pairs(space, 5, threshold=1.0), space.corpus, tmp_path)
+def test_an_empty_find_is_a_file_with_a_header(embedded, tmp_path):
+    path = save_pairs(similar_pairs(embedded, 5, threshold=1.0), embedded.corpus, tmp_path)
     assert path.read_text() == "cosine,row1,row2,sentence1,sentence2\n"

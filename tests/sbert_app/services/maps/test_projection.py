@@ -1,4 +1,4 @@
-"""Maps: the same seed gives the same map, near stays near, two maps are aligned, and where none makes sense, words."""
+"""Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from sbert_app.services.cache import DiskCache
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
-from sbert_app.services.maps import layout, umap_engine
+from sbert_app.services.maps import umap_engine
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project, project_aligned
 from sbert_app.services.models.cache import ModelCache
@@ -22,7 +22,7 @@ QUICK = MapSettings(epochs=50)
 
 
 def clouds(n=120, groups=3, dimension=16, seed=0):
-    """Vectors of length 1 in well parted groups, and the group of each."""
+    """Unit vectors in well separated groups, and the group of each."""
     random = np.random.default_rng(seed)
     group = np.arange(n) % groups
     vectors = random.standard_normal((groups, dimension))[group] * 4 + random.standard_normal((n, dimension))
@@ -30,7 +30,7 @@ def clouds(n=120, groups=3, dimension=16, seed=0):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), group
 
 
-def space_of(vectors, sentences=None, key="key", model="bag-of-words"):
+def make_embedded(vectors, sentences=None, key="key", model="bag-of-words"):
     sentences = sentences or [f"sentence {n}" for n in range(len(vectors))]
     return EmbeddedCorpus(Corpus("mine", sentences), np.asarray(vectors, dtype=np.float32), model, "mean", key, 0.0)
 
@@ -53,7 +53,7 @@ class TestOneMap:
 
     def test_a_large_corpus_starts_from_its_principal_components(self, home, monkeypatch):
         umap_engine.warm_up(home)
-        monkeypatch.setattr("sbert_app.services.maps.projection.SPECTRAL_LIMIT", 100)
+        monkeypatch.setattr("sbert_app.services.maps.projection.MAX_SPECTRAL", 100)
         monkeypatch.setattr("umap.spectral.spectral_layout", None)
         vectors, group = clouds()
         assert purity(draw(vectors, MapSettings(epochs=100), home), group) > 0.95
@@ -76,15 +76,15 @@ class TestOneMap:
         assert kept > kept_by_them - 0.01
 
     def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
-        space, cache = space_of(clouds()[0]), DiskCache(tmp_path)
-        first = project(space, QUICK, cache, home)
+        embedded, cache = make_embedded(clouds()[0]), DiskCache(tmp_path)
+        first = project(embedded, QUICK, cache, home)
         monkeypatch.setattr("sbert_app.services.maps.projection.draw", None)
-        np.testing.assert_array_equal(project(space, QUICK, cache, home), first)
+        np.testing.assert_array_equal(project(embedded, QUICK, cache, home), first)
 
     def test_every_setting_makes_another_key(self):
-        space = space_of(clouds()[0])
+        embedded = make_embedded(clouds()[0])
         changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
-        assert len({map_key(MapSettings(**change), space) for change in changes}) == len(changes)
+        assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
 
     def test_progress_rises_to_the_end_and_stop_is_heard(self, home):
         vectors, _ = clouds(400)
@@ -98,10 +98,10 @@ class TestOneMap:
             shares.append(0.0)
 
     def test_the_map_of_the_example_is_shipped(self, home):
-        shelf = ModelCache(home)
-        spaces = EmbeddingCache(shelf, home)
-        space = spaces.embed(spaces.example(), DEFAULT_MODEL, "mean")
-        shipped = DiskCache(SHIPPED).get(map_key(MapSettings(), space))
+        embeddings = ModelCache(home)
+        embeddings = EmbeddingCache(embeddings, home)
+        embedded = embeddings.embed(embeddings.example(), DEFAULT_MODEL, "mean")
+        shipped = DiskCache(SHIPPED).get(map_key(MapSettings(), embedded))
         assert shipped is not None, "run python -m scripts.draw_example"
         assert shipped.shape == (461, 2)
 
@@ -117,37 +117,41 @@ class TestSmallAndOdd:
         ],
     )
     def test_too_few_different_sentences_are_said(self, home, tmp_path, sentences, words):
-        space = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
+        embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
         with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
-            project(space, QUICK, DiskCache(tmp_path), home)
+            project(embedded, QUICK, DiskCache(tmp_path), home)
         with pytest.raises(InputError, match="at least 5 different sentences"):
-            project_aligned(space, space, QUICK, DiskCache(tmp_path), home)
+            project_aligned(embedded, embedded, QUICK, DiskCache(tmp_path), home)
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     @pytest.mark.parametrize("n", [5, 6, 10])
     def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
-        space = space_of(clouds(n)[0])
+        embedded = make_embedded(clouds(n)[0])
         settings = MapSettings(dimensions=dimensions, epochs=20)
-        assert project(space, settings, DiskCache(tmp_path), home).shape == (n, dimensions)
-        before, after = project_aligned(space, space_of(clouds(n, seed=1)[0]), settings, DiskCache(tmp_path), home)
+        assert project(embedded, settings, DiskCache(tmp_path), home).shape == (n, dimensions)
+        before, after = project_aligned(
+            embedded, make_embedded(clouds(n, seed=1)[0]), settings, DiskCache(tmp_path), home
+        )
         assert before.shape == after.shape == (n, dimensions)
 
     def test_a_few_sentences_many_times_over(self, home, tmp_path):
         vectors = np.repeat(clouds(5)[0], 60, axis=0)
-        space = space_of(vectors, [f"sentence {n // 60}" for n in range(300)])
-        assert np.isfinite(project(space, QUICK, DiskCache(tmp_path), home)).all()
-        both = project_aligned(space, space_of(vectors[::-1], space.corpus.sentences), QUICK, DiskCache(tmp_path), home)
+        embedded = make_embedded(vectors, [f"sentence {n // 60}" for n in range(300)])
+        assert np.isfinite(project(embedded, QUICK, DiskCache(tmp_path), home)).all()
+        both = project_aligned(
+            embedded, make_embedded(vectors[::-1], embedded.corpus.sentences), QUICK, DiskCache(tmp_path), home
+        )
         assert np.isfinite(both).all()
 
     def test_a_collapsed_model_is_said(self, home, tmp_path):
-        space = space_of(np.tile(clouds(1)[0], (20, 1)))
+        embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
-            project(space, QUICK, DiskCache(tmp_path), home)
+            project(embedded, QUICK, DiskCache(tmp_path), home)
 
     def test_vectors_of_nothing_but_zeros(self, home, tmp_path):
         vectors = clouds(30)[0]
         vectors[:3] = 0
-        assert np.isfinite(project(space_of(vectors), QUICK, DiskCache(tmp_path), home)).all()
+        assert np.isfinite(project(make_embedded(vectors), QUICK, DiskCache(tmp_path), home)).all()
 
     @pytest.mark.parametrize(
         ("setting", "words"),
@@ -163,7 +167,7 @@ class TestSmallAndOdd:
     )
     def test_settings_that_make_no_sense_are_said(self, home, tmp_path, setting, words):
         with pytest.raises(InputError, match=words):
-            project(space_of(clouds()[0]), MapSettings(**setting), DiskCache(tmp_path), home)
+            project(make_embedded(clouds()[0]), MapSettings(**setting), DiskCache(tmp_path), home)
 
 
 class TestTwoMaps:
@@ -189,7 +193,7 @@ class TestTwoMaps:
         np.testing.assert_array_equal(first, again)
 
     def test_the_cache_keeps_both_and_their_order(self, home, tmp_path, monkeypatch):
-        before, after = space_of(clouds()[0], key="a"), space_of(clouds(seed=1)[0], key="b")
+        before, after = make_embedded(clouds()[0], key="a"), make_embedded(clouds(seed=1)[0], key="b")
         cache = DiskCache(tmp_path)
         drawn = project_aligned(before, after, QUICK, cache, home)
         assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
@@ -197,7 +201,7 @@ class TestTwoMaps:
         np.testing.assert_array_equal(project_aligned(before, after, QUICK, cache, home), drawn)
 
     def test_two_corpora_cannot_be_aligned(self, home, tmp_path):
-        one, other = space_of(clouds(10)[0]), space_of(clouds(10)[0], [f"other {n}" for n in range(10)])
+        one, other = make_embedded(clouds(10)[0]), make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
             project_aligned(one, other, QUICK, DiskCache(tmp_path), home)
 
@@ -205,40 +209,40 @@ class TestTwoMaps:
         with pytest.raises(Stopped):
             draw_aligned(clouds()[0], clouds()[0], MapSettings(epochs=100_000), home, should_stop=lambda: True)
 
-    def test_overlap_is_jaccards(self):
-        from scipy.sparse import csr_matrix
+    def test_sentences_with_the_same_neighbours_under_both_models_stay_together_best(self, home):
+        before, _ = clouds(200, groups=4)
+        after = before.copy()
+        after[100:] = before[100:][::-1]  # to another group, among other neighbours
+        moved = np.linalg.norm(np.subtract(*draw_aligned(before, after, MapSettings(), home)), axis=1)
+        assert np.median(moved[:100]) < 0.5 * np.median(moved[100:])
 
-        first = csr_matrix(np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32))
-        second = csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
-        np.testing.assert_allclose(layout._overlap(first, second), [1 / 3, 1, 0, 0])
 
-
-class TestAtlas:
+class TestCorpusMap:
     @pytest.fixture
-    def spaces(self, home):
+    def embeddings(self, home):
         return EmbeddingCache(ModelCache(home), home)
 
-    def test_two_poolings_of_stsb(self, spaces):
+    def test_two_poolings_of_stsb(self, embeddings):
         """What people find similar is near on both maps, and random pairs are not."""
         pairs = Corpus.from_data("stsb:dev")
         rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
         corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
-        told = []
+        messages = []
         under = (EmbeddingSpec(DEFAULT_MODEL, "mean"), EmbeddingSpec(DEFAULT_MODEL, "cls"))
-        wanted = MapRequest(spaces.add(corpus), *under, MapSettings(epochs=100))
-        drawn = compute_map(spaces, wanted, lambda share, words=None: told.append(words))
-        assert [space.pooling for space in drawn.embedded] == ["mean", "cls"]
+        wanted = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
+        drawn = compute_map(embeddings, wanted, lambda fraction, message=None, total=1.0: messages.append(message))
+        assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
         assert not drawn.from_cache
-        assert compute_map(spaces, wanted, lambda *_: None).from_cache
-        assert told[-1].startswith("Drawing the map of")
+        assert compute_map(embeddings, wanted, lambda *_: None).from_cache
+        assert messages[-1].startswith("Drawing the map of")
         found = pair_distances(drawn, corpus.gold)
         assert found.count == (gold >= 4).sum()
         assert all(near > by_chance + 0.3 for near, by_chance in zip(found.cosines, found.random_cosines, strict=True))
         assert all(distance < 0.5 for distance in found.on_map)
 
     def test_without_similar_pairs_there_is_no_distance(self):
-        space = space_of(clouds(10)[0])
-        drawn = MapResult([space], [space.vectors[:, :2]], "key", True, 0.0)
+        embedded = make_embedded(clouds(10)[0])
+        drawn = MapResult([embedded], [embedded.vectors[:, :2]], "key", True, 0.0)
         assert pair_distances(drawn, GoldPairs(np.array([[0, 1]]), np.array([3.9]))) is None
 
 
@@ -246,23 +250,26 @@ class TestEngine:
     def test_it_is_warm_after_the_first_map_and_keeps_what_it_compiled(self, home):
         umap_engine.warm_up(home)
         assert umap_engine.is_warm()
-        assert (home / "numba" / umap_engine._key() / "compiled").exists()
+        assert any(umap_engine.compiled_folder(home).rglob("*.nbc")), "numba's files"
 
-    def test_a_compiler_that_fails_is_no_error(self, tmp_path, monkeypatch, caplog):
-        monkeypatch.setattr(umap_engine.sys, "executable", "/nonexistent/python")
-        umap_engine._compile_apart(tmp_path, tmp_path / "numba", tmp_path / "numba" / "compiled")
-        assert "could not be compiled ahead" in caplog.text
-        assert not (tmp_path / "numba" / "compiled").exists()
+    def test_if_the_compiling_process_fails_the_app_compiles_itself(self, tmp_path, monkeypatch, caplog):
+        imported = []
+        monkeypatch.setattr("sys.executable", "/nonexistent/python")
+        monkeypatch.setattr(umap_engine, "_is_warm", False)
+        monkeypatch.setattr(umap_engine, "import_umap", imported.append)
+        for _ in range(2):  # the next start tries again
+            umap_engine.warm_up(tmp_path)
+        assert imported == [umap_engine.compiled_folder(tmp_path)] * 2
+        assert caplog.text.count("could not be compiled in advance") == 2
 
     def test_the_warm_up_can_be_turned_off(self, monkeypatch):
         assert Settings.gather().warm_maps
         monkeypatch.setenv("SBERT_WARM_MAPS", "0")
         assert not Settings.gather().warm_maps
 
-    def test_a_second_installation_compiles_into_a_folder_of_its_own(self, monkeypatch):
-        here = umap_engine._key()
-        assert umap_engine._key() == here
-        monkeypatch.setattr(
-            umap_engine, "find_spec", lambda name: SimpleNamespace(origin="/elsewhere/umap/__init__.py")
-        )
-        assert umap_engine._key() != here
+    def test_a_second_installation_compiles_into_a_folder_of_its_own(self, tmp_path, monkeypatch):
+        folder = umap_engine.compiled_folder(tmp_path)
+        assert umap_engine.compiled_folder(tmp_path) == folder
+        elsewhere = SimpleNamespace(origin="/elsewhere/umap/__init__.py")
+        monkeypatch.setattr(umap_engine, "find_spec", lambda name: elsewhere)
+        assert umap_engine.compiled_folder(tmp_path) != folder
