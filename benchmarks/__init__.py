@@ -1,1 +1,1 @@
-"""Benchmarks: scripts that measure, beside others and on this machine. ``python -m benchmarks NAME``; see __main__."""
+"""Benchmarks of this machine and comparisons with other libraries: ``python -m benchmarks NAME``; see __main__."""

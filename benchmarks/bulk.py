@@ -1,9 +1,9 @@
-"""A million rows through ``score``: how near it comes to the encoder's own rate, and the memory.
+"""A million rows through ``score``: its throughput relative to the encoder's, and its memory.
 
-The file is written for the occasion: pairs with gold scores, no sentence twice, so that nothing is saved by
-remembering. Two processes score it. One has a stand-in for the encoder that costs next to nothing, into CSV and
-Parquet: what it takes is what a real run pays on top of encoding. The other has the real encoder, which before
-and after encodes rows from the file's middle alone; its memory is noted all along.
+The generated file has pairs with gold scores and no repeated sentence, so that caching cannot help. Two processes
+score it. One uses a stub encoder of negligible cost and writes CSV and Parquet, which measures the overhead of
+everything but encoding. The other uses the real encoder, which also encodes a sample of the rows alone, before and
+after; its memory is recorded throughout.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
     "runs sleeps plays reads sings opens closes paints builds in on near under behind quickly slowly today again"
 )
-SAMPLE_ROWS = 4_000  # encoded alone
-POINTS = 40  # of the memory's curve
+SAMPLE_ROWS = 4_000  # encoded without ``score``
+POINTS = 40  # of the memory curve
 
 
 def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) -> dict[str, Any]:
-    """Rows a second of each step and the memory of both processes.
+    """Rows per second of each step, and the memory of both processes.
 
     Args:
-        rounds: times that the sample is encoded alone, before as well as after the file; the median counts.
+        rounds: how often the sample is encoded alone before, and again after the file; the median counts.
         rows: in the file.
         real_rows: in a second file for the real encoder; None = the same file.
     """
@@ -63,22 +63,22 @@ def _in_a_process(name: str, folder: str, rounds: int) -> dict[str, Any]:
     return dict(json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout))
 
 
-class StandIn:
-    """The size of the default encoder's vectors, at the cost of filling them."""
+class StubEncoder:
+    """Returns vectors of the default encoder's size without computing anything."""
 
     name, pooling, dimension = "stand-in", "mean", 384
 
     def encode(
         self, sentences: Sequence[str], normalize: bool | None = True, on_progress: Any = None, should_stop: Any = None
     ) -> np.ndarray:
-        """Unit vectors that differ a little. float32 (N, 384)."""
+        """Unit vectors: float32 (N, 384)."""
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         vectors[np.arange(len(sentences)), np.arange(len(sentences)) % self.dimension] = 1
         return vectors
 
 
 def _write(path: Path, rows: int, first: int = 0) -> None:
-    """Sentences of 4 to 18 words and the row's number, which makes each of them another: a few more tokens."""
+    """Write sentences of 4 to 18 words with the row number, which makes them distinct."""
     draw, words = random.Random(first), WORDS.split()
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -88,14 +88,14 @@ def _write(path: Path, rows: int, first: int = 0) -> None:
             writer.writerow([row, f"{one} {row}.", f"{other} {row}.", f"{draw.random() * 5:.2f}"])
 
 
-class Watch:
-    """Wall and processor seconds since it was made or read last. On a busy machine only the latter mean much."""
+class Stopwatch:
+    """Elapsed and CPU seconds since its creation or the last lap. On a busy machine CPU time is more reliable."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def lap(self) -> tuple[float, float]:
-        """(wall, processor) seconds, and begin again."""
+        """(elapsed, CPU) seconds; starts the next lap."""
         before, cpu_before = self._wall, self._cpu
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self._wall - before, self._cpu - cpu_before
@@ -105,12 +105,12 @@ def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table
 
-    watch = Watch()
+    watch = Stopwatch()
     table = open_table(folder / "stand-in.csv")
     opened = watch.lap()[0]
     rows = sum(len(batch) for batch in table.batches())
     read, read_cpu = watch.lap()
-    score_file(table, [folder / "scored.csv", folder / "scored.parquet"], StandIn())
+    score_file(table, [folder / "scored.csv", folder / "scored.parquet"], StubEncoder())
     scored, scored_cpu = watch.lap()
     return {
         "open_seconds": round(opened, 2),
@@ -136,7 +136,7 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
 
     def encode_alone() -> None:
         for _ in range(rounds):
-            watch = Watch()
+            watch = Stopwatch()
             encoder.encode(sentences)
             alone.append(watch.lap())
 
@@ -146,7 +146,7 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
 
     encoder.encode(sentences)
     encode_alone()
-    watch = Watch()
+    watch = Stopwatch()
     score_file(folder / "encoder.csv", [folder / "scored.csv"], encoder, on_progress=note)
     wall, processor = watch.lap()
     encode_alone()
@@ -164,7 +164,7 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
 
 
 def _memory_mb() -> int:
-    """What the process holds now; where the system does not tell, the most it ever held."""
+    """The resident memory now; on systems without /proc, its peak."""
     status = Path("/proc/self/statm")
     if not status.exists():
         return _peak_memory_mb()

@@ -1,7 +1,7 @@
-"""Draw what was measured: python -m benchmarks.curves makes results/scaling.svg of results/{scaling,bulk-million}.json.
+"""Draw results: python -m benchmarks.curves writes results/scaling.svg from results/{scaling,bulk-million}.json.
 
-Three panels: seconds against the number of sentences and microseconds a token against its text's length, both axes
-logarithmic, so that what is linear has slope 1 and what is constant is level; and the memory of a million rows.
+Three panels: seconds against the number of sentences, and microseconds per token against the length of the text, both
+with logarithmic axes (proportional: slope 1; constant: horizontal); and the memory while scoring a million rows.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ INK, MUTED, LINE, GROUND = "#1f2937", "#6b7280", "#4f46e5", "#ffffff"
 
 @dataclass(frozen=True)
 class Panel:
-    """One curve. With ``logarithmic`` both axes are."""
+    """A curve; ``logarithmic`` applies to both axes."""
 
     title: str
-    across: str
+    x_label: str
     points: Sequence[tuple[float, float]]
     logarithmic: bool = True
 
     def svg(self, left: float) -> str:
-        """A group of SVG elements, ``left`` units from the drawing's edge."""
+        """A group of SVG elements, ``left`` units from the left edge."""
         scale: Callable[[float], float] = math.log10 if self.logarithmic else float
         x_ticks, y_ticks = (_ticks(values, self.logarithmic) for values in zip(*self.points, strict=True))
 
-        def place(value: float, ticks: list[float], start: float, end: float) -> float:
+        def position(value: float, ticks: list[float], start: float, end: float) -> float:
             low, high = scale(ticks[0]), scale(ticks[-1])
             return start + (scale(value) - low) / (high - low) * (end - start)
 
         def x(value: float) -> float:
-            return round(place(value, x_ticks, LEFT, WIDTH - RIGHT), 1)
+            return round(position(value, x_ticks, LEFT, WIDTH - RIGHT), 1)
 
         def y(value: float) -> float:
-            return round(place(value, y_ticks, HEIGHT - BOTTOM, TOP), 1)
+            return round(position(value, y_ticks, HEIGHT - BOTTOM, TOP), 1)
 
-        parts = [_text(LEFT, 20, self.title, INK, "start", 13), _text(x(x_ticks[-1]), HEIGHT - 8, self.across)]
+        parts = [_text(LEFT, 20, self.title, INK, "start", 13), _text(x(x_ticks[-1]), HEIGHT - 8, self.x_label)]
         for tick in y_ticks:
             parts.append(f'<path d="M{LEFT} {y(tick)}H{WIDTH - RIGHT}" stroke="#e5e7eb"/>')
             parts.append(_text(LEFT - 6, y(tick) + 4, _short(tick)))
@@ -54,7 +54,7 @@ class Panel:
 
 
 def draw(panels: Sequence[Panel]) -> str:
-    """Panels side by side, as one SVG."""
+    """The panels in one row, as SVG."""
     size = f'viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" width="{WIDTH * len(panels)}" height="{HEIGHT}"'
     ground = f'<rect width="100%" height="100%" fill="{GROUND}"/>'
     body = "".join(panel.svg(WIDTH * number) for number, panel in enumerate(panels))
@@ -62,7 +62,7 @@ def draw(panels: Sequence[Panel]) -> str:
 
 
 def _ticks(values: Sequence[float], logarithmic: bool) -> list[float]:
-    """Round numbers around all values: powers of ten, or five steps from zero."""
+    """Round numbers that enclose all values: powers of ten, or five steps from zero."""
     low, high = min(values), max(values)
     if logarithmic:
         return [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
@@ -82,13 +82,13 @@ def _text(x: float, y: float, what: str, colour: str = MUTED, anchor: str = "end
 
 
 def main() -> None:
-    """Read the results, write the drawing."""
+    """Read the results and write the SVG."""
     scaling, bulk = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("scaling", "bulk-million"))
     panels = [
         Panel("seconds to encode", "sentences", [(row["sentences"], row["seconds"]) for row in scaling["by_count"]]),
         Panel(
-            "microseconds a token",
-            "tokens a sentence",
+            "microseconds per token",
+            "tokens per sentence",
             [(row["tokens_each"], row["microseconds_per_token"]) for row in scaling["by_length"]],
         ),
         Panel("memory while scoring, MB", "rows", [(row["row"], row["memory_mb"]) for row in bulk["memory"]], False),

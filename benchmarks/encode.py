@@ -143,7 +143,7 @@ PEERS = {"sentence-transformers": sentence_transformers}
 
 
 def _row(
-    side: Side, times: list[machine.Took], vectors: np.ndarray, gold: np.ndarray, peaks: list[float]
+    side: Side, times: list[machine.Timing], vectors: np.ndarray, gold: np.ndarray, peaks: list[float]
 ) -> dict[str, Any]:
     first, second = np.split(vectors.astype(np.float32), 2)
     figures = machine.summary(times)

@@ -1,4 +1,4 @@
-"""What a figure was measured on and with: without this beside it, a figure means nothing."""
+"""The machine and the software that a measurement depends on, and the timing of functions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from training.device import has_native_bfloat16
 from training.inference.fused_bert import fused_linear
 
 PACKAGES = ("torch", "transformers", "tokenizers", "sentence-transformers", "numpy")
-PRODUCT = 2_048  # rows and columns of the matrices whose product is the peak
+PRODUCT_SIZE = 2_048  # rows and columns of the matrices that are multiplied
 
 
 def describe() -> dict[str, Any]:
-    """Processor, threads, versions, and how busy the machine is, as plain JSON."""
+    """Processor, threads, versions and load of the machine, as plain JSON."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -32,49 +32,49 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := _version(name))},
         "waiting": os.environ.get("OMP_WAIT_POLICY", "default").lower(),  # of OpenMP's idle threads
-        "load": round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
+        "load": round(os.getloadavg()[0], 2),  # average number of runnable processes in the last minute
         "date": time.strftime("%Y-%m-%d"),
     }
 
 
 def product_peak(dtype: torch.dtype) -> float:
-    """Multiplications and additions a second, in units of 1e9, of one large matrix product on all cores.
+    """GFLOP/s of a large matrix product on all cores: the best of six runs of PyTorch's product and of oneDNN's.
 
-    By PyTorch's own product and by oneDNN on a weight in its own layout; the faster of the two, best of 6.
+    oneDNN multiplies by a weight that was reordered to its own memory layout.
     """
-    linear = torch.nn.Linear(PRODUCT, PRODUCT)
+    linear = torch.nn.Linear(PRODUCT_SIZE, PRODUCT_SIZE)
     packed = fused_linear([linear], 1.0, dtype)
-    a, b = torch.randn(PRODUCT, PRODUCT).to(dtype), linear.weight.detach().to(dtype)
-    ways: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
+    a, b = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype), linear.weight.detach().to(dtype)
+    products: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():
-        return 2 * PRODUCT**3 / min(took(way).wall for way in ways for _ in range(6)) / 1e9
+        return 2 * PRODUCT_SIZE**3 / min(time_call(product).wall for product in products for _ in range(6)) / 1e9
 
 
-class Took(NamedTuple):
-    """How long something took, in seconds."""
+class Timing(NamedTuple):
+    """The duration of a call in seconds."""
 
-    wall: float  # by the clock
-    processor: float  # on all cores together; says more than the clock where others use the machine too
+    wall: float  # elapsed time
+    processor: float  # CPU time on all cores; less affected by other processes
 
 
-def took(work: Callable[[], Any]) -> Took:
-    """Do it once."""
+def time_call(work: Callable[[], Any]) -> Timing:
+    """Call a function once and measure it."""
     wall, processor = time.perf_counter(), time.process_time()
     work()
-    return Took(time.perf_counter() - wall, time.process_time() - processor)
+    return Timing(time.perf_counter() - wall, time.process_time() - processor)
 
 
-def alternate(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[Took]]:
-    """Each side's times, A B C A B C …: what disturbs the machine disturbs all sides alike."""
-    times: dict[str, list[Took]] = {name: [] for name in sides}
+def alternate(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[Timing]]:
+    """Time all sides in alternation, A B C A B C …, so that disturbances of the machine affect them equally."""
+    times: dict[str, list[Timing]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():
-            times[name].append(took(work))
+            times[name].append(time_call(work))
     return times
 
 
-def summary(times: list[Took]) -> dict[str, float]:
-    """Medians by the clock and on the processor, and the fastest and slowest by the clock."""
+def summary(times: list[Timing]) -> dict[str, float]:
+    """Medians of elapsed and CPU time, and the fastest and slowest elapsed time."""
     return {
         "seconds": round(statistics.median(time.wall for time in times), 4),
         "fastest": round(min(times).wall, 4),

@@ -1,7 +1,7 @@
-"""Maps: what drawing a corpus costs once UMAP is warm, one map and two aligned, and from the cache.
+"""Maps: the time to draw a map, two aligned maps, and to read a map from the cache, once UMAP is compiled.
 
-The corpus is sentences of the STS benchmark under the default model, encoded beforehand. What warming up costs, in the
-background, stands beside: compiling where nothing is compiled yet, else the import of what was.
+The corpus is a sample of the STS benchmark's sentences under the default model, encoded beforehand. ``warm_up_seconds``
+is the time to compile UMAP, or to import it if it was compiled before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
     """Medians in seconds; ``rows`` is the table.
 
     Args:
-        rounds: times that each map is drawn.
+        rounds: how often each map is drawn.
         model: any encoder; its mean pooling is one map, its CLS pooling the second of two.
     """
     home, about = home_folder(), machine.describe()
@@ -54,20 +54,20 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
     parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
     texts = list(dict.fromkeys(text for part in parts for column in part.columns for text in column))
     corpus = Corpus("stsb", random.Random(SEED).sample(texts, size))
-    space, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
+    embedded, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
     with tempfile.TemporaryDirectory() as folder:
         cache = DiskCache(Path(folder))
-        project(space, MapSettings(), cache, home)
-        ways: dict[str, Callable[[], Any]] = {
-            "map": partial(draw, space.vectors, MapSettings(), home),
-            "map_3d": partial(draw, space.vectors, MapSettings(dimensions=3), home),
-            "two_aligned": partial(draw_aligned, space.vectors, other.vectors, MapSettings(), home),
-            "from_cache": partial(project, space, MapSettings(), cache, home),
+        project(embedded, MapSettings(), cache, home)
+        work: dict[str, Callable[[], Any]] = {
+            "map": partial(draw, embedded.vectors, MapSettings(), home),
+            "map_3d": partial(draw, embedded.vectors, MapSettings(dimensions=3), home),
+            "two_aligned": partial(draw_aligned, embedded.vectors, other.vectors, MapSettings(), home),
+            "from_cache": partial(project, embedded, MapSettings(), cache, home),
         }
-        times = machine.alternate(ways, rounds)
-    figures = {name: machine.summary(took) for name, took in times.items()}
+        times = machine.alternate(work, rounds)
+    summaries = {name: machine.summary(timings) for name, timings in times.items()}
     return {
         "sentences": size,
-        **{f"{name}_seconds": found["seconds"] for name, found in figures.items()},
-        **{f"{name}_processor_seconds": found["processor_seconds"] for name, found in figures.items()},
+        **{f"{name}_seconds": summary["seconds"] for name, summary in summaries.items()},
+        **{f"{name}_processor_seconds": summary["processor_seconds"] for name, summary in summaries.items()},
     }

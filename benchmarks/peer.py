@@ -1,8 +1,8 @@
-"""A peer in a process and an environment of its own: python benchmarks/peer.py BACKEND MODEL_FOLDER SENTENCES.json
+"""A peer in its own process and environment: python benchmarks/peer.py BACKEND MODEL_FOLDER SENTENCES.json
 
-Run by `benchmarks.peers` with the interpreter of an environment that has sentence-transformers with one of its other
-back ends; nothing of SBERT Lab is imported. It loads the model and encodes once, says "ready"; then, for each line on
-stdin, it encodes everything and answers with the seconds; at the end of stdin it writes the vectors to SENTENCES.npy.
+Run by `benchmarks.peers` with the interpreter of an environment with sentence-transformers and its other back ends;
+nothing of SBERT Lab is imported. It loads the model, encodes once and prints a line with "ready". For each line on
+stdin it encodes all sentences and prints the seconds. At the end of stdin it writes the vectors to SENTENCES.npy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PACKAGES = ("sentence-transformers", "transformers", "onnxruntime", "openvino", 
 
 
 def main(backend: str, folder: str, sentences_file: str) -> None:
-    """See the module."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    """See the module's docstring."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
     import numpy as np
     from sentence_transformers import SentenceTransformer
 

@@ -1,11 +1,11 @@
-"""Encoding beside sentence-transformers' other back ends, ONNX Runtime and OpenVINO, in an environment of their own.
+"""Encoding compared with sentence-transformers' other back ends, ONNX Runtime and OpenVINO, in their own environment.
 
     python -m venv peers
     peers/bin/pip install "sentence-transformers>=5,<6" "optimum-onnx[onnxruntime]" "optimum-intel[openvino]"
     python -m benchmarks peers --against peers/bin/python
 
-They need an older transformers library than ours, hence the second environment. Ours and theirs encode the same
-sentences (STSb test) in turn, each while the others sleep.
+They need an older version of transformers, hence the second environment. All sides encode the same sentences (STSb
+test) in turn, one at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHILD = Path(__file__).parent / "peer.py"
 
 
 class Peer:
-    """A back end in its process."""
+    """A back end in its own process."""
 
     def __init__(self, python: str, backend: str, folder: Path, sentences: Path) -> None:
         self.label = f"sentence-transformers, {backend}"
@@ -51,14 +51,14 @@ class Peer:
         self.versions: dict[str, str] = self._answer()["versions"]
 
     def encode(self) -> float:
-        """Seconds."""
+        """Encode all sentences; returns the seconds."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return float(self._answer()["seconds"])
 
-    def end(self) -> np.ndarray:
-        """The vectors of the last round."""
+    def close(self) -> np.ndarray:
+        """End the process; returns the vectors of the last round."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(60)
@@ -75,10 +75,10 @@ class Peer:
 
 
 def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, ours first; ``times_ours`` is each one's time over that.
+    """Measure. Plain JSON; ``rows`` is the table, ours first; ``times_ours`` is each side's time divided by ours.
 
     Args:
-        rounds: times each side encodes everything; the median counts.
+        rounds: repetitions of each side; the median counts.
         against: the interpreter of the environment with the peers.
 
     Raises:
@@ -93,11 +93,11 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         peers = []
         for backend in BACKENDS:
-            own = Path(folder) / backend
-            shutil.copytree(model_folder("all-MiniLM-L6-v2").path, own)
+            copy = Path(folder) / backend
+            shutil.copytree(model_folder("all-MiniLM-L6-v2").path, copy)
             file = Path(folder) / f"{backend}.json"
             file.write_text(json.dumps(sentences), encoding="utf-8")
-            peers.append(Peer(against, backend, own, file))
+            peers.append(Peer(against, backend, copy, file))
         times: dict[str, list[float]] = {}
         for _ in range(rounds):
             started = time.perf_counter()
@@ -105,7 +105,7 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
             times.setdefault(next(iter(vectors)), []).append(time.perf_counter() - started)
             for peer in peers:
                 times.setdefault(peer.label, []).append(peer.encode())
-        vectors |= {peer.label: peer.end() for peer in peers}
+        vectors |= {peer.label: peer.close() for peer in peers}
     rows: list[dict[str, Any]] = []
     for label, taken in times.items():
         seconds, (u, v) = statistics.median(taken), np.split(vectors[label].astype(np.float32), 2)

@@ -1,11 +1,11 @@
-"""Scaling: what encoding costs against the number of sentences and their length, and what smart batching gives.
+"""Scaling: the cost of encoding against the number of sentences and their length, and the gain of smart batching.
 
-- ``by_count``: sentences of the STS benchmark, over and over with a number at the end (so that none repeats), from
-  1,000 on: seconds should grow as the number does, and memory not at all.
-- ``by_length``: the same number of tokens as texts of 8 to 512 tokens: what a token costs should stay, until
-  attention, which grows with the square of the length, shows.
-- ``smart_batching``: batches as the sentences come, padded to the longest in each; batches of similar length (the
-  paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and packed rows, as ``encode`` does it.
+- ``by_count``: sentences of the STS benchmark, repeated with a number at the end (so that they are distinct), from
+  1,000 on: time should be proportional to the number, memory constant.
+- ``by_length``: the same number of tokens as texts of 8 to 512 tokens: the time per token should be constant until
+  attention, which is quadratic in the length, becomes noticeable.
+- ``smart_batching``: batches in the order of the sentences, padded to the longest of each; batches of similar length
+  (the paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and packed rows, as in ``encode``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from training.models.encoder import Encoder
 from training.models.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-ONCE = 100_000  # sentences from which one measurement says enough
+SINGLE_ROUND_FROM = 100_000  # sentences from which one measurement suffices
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
-TOKENS = 32_768  # of each length
-BATCH = 32  # sentences, where batches are cut by their number
-PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences a second
+TOKENS = 32_768  # for each length
+BATCH = 32  # sentences per batch in `InOrder`
+PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences per second
 
 
 class InOrder(PaddedRunner):
-    """Without smart batching: 32 sentences at a time, as they come."""
+    """Without smart batching: 32 sentences at a time, in the given order."""
 
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
         for start in range(0, len(lengths), BATCH):
@@ -42,12 +42,12 @@ class InOrder(PaddedRunner):
 
 
 def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]) -> dict[str, Any]:
-    """Measure, in the machine's own precision. Plain JSON; every list is a table.
+    """Measure in the machine's default precision. Plain JSON; every list is a table.
 
     Args:
-        rounds: times that each point is measured, the largest numbers but once; the median counts.
+        rounds: measurements of each point, of the largest numbers only one; the median counts.
         model: any encoder.
-        most: sentences, the largest number that is tried.
+        most: the largest number of sentences.
     """
     encoder, about = Encoder.load(model), machine.describe()
     sentences = list(dict.fromkeys(text for column in load_data("stsb:test").columns for text in column))
@@ -72,7 +72,7 @@ def _by_count(encoder: Encoder, sentences: list[str], count: int, rounds: int) -
         for _ in encoder.encode_stream(texts):
             pass
 
-    figures = machine.summary(machine.alternate({"": encode}, 1 if count >= ONCE else rounds)[""])
+    figures = machine.summary(machine.alternate({"": encode}, 1 if count >= SINGLE_ROUND_FROM else rounds)[""])
     return {
         "sentences": count,
         **figures,
@@ -97,26 +97,26 @@ def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
 
 def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list[dict[str, Any]]:
     ids, pad_id = encoder.tokenize(sentences), int(encoder.tokenizer.pad_token_id or 0)
-    ways: dict[str, InferenceRunner] = {
-        "batches as they come": InOrder(encoder.backbone, encoder.dtype, pad_id),
+    runners: dict[str, InferenceRunner] = {
+        "batches in the given order": InOrder(encoder.backbone, encoder.dtype, pad_id),
         "smart batches": PaddedRunner(encoder.backbone, encoder.dtype, pad_id),
         "packed rows": encoder.inference,
     }
-    times = machine.alternate({name: partial(_pass, way, ids) for name, way in ways.items()}, rounds)
-    figures = {name: machine.summary(taken) for name, taken in times.items()}
-    first = next(iter(figures.values()))
+    times = machine.alternate({name: partial(_pass, runner, ids) for name, runner in runners.items()}, rounds)
+    summaries = {name: machine.summary(timings) for name, timings in times.items()}
+    first = next(iter(summaries.values()))
     return [
         {
             "batching": name,
-            **own,
-            "sentences_per_second": round(len(ids) / own["seconds"]),
-            "gain_percent": round(100 * (first["seconds"] / own["seconds"] - 1)),
-            "processor_gain_percent": round(100 * (first["processor_seconds"] / own["processor_seconds"] - 1)),
+            **summary,
+            "sentences_per_second": round(len(ids) / summary["seconds"]),
+            "gain_percent": round(100 * (first["seconds"] / summary["seconds"] - 1)),
+            "processor_gain_percent": round(100 * (first["processor_seconds"] / summary["processor_seconds"] - 1)),
         }
-        for name, own in figures.items()
+        for name, summary in summaries.items()
     ]
 
 
-def _pass(way: InferenceRunner, ids: list[list[int]]) -> None:
-    for _ in way.map(ids, mean):
+def _pass(runner: InferenceRunner, ids: list[list[int]]) -> None:
+    for _ in runner.map(ids, mean):
         pass

@@ -1,7 +1,7 @@
-"""Search: what a query costs in a corpus of up to 100,000 sentences, the search alone and with encoding the query.
+"""Search: the time of a query in a corpus of up to 100,000 sentences, with and without encoding the query.
 
-The corpus is unit vectors at random: comparing a query with every vector takes the same time whatever they are. The
-queries are sentences of the STS benchmark, encoded one by one as the app does it.
+The corpus is random unit vectors, as the time of an exact search does not depend on them. The queries are sentences
+of the STS benchmark, encoded one at a time as in the app.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
     vectors = np.random.default_rng(SEED).standard_normal((size, encoder.dimension), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     corpus = Corpus("random", [str(row) for row in range(size)])
-    space = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
+    embedded = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
     started = time.perf_counter()
-    index = space.index
+    index = embedded.index
     build = time.perf_counter() - started
-    search(space, queries[0], encoder, K)
-    answers = [search(space, query, encoder, K) for query in queries]
+    search(embedded, queries[0], encoder, K)
+    answers = [search(embedded, query, encoder, K) for query in queries]
     return {
         "sentences": size,
         "exact": index.exact,

@@ -1,8 +1,8 @@
-"""Start-up and a warm pair: how long until the page is there, until it has computed, and until a pair is answered.
+"""Start-up and latency: the time until the first page, until the first answer, and of a request once warm.
 
-``python app.py`` is started cold several times, in turn with a bare Gradio app of one text box, and asked over
-HTTP: the first page, then the first answer of ``compare`` (which waits for the models). Warm, the same pair is asked
-again and again, in turn with an endpoint that returns at once, so that the difference is SBERT Lab's own share.
+``python app.py`` is started several times, alternating with a bare Gradio app with one text box. Over HTTP the first
+page is requested, then ``compare``, which waits for the models. Once warm, the same pair is requested repeatedly,
+alternating with an endpoint that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
-ASKED = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
+ARGUMENTS = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
 BARE = """
 import sys
 import gradio as gr
@@ -34,25 +34,25 @@ with gr.Blocks(analytics_enabled=False) as app:
     gr.api(compare, api_name="compare", queue=False)
 app.launch(server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
 """
-APPS = {"SBERT Lab": (["app.py", "--port"], ASKED), "bare Gradio": (["-c", BARE], PAIR[:1])}
+APPS = {"SBERT Lab": (["app.py", "--port"], ARGUMENTS), "bare Gradio": (["-c", BARE], PAIR[:1])}
 
 
 def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
-    """Medians in seconds (start) and milliseconds (a pair), for SBERT Lab and for a bare Gradio app.
+    """Medians in seconds (start) and milliseconds (a request), for SBERT Lab and for a bare Gradio app.
 
     Args:
-        rounds: cold starts of each.
-        pairs: warm requests of each.
+        rounds: starts of each app.
+        pairs: requests to each app once warm.
     """
     starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
     for _ in range(rounds):
-        for name, (command, asked) in APPS.items():
+        for name, (command, arguments) in APPS.items():
             with started(command) as (first_page, url):
-                begun = time.perf_counter()
-                _ask(url, asked)
-                starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - begun})
+                started_at = time.perf_counter()
+                _request(url, arguments)
+                starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - started_at})
     with started(APPS["SBERT Lab"][0]) as (_, lab), started(APPS["bare Gradio"][0]) as (_, bare):
-        http = {"SBERT Lab": lambda: _ask(lab, ASKED), "bare Gradio": lambda: _ask(bare, PAIR[:1])}
+        http = {"SBERT Lab": lambda: _request(lab, ARGUMENTS), "bare Gradio": lambda: _request(bare, PAIR[:1])}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
@@ -69,25 +69,25 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
 
 
 def _in_process(pairs: int) -> list[float]:
-    """The server's own share: both models, the three poolings and the word map of one pair."""
+    """Milliseconds without HTTP: both models, three poolings and the attribution of a pair."""
     from sbert_app.services.compare.comparison import compare_by_name
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.settings import Settings
 
-    shelf = ModelCache(Settings.gather().home)
-    return _alternate({"pair": lambda: compare_by_name(shelf, *ASKED)}, pairs)["pair"]
+    models = ModelCache(Settings.gather().home)
+    return _alternate({"pair": lambda: compare_by_name(models, *ARGUMENTS)}, pairs)["pair"]
 
 
 def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list[float]]:
-    """Milliseconds of each, A B A B …, after ten that are not counted."""
-    found: dict[str, list[float]] = {name: [] for name in work}
+    """Milliseconds of each function, called in alternation, after ten uncounted rounds."""
+    milliseconds: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(times + 10):
         for name, do in work.items():
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             do()
             if turn >= 10:
-                found[name].append((time.perf_counter() - begun) * 1000)
-    return found
+                milliseconds[name].append((time.perf_counter() - started_at) * 1000)
+    return milliseconds
 
 
 def _quantiles(milliseconds: list[float]) -> dict[str, float]:
@@ -97,11 +97,11 @@ def _quantiles(milliseconds: list[float]) -> dict[str, float]:
 
 @contextmanager
 def started(command: list[str]) -> Iterator[tuple[float, str]]:
-    """Seconds to the first page, and the address."""
+    """Start an app; yields the seconds to its first page, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    url, begun = f"http://127.0.0.1:{port}", time.perf_counter()
+    url, started_at = f"http://127.0.0.1:{port}", time.perf_counter()
     environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
     app = subprocess.Popen([sys.executable, *command, str(port)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     try:
@@ -115,7 +115,7 @@ def started(command: list[str]) -> Iterator[tuple[float, str]]:
                     raise RuntimeError(f"{command} ended with {app.returncode}") from None
                 time.sleep(0.02)
         _PROCESSES[url] = app.pid
-        yield time.perf_counter() - begun, url
+        yield time.perf_counter() - started_at, url
     finally:
         app.terminate()
         app.wait()
@@ -131,7 +131,7 @@ def _memory_mb(url: str) -> int | None:
     return next(int(line.split()[1]) // 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
-def _ask(url: str, values: list[str]) -> Any:
+def _request(url: str, values: list[str]) -> Any:
     request = urllib.request.Request(
         f"{url}/gradio_api/run/compare", json.dumps({"data": values}).encode(), {"Content-Type": "application/json"}
     )

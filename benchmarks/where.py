@@ -1,4 +1,4 @@
-"""Where the time of a piece of work goes: PyTorch's operators by kind, as shares of the processor's time."""
+"""Which kinds of PyTorch operators a function spends its CPU time on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import machine
 
-KINDS = {  # kind -> operators whose names begin so, what they call left out
+KINDS = {  # kind -> prefixes of operators, without the operators that they call
     "products of the weights": ("mkldnn::_linear_pointwise", "aten::mm", "aten::addmm", "aten::linear"),
     "attention": ("aten::bmm", "aten::_softmax", "aten::add_", "aten::masked_fill"),
     "norms": ("aten::native_layer_norm",),
@@ -22,20 +22,20 @@ KINDS = {  # kind -> operators whose names begin so, what they call left out
 
 
 def shares(work: Callable[[], Any]) -> dict[str, float]:
-    """Do it twice -> the share of each of ``KINDS``; "other operators"; and "Python, tokenising" for what is left.
+    """Run ``work`` twice -> the share of each of ``KINDS``, of "other operators", and of "Python, tokenising".
 
-    The whole is measured without the profiler, which slows Python down but hardly the operators.
+    The total is measured without the profiler, which slows down Python but hardly the operators.
     """
-    whole = machine.took(work).processor
+    total = machine.time_call(work).processor
     every_thread = _ExperimentalConfig(profile_all_threads=True)
-    with profile(activities=[ProfilerActivity.CPU], experimental_config=every_thread) as seen:
+    with profile(activities=[ProfilerActivity.CPU], experimental_config=every_thread) as profiler:
         work()
     seconds = dict.fromkeys([*KINDS, "other operators"], 0.0)
-    for event in seen.key_averages():
+    for event in profiler.key_averages():
         if event.key.startswith(("aten::", "mkldnn::")):
             seconds[_kind(event.key)] += event.self_cpu_time_total / 1e6
-    found = {kind: round(took / whole, 3) for kind, took in seconds.items() if took / whole >= 0.001}
-    return {**found, "Python, tokenising": round(max(0.0, 1 - sum(found.values())), 3)}
+    fractions = {kind: round(spent / total, 3) for kind, spent in seconds.items() if spent / total >= 0.001}
+    return {**fractions, "Python, tokenising": round(max(0.0, 1 - sum(fractions.values())), 3)}
 
 
 def _kind(operator: str) -> str:

@@ -1,9 +1,11 @@
-"""Draw the map that ships with the app: the example corpus under the default model, as the Explore page opens.
+"""Draw the map that ships with the app: the example corpus under the default model, with the default settings.
 
-python -m scripts.draw_example      (after a change of the example, of the maps, or of the default settings)
+python -m scripts.draw_example      after a change of the example corpus, of the maps or of the default settings
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
@@ -14,18 +16,16 @@ from training.registry import DEFAULT_MODEL
 
 
 def main() -> None:
-    """Draw it, and put it where the cache looks."""
-    import numpy as np
-
+    """Replace the shipped map."""
     home = Settings.gather().home
-    shelf = ModelCache(home)
-    spaces = EmbeddingCache(shelf, home)
-    space = encode(spaces.corpus(spaces.example()), shelf.encoder(DEFAULT_MODEL))
+    models = ModelCache(home)
+    embeddings = EmbeddingCache(models, home)
+    embedded = encode(embeddings.corpus(embeddings.example()), models.encoder(DEFAULT_MODEL))
     SHIPPED.mkdir(parents=True, exist_ok=True)
     for old in SHIPPED.glob("*.npy"):
         old.unlink()
-    file = SHIPPED / f"{map_key(MapSettings(), space)}.npy"
-    np.save(file, draw(space.vectors, MapSettings(), home), allow_pickle=False)
+    file = SHIPPED / f"{map_key(MapSettings(), embedded)}.npy"
+    np.save(file, draw(embedded.vectors, MapSettings(), home), allow_pickle=False)
     print(file)
 
 

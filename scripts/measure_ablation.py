@@ -1,10 +1,11 @@
-"""Measure an ablation for assets/ablation/<name>.json: the tables that the Ablation page opens with.
+"""Measure an ablation for assets/ablation/<name>.json, the precomputed tables of the Ablation page.
 
     python -m scripts.measure_ablation pooling --seeds 10
     python -m scripts.measure_ablation concat --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv
 
-One seed after another, all variants of each, so that an interrupted table is balanced but for its last seed. The file
-is written after every run; called again, it goes on with what is missing. Another setting needs another file.
+All variants of a seed are run before the next seed, so an interrupted table is balanced except for its last seed. The
+file is written after every run; when called again, the script continues with the missing runs. Other settings need
+another file.
 """
 
 from __future__ import annotations
@@ -28,32 +29,34 @@ from training.trainer.events import Event
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. 0: every run is there; 1: the time was up before; 2: the input is wrong."""
-    asked = _parse(arguments)
-    ablation = ABLATIONS[asked.ablation]
-    changes: dict[str, Any] = {"max_steps": asked.max_steps} if asked.max_steps else {}
-    if asked.nli:
-        changes["train_data"] = "+".join(str(path) for path in asked.nli)
-    deadline = time.monotonic() + 60 * asked.minutes
+    """The command line. Returns 0 if the table is complete, 1 if the time limit came first, 2 for invalid input."""
+    args = _parse(arguments)
+    ablation = ABLATIONS[args.ablation]
+    changes: dict[str, Any] = {"max_steps": args.max_steps} if args.max_steps else {}
+    if args.nli:
+        changes["train_data"] = "+".join(str(path) for path in args.nli)
+    deadline = time.monotonic() + 60 * args.minutes
     try:
-        table = _open_table(asked, ablation, changes)
-        for seed in range(asked.seeds):
+        table = _open_table(args, ablation, changes)
+        for seed in range(args.seeds):
             for variant in ablation.variants:
                 if table.has(variant, seed):
                     continue
                 if time.monotonic() > deadline:
-                    return _say(f"the time is up; {len(table.runs)} runs are in {asked.out}", 1)
+                    return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 run, events = measure(ablation.config(variant, seed, **changes), variant, deadline)
                 if run is None:
-                    return _say(f"the time is up; {len(table.runs)} runs are in {asked.out}", 1)
+                    return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 table = replace(
                     table,
                     runs=[*table.runs, run],
                     measured=date.today().isoformat(),
-                    training_rows=max(table.training_rows, events[0]["rows"]),  # views of a set differ
+                    training_rows=max(
+                        table.training_rows, events[0]["rows"]
+                    ),  # the variants' training data may differ in length
                     machine=machine(events[0]["device"], events[0]["dtype"]),
                 )
-                table.write(asked.out)
+                table.write(args.out)
                 _say(f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s", 0)
     except InputError as error:
         return _say(f"error: {error}", 2)
@@ -61,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(config: RunConfig, variant: str, deadline: float) -> tuple[PrecomputedRun | None, list[Event]]:
-    """One run in this process, without a folder. No run if the deadline (`time.monotonic`) came first."""
+    """Train once in this process, without a run folder. Returns None if the deadline (`time.monotonic`) came first."""
     from training.trainer.train import train
 
     events: list[Event] = []
@@ -83,12 +86,12 @@ def measure(config: RunConfig, variant: str, deadline: float) -> tuple[Precomput
 
 
 def machine(device: str, dtype: str) -> dict[str, str]:
-    """What kind of machine this is: enough to judge a time by, nothing that tells whose it is."""
+    """A description of the machine to judge times by, without anything that identifies its owner."""
     import torch
 
-    place = torch.cuda.get_device_name() if device.startswith("cuda") else f"{_processor()}, {os.cpu_count()} cores"
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{_processor()}, {os.cpu_count()} cores"
     threads = {} if device.startswith("cuda") else {"threads": str(torch.get_num_threads())}
-    return {"device": place, **threads, "dtype": dtype, "torch": torch.__version__}
+    return {"device": name, **threads, "dtype": dtype, "torch": torch.__version__}
 
 
 def _processor() -> str:
@@ -98,26 +101,24 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _open_table(asked: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
-    """The table so far, or an empty one. InputError if it was made with other settings."""
+def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
+    """The table so far, or an empty one. Raises InputError if it was measured with other settings."""
     settings = _settings(ablation.config(ablation.default, 0, **changes), ablation)
-    if asked.nli:
-        settings["train_data"] = " + ".join(path.name for path in asked.nli)
-    command = f"python -m scripts.measure_ablation {asked.ablation} --seeds {asked.seeds}"
-    command += f" --max-steps {asked.max_steps}" if asked.max_steps else ""
-    command += f" --nli {' '.join(path.name for path in asked.nli)}" if asked.nli else ""
-    if not asked.out.exists():
-        return PrecomputedTable(asked.ablation, settings, 0, {}, command, "", [])
-    table = PrecomputedTable.read(asked.out)
-    if (table.ablation, table.settings) != (asked.ablation, settings):
-        raise InputError(
-            f"{asked.out} was measured with other settings, {table.settings}; name another file with --out"
-        )
+    if args.nli:
+        settings["train_data"] = " + ".join(path.name for path in args.nli)
+    command = f"python -m scripts.measure_ablation {args.ablation} --seeds {args.seeds}"
+    command += f" --max-steps {args.max_steps}" if args.max_steps else ""
+    command += f" --nli {' '.join(path.name for path in args.nli)}" if args.nli else ""
+    if not args.out.exists():
+        return PrecomputedTable(args.ablation, settings, 0, {}, command, "", [])
+    table = PrecomputedTable.read(args.out)
+    if (table.ablation, table.settings) != (args.ablation, settings):
+        raise InputError(f"{args.out} was measured with other settings, {table.settings}; name another file with --out")
     return replace(table, command=command)
 
 
 def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
-    """Every field that decides the runs, but those that the ablation varies."""
+    """Every field of the configuration except those that the ablation varies."""
     varied = {name for variant in ablation.variants.values() for name in variant.changes} | {"seed", "name"}
     values = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in varied}
     if values["eval_every"] == AT_THE_END:
@@ -128,14 +129,14 @@ def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts.measure_ablation", description="Measure an ablation.")
     parser.add_argument("ablation", choices=ABLATIONS)
-    parser.add_argument("--seeds", type=int, default=10, help="seeds 0 to this, without it")
-    parser.add_argument("--max-steps", type=int, help="optimiser steps a run; without it one epoch")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so long, with what is done")
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 0")
+    parser.add_argument("--max-steps", type=int, help="optimiser steps of a run; default: one epoch")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit; completed runs are kept")
     parser.add_argument("--nli", type=Path, nargs="+", help="files of labelled pairs to train on")
     parser.add_argument("--out", type=Path, help="the table [assets/ablation/<name>.json]")
-    asked = parser.parse_args(arguments)
-    asked.out = asked.out or SHIPPED / f"{asked.ablation}.json"
-    return asked
+    args = parser.parse_args(arguments)
+    args.out = args.out or SHIPPED / f"{args.ablation}.json"
+    return args
 
 
 def _say(line: str, code: int) -> int:

@@ -1,10 +1,11 @@
 """Measure the table that the Evaluate page opens with: assets/evaluation.json.
 
     python -m scripts.measure_evaluation                                        STSb dev and test
-    python -m scripts.measure_evaluation --sts sts12.csv sts14.csv sts16.csv    and SemEval files, named sts12, sts14, …
-    python -m scripts.measure_evaluation --speed                                the speeds again, nothing else
+    python -m scripts.measure_evaluation --sts sts12.csv sts14.csv sts16.csv    also SemEval files
+    python -m scripts.measure_evaluation --speed                                only the speeds
 
-Quality is every cell once. Speed is STSb test alone, the fastest of ``--rounds``: others may use the machine meanwhile.
+Quality: every model on every data set once. Speed: STSb test, the fastest of ``--rounds``, as other processes may
+use the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -38,60 +39,63 @@ DATA = (TIMED_ON, "stsb:dev")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. 0: written; 2: the input is wrong."""
-    asked = _parse(arguments)
-    shelf = ModelCache(home_folder())
+    """The command line. Returns 0 when the file is written, 2 for invalid input."""
+    args = _parse(arguments)
+    cache = ModelCache(home_folder())
     try:
-        values = PrecomputedResults.read(asked.out).values if asked.speed else measure(shelf, asked.models, asked.sts)
-        values |= speeds(shelf, list(values["figures"]), asked.rounds)
+        values = PrecomputedResults.read(args.out).values if args.speed else measure(cache, args.models, args.sts)
+        values |= speeds(cache, list(values["figures"]), args.rounds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    write_text(asked.out, as_text(values))
+    write_text(args.out, as_text(values))
     return 0
 
 
-def measure(shelf: ModelCache, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
-    """Every cell, as `sbert_app.services.results.precomputed` keeps it; no speeds yet."""
+def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
+    """Every estimate in the format of `sbert_app.services.results.precomputed`, without the speeds."""
     named = {path.stem: str(path) for path in files}
-    board = ResultGrid(list(models), [*named, *DATA])
-    sets = {name: replace(load_scored_pairs(named.get(name, name), shelf.home), name=name) for name in board.data}
-    board.sizes |= {name: len(data) for name, data in sets.items()}
-    for model in board.models:
-        choice = ModelSpec.parse(model)
-        scorer = shelf.scorer(choice.name, choice.pooling)
-        for name, data in sets.items():
-            board.results[model, name] = score_pairs(scorer, data)
+    grid = ResultGrid(list(models), [*named, *DATA])
+    datasets = {name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name) for name in grid.data}
+    grid.sizes |= {name: len(data) for name, data in datasets.items()}
+    for model in grid.models:
+        spec = ModelSpec.parse(model)
+        scorer = cache.scorer(spec.name, spec.pooling)
+        for name, data in datasets.items():
+            grid.results[model, name] = score_pairs(scorer, data)
             print(
-                f"{model} on {name}: {100 * board.results[model, name].value(Metric()):.2f}",
+                f"{model} on {name}: {100 * grid.results[model, name].value(Metric()):.2f}",
                 file=sys.stderr,
                 flush=True,
             )
     command = "python -m scripts.measure_evaluation"
     command += f" --sts {' '.join(path.name for path in files)}" if files else ""
-    return {"command": command, "measured": date.today().isoformat(), **to_dict(board)}
+    return {"command": command, "measured": date.today().isoformat(), **to_dict(grid)}
 
 
-def speeds(shelf: ModelCache, models: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Sentences a second of each model, and on what machine."""
-    data, found = load_scored_pairs(TIMED_ON, shelf.home), {}
+def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Sentences per second of each model, and the machine."""
+    data, sentences_per_second = load_scored_pairs(TIMED_ON, cache.home), {}
     for model in models:
-        choice = ModelSpec.parse(model)
-        scorer = shelf.scorer(choice.name, choice.pooling)
-        fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda cell: cell.seconds)
-        found[model] = round(fastest.num_sentences / fastest.seconds, 1)
-        print(f"{model}: {found[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
-    encoder = shelf.encoder("all-MiniLM-L6-v2")
-    where = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
-    return {"machine": {**where, "rounds": str(rounds), "load": f"{os.getloadavg()[0]:.1f}"}, "speeds": found}
+        spec = ModelSpec.parse(model)
+        scorer = cache.scorer(spec.name, spec.pooling)
+        fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
+        sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
+        print(f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
+    encoder = cache.encoder("all-MiniLM-L6-v2")
+    about = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
+    return {
+        "machine": {**about, "rounds": str(rounds), "load": f"{os.getloadavg()[0]:.1f}"},
+        "speeds": sentences_per_second,
+    }
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts.measure_evaluation", description="Measure models on data sets.")
     parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
     parser.add_argument("--models", nargs="+", default=MODELS, help="names, with :max or :cls for another pooling")
-    parser.add_argument("--speed", action="store_true", help="measure the speeds again, and nothing else")
-    parser.add_argument("--rounds", type=int, default=5, help="of which the fastest is the speed")
+    parser.add_argument("--speed", action="store_true", help="measure only the speeds")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of the speed; the fastest counts")
     parser.add_argument("--out", type=Path, default=SHIPPED)
     return parser.parse_args(arguments)
 

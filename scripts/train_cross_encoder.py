@@ -4,11 +4,11 @@
     python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --epochs 2 --teacher mpnet-stsb --pairs FILE
     python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --measure
 
-Trained on STSb train, chosen on STSb dev (the best epoch, of the running average of the weights), measured on
-STSb test once, at the end. With ``--teacher`` (augmented SBERT, Thakur et al. 2021) a stronger cross-encoder
-first scores many more pairs, made of neighbouring sentences of STSb train and of the files named by ``--pairs``,
-and the student learns those scores too; no such pair has a sentence of STSb dev or test. STS12 to STS16 must not
-be named: they contain STSb's own test pairs.
+Training data is STSb train; the best epoch (of an exponential moving average of the weights) is selected on STSb dev,
+and STSb test is evaluated once, at the end. With ``--teacher`` (augmented SBERT, Thakur et al. 2021) a stronger
+cross-encoder first labels additional pairs, made of neighbouring sentences of STSb train and read from the files given
+by ``--pairs``, and the student learns those scores too. Pairs with a sentence of STSb dev or test are excluded. Do not
+give STS12 to STS16: they contain STSb's test pairs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made of; written into the adapter's card."""
+    """The hyperparameters, which are written into the adapter's card."""
 
     base: str = "all-MiniLM-L6-v2"
     rank: int = 32
@@ -49,25 +49,25 @@ class Settings:
     batch_size: int = 32
     lr: float = 5e-4  # of the LoRA factors
     lr_head: float = 2e-3
-    lr_cross: float = 2e-2  # of the cross biases, scale and shift: a few hundred numbers that must travel far
+    lr_cross: float = 2e-2  # of the cross biases, scale and shift: a few hundred parameters that need large steps
     warmup: float = 0.06
     weight_decay: float = 0.01
-    correlation: float = 0.3  # weight of (1 - Pearson's r within the batch), beside cross-entropy
-    average: float = 0.99  # decay of the running average of the weights
+    correlation: float = 0.3  # weight of (1 - Pearson's r within the batch), added to the cross-entropy
+    average: float = 0.99  # decay of the moving average of the weights
     teacher: str = ""
-    taught: int = 10_000  # pairs, at most, that the teacher scores
+    taught: int = 10_000  # the maximum number of pairs labelled by the teacher
     seed: int = 0
 
 
 class Example(NamedTuple):
-    """One pair with its score in 0..1."""
+    """A pair with its score in 0..1."""
 
     row: PairRow
     score: float
 
 
-class Trainee:
-    """A TwinScorer whose transformer is frozen under LoRA factors."""
+class LoRACrossEncoder:
+    """A JointPairModel whose transformer is frozen, with trainable LoRA factors."""
 
     def __init__(self, settings: Settings) -> None:
         from peft import LoraConfig, get_peft_model
@@ -76,7 +76,7 @@ class Trainee:
         self.tokenizer = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)
         transformer: Any = encoder.backbone.requires_grad_(False)
         linear = [name for name, module in transformer.encoder.named_modules() if isinstance(module, nn.Linear)]
-        for name in linear:  # frozen weights are only read: in bfloat16 once, not in every step
+        for name in linear:  # frozen weights are cast once instead of in every step
             transformer.encoder.get_submodule(name).to(torch.bfloat16)
         targets = [f"encoder.{name}" for name in linear]
         lora = LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=targets)
@@ -101,7 +101,7 @@ class Trainee:
         return 100 * spearman(scores, np.array([example.score for example in examples]))
 
     def save(self, folder: Path, settings: Settings) -> None:
-        """Write what ``CrossEncoder.load`` opens, but for the card. The LoRA factors in float16."""
+        """Write the files that ``CrossEncoder.load`` reads, except the card. The LoRA factors are in float16."""
         from safetensors.torch import load_file, save_file
 
         self.peft.peft_config["default"].base_model_name_or_path = settings.base
@@ -112,15 +112,15 @@ class Trainee:
         save_file({k: v.clone() for k, v in self.scorer.own_tensors().items()}, folder / "head.safetensors")
 
 
-def stsb_examples(training_model: Trainee, split: str) -> list[Example]:
-    """A split of the STS benchmark, scores over 5."""
+def stsb_examples(model: LoRACrossEncoder, split: str) -> list[Example]:
+    """A split of the STS benchmark, scores divided by 5."""
     data = load_data(f"stsb:{split}")
-    rows = training_model.tokenizer(list(zip(*data.columns, strict=True)))
+    rows = model.tokenizer(list(zip(*data.columns, strict=True)))
     return [Example(row, score / 5) for row, score in zip(rows, data.scores or [], strict=True)]
 
 
 def batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
-    """One epoch in batches of similar length: shuffled, sorted within pools of 50 batches, shuffled again."""
+    """One epoch in batches of similar length: shuffle, sort within pools of 50 batches, shuffle the batches."""
     order = random.sample(range(len(examples)), len(examples))
     pools = [order[start : start + 50 * size] for start in range(0, len(order), 50 * size)]
     order = [i for pool in pools for i in sorted(pool, key=lambda i: len(examples[i].row.ids))]
@@ -130,12 +130,12 @@ def batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
 
 
 def swapped(row: PairRow) -> PairRow:
-    """The pair the other way round. The model is symmetric; dropout is not."""
+    """The pair in reverse order. The model is symmetric, dropout is not."""
     return PairRow(row.ids[row.split :] + row.ids[: row.split], len(row.ids) - row.split, row.cut)
 
 
-class Average:
-    """The running average of the trained weights; ``swap`` exchanges it with the weights themselves."""
+class MovingAverage:
+    """Exponential moving average of the trained weights; ``swap`` exchanges it with the weights."""
 
     def __init__(self, trained: dict[str, nn.Parameter], decay: float) -> None:
         self.trained, self.decay, self.steps = trained, decay, 0
@@ -144,7 +144,7 @@ class Average:
     @torch.no_grad()
     def update(self) -> None:
         self.steps += 1
-        decay = min(self.decay, self.steps / (self.steps + 10))  # a young average must not remember the start
+        decay = min(self.decay, self.steps / (self.steps + 10))  # so that the initial weights are forgotten quickly
         for name, p in self.trained.items():
             self.mean[name].lerp_(p, 1 - decay)
 
@@ -157,7 +157,7 @@ class Average:
 
 
 def optimiser(trained: dict[str, nn.Parameter], settings: Settings) -> torch.optim.AdamW:
-    """Three groups: LoRA factors, the head's weights, and the few numbers of scale, shift and cross."""
+    """AdamW with three parameter groups: LoRA factors; head weights; scale, shift and cross biases."""
     groups: dict[str, list[nn.Parameter]] = {"lora": [], "head": [], "few": []}
     for name, p in trained.items():
         groups["lora" if "lora_" in name else "head" if ".linear." in name else "few"].append(p)
@@ -178,25 +178,25 @@ def loss_of(logits: Tensor, scores: Tensor, correlation: float) -> Tensor:
 
 
 def fit(
-    training_model: Trainee, examples: list[Example], dev: list[Example], settings: Settings, folder: Path
+    model: LoRACrossEncoder, examples: list[Example], dev: list[Example], settings: Settings, folder: Path
 ) -> list[float]:
-    """Train; leave the best epoch's average in ``folder``; return Spearman ×100 on dev, before and per epoch."""
-    optimizer = optimiser(training_model.trained, settings)
+    """Train and save the best epoch's average to ``folder``. Returns Spearman ×100 on dev, before and per epoch."""
+    optimizer = optimiser(model.trained, settings)
     total = settings.epochs * math.ceil(len(examples) / settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / (settings.warmup * total)) * max(0.0, 1 - step / total)
     )
     average, history, started = (
-        Average(training_model.trained, settings.average),
-        [training_model.spearman(dev)],
+        MovingAverage(model.trained, settings.average),
+        [model.spearman(dev)],
         time.time(),
     )
     for epoch in range(1, settings.epochs + 1):
         for step, batch in enumerate(batches(examples, settings.batch_size)):
             rows = [swapped(x.row) if random.random() < 0.5 else x.row for x in batch]
-            loss = loss_of(training_model.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
+            loss = loss_of(model.logits(rows), torch.tensor([x.score for x in batch]), settings.correlation)
             loss.backward()
-            nn.utils.clip_grad_norm_(list(training_model.trained.values()), 1.0)
+            nn.utils.clip_grad_norm_(list(model.trained.values()), 1.0)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
@@ -204,9 +204,9 @@ def fit(
             if step % 100 == 0:
                 print(f"epoch {epoch} step {step}: loss {loss:.3f}, {time.time() - started:.0f} s", flush=True)
         average.swap()
-        history.append(training_model.spearman(dev))
+        history.append(model.spearman(dev))
         if history[-1] == max(history[1:]):
-            training_model.save(folder, settings)
+            model.save(folder, settings)
         average.swap()
         print(f"epoch {epoch}: dev {history[-1]:.2f}, {time.time() - started:.0f} s", flush=True)
     return history
@@ -218,7 +218,7 @@ def held_out() -> set[str]:
 
 
 def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple[str, str]]:
-    """Pairs for the teacher to score: of each sentence of STSb train with its two nearest, and the files' own."""
+    """Pairs for the teacher: each sentence of STSb train with its two nearest, and the pairs of the files."""
     first, second = load_data("stsb:train").columns
     sentences = list(dict.fromkeys(first + second))
     vectors = Encoder.load(base).encode(sentences)
@@ -233,8 +233,8 @@ def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple
     return random.Random(0).sample(allowed, min(count, len(allowed)))
 
 
-def taught_examples(training_model: Trainee, settings: Settings, files: Sequence[Path], kept: Path) -> list[Example]:
-    """The unlabelled pairs with the teacher's scores, kept as they come: a run broken off goes on where it was."""
+def taught_examples(model: LoRACrossEncoder, settings: Settings, files: Sequence[Path], kept: Path) -> list[Example]:
+    """The unlabelled pairs with the teacher's scores, saved to ``kept`` as they come, so that a new run resumes."""
     pairs = unlabelled_pairs(settings.base, files, settings.taught)
     scores = [float(line) for line in kept.read_text().split()] if kept.exists() else []
     teacher = CrossEncoder.load(settings.teacher)
@@ -242,12 +242,12 @@ def taught_examples(training_model: Trainee, settings: Settings, files: Sequence
         scores += teacher.predict(pairs[start : start + 1_000]).tolist()
         kept.write_text("\n".join(map(str, scores)))
         print(f"{settings.teacher}: {len(scores):,} of {len(pairs):,} pairs", flush=True)
-    rows = training_model.tokenizer(pairs)
+    rows = model.tokenizer(pairs)
     return [Example(row, score) for row, score in zip(rows, scores, strict=True)]
 
 
 def card(name: str, settings: Settings, files: Sequence[Path], taught: int, history: list[float]) -> dict[str, Any]:
-    """What the app shows beside the adapter's scores."""
+    """The adapter's card, which the app shows with its scores."""
     teacher = f"; {taught:,} more pairs scored by {settings.teacher}" if taught else ""
     return {
         "name": name,
@@ -263,22 +263,22 @@ def card(name: str, settings: Settings, files: Sequence[Path], taught: int, hist
 
 
 def train(folder: Path, settings: Settings, files: Sequence[Path]) -> None:
-    """Write a new adapter into ``folder``, with its figure on dev."""
+    """Train an adapter into ``folder`` and write its card, with Spearman on dev."""
     torch.manual_seed(settings.seed)
     random.seed(settings.seed)
-    training_model = Trainee(settings)
-    gold, dev = stsb_examples(training_model, "train"), stsb_examples(training_model, "dev")
+    model = LoRACrossEncoder(settings)
+    gold, dev = stsb_examples(model, "train"), stsb_examples(model, "dev")
     kept = folder.with_suffix(".scores")
-    taught = taught_examples(training_model, settings, files, kept) if settings.teacher else []
+    taught = taught_examples(model, settings, files, kept) if settings.teacher else []
     with replace_folder(folder) as fresh:
-        history = fit(training_model, gold + taught, dev, settings, fresh)
+        history = fit(model, gold + taught, dev, settings, fresh)
         write_json(fresh / "card.json", card(folder.name, settings, files, len(taught), history))
     kept.unlink(missing_ok=True)
     measure(folder, "dev")
 
 
 def measure(folder: Path, split: str) -> None:
-    """Write Spearman ×100 on a split into the card: of the finished adapter, through ``predict`` as users run it."""
+    """Write Spearman ×100 on a split into the card, measured with ``CrossEncoder.predict``."""
     data, model = load_data(f"stsb:{split}"), CrossEncoder.load(str(folder))
     scores = model.predict(list(zip(*data.columns, strict=True)))
     about = dict(model.card or {})
@@ -288,11 +288,11 @@ def measure(folder: Path, split: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line; train, or measure on test."""
+    """The command line: train, or evaluate on STSb test."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the adapter is, or shall be")
-    parser.add_argument("--measure", action="store_true", help="do not train: measure on STSb test, once, at the end")
-    parser.add_argument("--pairs", nargs="*", type=Path, default=[], help="files of pairs for the teacher to score")
+    parser.add_argument("folder", type=Path, help="the adapter's folder")
+    parser.add_argument("--measure", action="store_true", help="do not train, evaluate on STSb test")
+    parser.add_argument("--pairs", nargs="*", type=Path, default=[], help="files of pairs for the teacher")
     for field, default in asdict(Settings()).items():
         parser.add_argument(f"--{field.replace('_', '-')}", type=type(default), default=default)
     options = vars(parser.parse_args(arguments))

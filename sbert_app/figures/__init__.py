@@ -1,1 +1,1 @@
-"""Data -> Plotly figure. No state, no model; one look for all, in style.py."""
+"""Functions from data to Plotly figures, without state or models; they share the look in style.py."""

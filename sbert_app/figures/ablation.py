@@ -1,4 +1,4 @@
-"""The figure of an ablation: a bar for each variant beside the paper's, and where the base stood before training."""
+"""The figure of an ablation: a bar for each variant beside the paper's, and the base model before training."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, layout
+from sbert_app.figures.style import PALETTE, apply_style
 from sbert_app.services.experiments.statistics import VariantRow
 
-PAPER = "#AEB5BF"  # our grey, lighter: the paper's bars stand back
+PAPER_COLOUR = "#AEB5BF"  # a lighter grey than the palette's, so that the paper's bars recede
 ROW_PIXELS = 58
-MARGIN_PIXELS = 92  # legend and axis
+MARGIN_PIXELS = 92  # for legend and axis
 
 
 def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
-    """Spearman ρ ×100 on STSb dev, bars from zero. The whisker is the 95% interval of the mean.
+    """Spearman ρ ×100 on STSb dev as bars from zero; the error bar is the 95% interval of the mean.
 
-    ``measured`` names our bars in the legend. Variants without a run keep their place.
+    ``measured`` is the legend entry of the measured bars. Variants without a run keep an empty row.
     """
     figure = go.Figure()
     if any(row.paper is not None for row in rows):
-        _bars(figure, rows, [row.paper for row in rows], "the paper", PAPER, textfont={"color": "#10141b", "size": 12})
+        _bars(
+            figure,
+            rows,
+            [row.paper for row in rows],
+            "the paper",
+            PAPER_COLOUR,
+            textfont={"color": "#10141b", "size": 12},
+        )
     means = [row.summary.mean if row.summary else None for row in rows]
-    reach = [_reach(row) for row in rows]
+    half_widths = [_ci_half_width(row) for row in rows]
     _bars(
         figure,
         rows,
@@ -35,11 +42,11 @@ def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
         textfont={"color": "#fff", "size": 12},
         error_x={
             "type": "data",
-            "array": reach,
+            "array": half_widths,
             "color": PALETTE["orange"],
             "thickness": 2.5,
             "width": 5,
-            "visible": any(reach),
+            "visible": any(half_widths),
         },
     )
     before = [row.before for row in rows]
@@ -57,7 +64,7 @@ def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
             },
             hovertemplate="%{y}: %{x:.2f} before training<extra></extra>",
         )
-    layout(figure, height=ROW_PIXELS * len(rows) + MARGIN_PIXELS)
+    apply_style(figure, height=ROW_PIXELS * len(rows) + MARGIN_PIXELS)
     figure.update_layout(
         barmode="group",
         bargap=0.25,
@@ -91,6 +98,6 @@ def _labels(rows: Sequence[VariantRow]) -> list[str]:
     return [escape(row.label).replace(": ", ":<br>") for row in rows]
 
 
-def _reach(row: VariantRow) -> float | None:
-    """Half the interval; a bar with one seed has none."""
+def _ci_half_width(row: VariantRow) -> float | None:
+    """Half the width of the 95% interval; None for a single seed."""
     return row.summary.high - row.summary.mean if row.summary and row.summary.high is not None else None

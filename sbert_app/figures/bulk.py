@@ -1,21 +1,21 @@
-"""Figures of a scored file: how the cosines spread, and how they agree with the gold scores."""
+"""Figures of a scored file: the distribution of the cosines, and cosines against gold scores."""
 
 from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, layout
+from sbert_app.figures.style import PALETTE, apply_style
 from sbert_app.services.files.report import Report
 
-BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))  # fewer pairs, wider bars: below 300, four bins make one
+BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))  # (below so many pairs, bins per bar)
 
 
 def histogram(report: Report) -> go.Figure:
-    """Bars of the cosines over the part of -1..1 that holds any, with a line at their mean."""
+    """Histogram of the cosines from zero or the lowest one, with a line at their mean."""
     counts, edges = np.array(report.counts), np.array(report.edges)
-    wide = next(bins for most, bins in BINS_MERGED if counts.sum() < most)
-    counts, edges = counts.reshape(-1, wide).sum(1), edges[::wide]
+    merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
+    counts, edges = counts.reshape(-1, merged).sum(1), edges[::merged]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     left = min(edges[first], 0.0)
     shown = edges[:-1] >= left - 1e-9
@@ -30,7 +30,7 @@ def histogram(report: Report) -> go.Figure:
             hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
         )
     )
-    _titled(figure, "How the cosines spread")
+    _set_title(figure, "Distribution of the cosines")
     figure.update_xaxes(title="cosine", range=[left - 0.02, 1.02], showgrid=False)
     figure.update_yaxes(title="pairs", rangemode="tozero")
     figure.update_layout(bargap=0.08)
@@ -43,7 +43,7 @@ def histogram(report: Report) -> go.Figure:
 
 
 def scatter(report: Report, gold_name: str) -> go.Figure:
-    """Gold score against cosine, a point for each pair (or for a sample of them)."""
+    """Gold score against cosine, a point for each pair or for a sample of them."""
     gold = [point[0] for point in report.scatter]
     cosine = [point[1] for point in report.scatter]
     few = len(gold) < 300
@@ -56,13 +56,13 @@ def scatter(report: Report, gold_name: str) -> go.Figure:
             hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
         )
     )
-    _titled(figure, "Gold score and cosine")
+    _set_title(figure, "Gold score and cosine")
     figure.update_xaxes(title=f"gold score ({gold_name})")
     figure.update_yaxes(title="cosine")
     return figure
 
 
-def _titled(figure: go.Figure, title: str) -> None:
-    """The shared look, with a title above the plot and room for it."""
-    layout(figure, height=320)
+def _set_title(figure: go.Figure, title: str) -> None:
+    """Apply the shared look and add a title above the plot."""
+    apply_style(figure, height=320)
     figure.update_layout(title={"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}, margin={"t": 64})

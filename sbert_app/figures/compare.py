@@ -1,4 +1,4 @@
-"""Figures of a comparison: the words that make a cosine, and the cosines of many sentences."""
+"""Figures of a comparison: attribution of a cosine to words, and the cosines of many sentences."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import DIVERGING, layout, short_label
+from sbert_app.figures.style import DIVERGING, apply_style, short_label
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
-    """Heat map of what each word pair adds to the cosine; rows are the words of the first sentence."""
+    """Heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
     bound = max(float(np.abs(matrix).max()), 1e-6)
     figure = go.Figure(
         go.Heatmap(
@@ -29,7 +29,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             ygap=2,
         )
     )
-    layout(figure, height=max(220, 34 * len(words_a) + 90))
+    apply_style(figure, height=max(220, 34 * len(words_a) + 90))
     figure.update_xaxes(tickvals=list(range(len(words_b))), ticktext=_ticks(words_b), side="top", showgrid=False)
     figure.update_yaxes(
         tickvals=list(range(len(words_a))), ticktext=_ticks(words_a), autorange="reversed", showgrid=False
@@ -38,7 +38,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
 
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
-    """Heat map of the similarity of every sentence with every other. (N, N)."""
+    """Heat map of the similarities (N, N) of all sentences."""
     n = len(labels)
     short = [short_label(label) for label in labels]
     figure = go.Figure(
@@ -58,7 +58,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             ygap=1 if n <= 60 else 0,
         )
     )
-    layout(figure, height=480)
+    apply_style(figure, height=480)
     numbers = [str(i + 1) for i in range(n)]
     step = max(1, n // 40)
     ticks = {"tickvals": list(range(0, n, step)), "ticktext": numbers[::step], "showgrid": False}

@@ -1,4 +1,4 @@
-"""Figures of the lessons: one each, drawn from what was just measured."""
+"""Figures of the lessons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, layout, short_label
+from sbert_app.figures.style import PALETTE, apply_style, short_label
 
 PALE = "rgba(0,114,178,0.28)"
 BINS = np.linspace(-0.32, 1.0, 34)
@@ -16,7 +16,7 @@ SIMILARITY_NAMES = {"cosine": "cosine", "dot": "dot", "euclidean": "Euclid", "ma
 
 
 def quality_bars(labels: Sequence[str], rho: Sequence[float]) -> go.Figure:
-    """Spearman ×100 of each way to make sentence vectors, the last one in the accent colour."""
+    """Spearman ×100 of each kind of sentence vector, the last one in the accent colour."""
     colours = [PALETTE["grey"]] * (len(labels) - 1) + [PALETTE["blue"]]
     figure = go.Figure(
         go.Bar(
@@ -30,14 +30,14 @@ def quality_bars(labels: Sequence[str], rho: Sequence[float]) -> go.Figure:
             hovertemplate="%{y}: %{x:.2f}<extra></extra>",
         )
     )
-    layout(figure, height=44 * len(labels) + 70)
+    apply_style(figure, height=44 * len(labels) + 70)
     figure.update_xaxes(range=[0, 112], title=_title("Spearman ρ ×100"))
     figure.update_yaxes(autorange="reversed")
     return figure
 
 
 def left_out_bars(words: Sequence[str], changes: Sequence[float]) -> go.Figure:
-    """What leaving out each word does to the cosine: below zero, the word made the pair alike."""
+    """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
     figure = go.Figure(
         go.Bar(
             y=list(range(len(words))),
@@ -48,7 +48,7 @@ def left_out_bars(words: Sequence[str], changes: Sequence[float]) -> go.Figure:
             hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
         )
     )
-    layout(figure, height=max(240, 24 * len(words) + 80))
+    apply_style(figure, height=max(240, 24 * len(words) + 80))
     figure.update_xaxes(title=_title("change of the cosine"), zeroline=True)
     figure.update_yaxes(
         autorange="reversed", tickvals=list(range(len(words))), ticktext=[short_label(word, 18) for word in words]
@@ -57,8 +57,8 @@ def left_out_bars(words: Sequence[str], changes: Sequence[float]) -> go.Figure:
 
 
 def head_bars(labels: Sequence[str], seen: Sequence[float], unseen: Sequence[float], chance: float) -> go.Figure:
-    """Share of right labels ×100 on pairs that were trained on (pale) and on new ones (full), and the guesser's."""
-    bars = (("trained on", seen, PALE, PALETTE["grey"]), ("never seen", unseen, PALETTE["blue"], PALETTE["blue"]))
+    """Accuracy ×100 on training pairs (pale) and on new pairs (solid), and by chance (dotted line)."""
+    bars = (("training pairs", seen, PALE, PALETTE["grey"]), ("new pairs", unseen, PALETTE["blue"], PALETTE["blue"]))
     figure = go.Figure(
         [
             go.Bar(
@@ -76,29 +76,29 @@ def head_bars(labels: Sequence[str], seen: Sequence[float], unseen: Sequence[flo
             for name, values, colour, ink in bars
         ]
     )
-    layout(figure, height=470)
+    apply_style(figure, height=470)
     figure.add_vline(x=100 * chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
     figure.update_layout(barmode="group", bargap=0.25, showlegend=True, legend=_legend())
-    figure.update_xaxes(range=[0, 116], title=_title("right, %; dotted: a guesser"))
+    figure.update_xaxes(range=[0, 116], title=_title("accuracy, %; dotted: chance"))
     figure.update_yaxes(autorange="reversed")
     return figure
 
 
 def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
-    """The cosines of random pairs and of pairs that people call alike, as two histograms of equal area."""
+    """The cosines of random pairs and of similar pairs, as two histograms of equal area."""
     figure = go.Figure()
-    for name, values, colour in (("random pairs", unrelated, "orange"), ("gold score 4 and more", similar, "blue")):
+    for name, values, colour in (("random pairs", unrelated, "orange"), ("gold score of 4 or more", similar, "blue")):
         heights = np.histogram(np.clip(values, BINS[0], 1), bins=BINS)[0] / max(len(values), 1) * 100
-        middles = (BINS[:-1] + BINS[1:]) / 2
+        centres = (BINS[:-1] + BINS[1:]) / 2
         figure.add_bar(
             name=name,
-            x=middles.round(3).tolist(),
+            x=centres.round(3).tolist(),
             y=heights.round(2).tolist(),
             marker={"color": PALETTE[colour], "line": {"width": 0}},
             opacity=0.65,
             hovertemplate="cosine %{x:.2f}: %{y:.1f}%<extra>" + name + "</extra>",
         )
-    layout(figure, height=330)
+    apply_style(figure, height=330)
     figure.update_layout(barmode="overlay", bargap=0, showlegend=True, legend=_legend())
     figure.update_xaxes(range=[-0.3, 1.02], title=_title("cosine"))
     figure.update_yaxes(title=_title("% of the pairs"))
@@ -108,9 +108,12 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
 def cost_lines(
     sentences: np.ndarray, bi: Sequence[float], cross: Sequence[float], chosen: tuple[int, float, float], paper: dict
 ) -> go.Figure:
-    """Seconds against N on two logarithmic axes: extrapolated lines, the chosen N, and the paper's two points."""
+    """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values.
+
+    ``chosen`` is (N, bi-encoder seconds, cross-encoder seconds); ``paper`` has the keys sentences, bi and cross.
+    """
     figure = go.Figure()
-    for at, (name, values, colour) in enumerate(
+    for column, (name, values, colour) in enumerate(
         (("bi-encoder", bi, PALETTE["blue"]), ("cross-encoder", cross, PALETTE["orange"])), start=1
     ):
         figure.add_scatter(
@@ -123,7 +126,7 @@ def cost_lines(
         )
         figure.add_scatter(
             x=[chosen[0]],
-            y=[chosen[at]],
+            y=[chosen[column]],
             mode="markers",
             marker={"size": 13, "color": colour},
             hoverinfo="skip",
@@ -137,7 +140,7 @@ def cost_lines(
         marker={"size": 11, "symbol": "diamond-open", "color": PALETTE["grey"], "line": {"width": 2}},
         hovertemplate="%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
     )
-    layout(figure, height=360)
+    apply_style(figure, height=360)
     figure.update_layout(showlegend=True, legend=_legend())
     figure.update_xaxes(type="log", title=_title("sentences N"), dtick=1, tickformat=",")
     units = {
@@ -154,23 +157,23 @@ def cost_lines(
 
 
 def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
-    """A line for each sentence through its places, one column a way to order. Level lines agree."""
+    """A line for each sentence through its ranks in several orders, a column each. Level lines: the orders agree."""
     figure = go.Figure()
-    for at, (label, row) in enumerate(zip(labels, ranks, strict=True)):
+    for i, (label, row) in enumerate(zip(labels, ranks, strict=True)):
         figure.add_scatter(
             x=list(columns),
             y=list(row),
             mode="lines+markers+text",
             text=[str(row[0]), *[""] * (len(row) - 2), str(row[-1])],
             textposition=["middle left", *["top center"] * (len(row) - 2), "middle right"],
-            line={"color": LINE_COLOURS[at % len(LINE_COLOURS)], "width": 2.5},
+            line={"color": LINE_COLOURS[i % len(LINE_COLOURS)], "width": 2.5},
             marker={"size": 8},
-            hovertemplate=f"{short_label(label)}<br>%{{x}}: place %{{y}}<extra></extra>",
+            hovertemplate=f"{short_label(label)}<br>%{{x}}: rank %{{y}}<extra></extra>",
         )
-    layout(figure, height=max(300, 30 * len(labels) + 80))
-    most = max(max(row) for row in ranks)
+    apply_style(figure, height=max(300, 30 * len(labels) + 80))
+    last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])
-    figure.update_yaxes(type="log", range=[np.log10(most * 1.25), np.log10(0.8)], showgrid=False, showticklabels=False)
+    figure.update_yaxes(type="log", range=[np.log10(last * 1.25), np.log10(0.8)], showgrid=False, showticklabels=False)
     return figure
 
 

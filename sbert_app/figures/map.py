@@ -1,7 +1,7 @@
-"""Figures of the map of a corpus: WebGL points in two or three dimensions, alone, side by side, or on the move.
+"""Figures of the map of a corpus: WebGL points in two or three dimensions; one map, two maps, or an animation.
 
-Each point carries its row of the corpus in ``customdata``, and where it moves, its place before and after: the
-page's script (assets/explore.js) reads them there when a point is clicked or the slider is moved.
+``customdata`` of each point holds its row in the corpus and its coordinates on every map. The page's script
+(assets/explore.js) reads them when a point is clicked or the slider moves the points.
 """
 
 from __future__ import annotations
@@ -13,70 +13,72 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.map_colours import Colouring, Labels, Scale
-from sbert_app.figures.style import PALETTE, layout, short_label
+from sbert_app.figures.style import PALETTE, apply_style, short_label
 
 HEIGHT = 580
-LINE, LINES = 64, 3  # characters and lines of a hover text
-SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # up to so many points: pixels
-SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]  # clear on white and black
+HOVER_WIDTH, HOVER_LINES = 64, 3  # characters and lines of a hover text
+POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # (up to so many points, pixels)
+COLOUR_SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]
 STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Pairs of points to join."""
+    """Pairs of points to connect by lines."""
 
     title: str
     rows: np.ndarray  # (P, 2)
-    strong: bool  # drawn at once and clearly; others are there to be switched on in the legend
+    strong: bool  # visible and clear from the start; others are faint and switched on in the legend
 
 
 @dataclass(frozen=True, eq=False)
 class MapData:
-    """What there is to draw."""
+    """The content of a map figure."""
 
-    maps: Sequence[np.ndarray]  # one (N, 2 or 3), or two
+    maps: Sequence[np.ndarray]  # one (N, 2 or 3) float32, or two
     titles: Sequence[str]  # of the maps
     sentences: Sequence[str]
     colouring: Colouring = None
     lines: Sequence[PairLines] = ()
-    key: str = ""  # same key, same view: a new colour does not take the zoom back
+    key: str = ""  # figures with the same key share zoom and position, e.g. after a change of colours
 
 
-def single_map(picture: MapData) -> go.Figure:
-    """One map; of two, the first, with the way to the second in each point."""
-    figure = _finished(go.Figure(_traces(picture, 0)), picture, 1)
-    if len(picture.maps) == 2:
-        _hold_still(figure, np.concatenate(picture.maps))
+def single_map(data: MapData) -> go.Figure:
+    """One map; of two, the first, whose points can be moved to the second."""
+    figure = _styled(go.Figure(_traces(data, 0)), data, 1)
+    if len(data.maps) == 2:
+        _fix_axes(figure, np.concatenate(data.maps))
     return figure
 
 
-def paired_maps(picture: MapData) -> go.Figure:
-    """Two maps beside each other."""
-    return _finished(go.Figure([*_traces(picture, 0), *_traces(picture, 1)]), picture, 2)
+def paired_maps(data: MapData) -> go.Figure:
+    """Two maps in two panels."""
+    return _styled(go.Figure([*_traces(data, 0), *_traces(data, 1)]), data, 2)
 
 
-def _finished(figure: go.Figure, picture: MapData, panels: int) -> go.Figure:
-    layout(figure, HEIGHT)
+def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
+    apply_style(figure, HEIGHT)
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
-        mark = "" if panel == 0 else "2"
+        suffix = "" if panel == 0 else "2"
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
-        if picture.maps[0].shape[1] == 3:
+        if data.maps[0].shape[1] == 3:
             axis = {"visible": False, "showspikes": False}
             scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}}
-            figure.update_layout({f"scene{mark}": scene})
+            figure.update_layout({f"scene{suffix}": scene})
         else:
-            anchor = {"scaleanchor": f"x{mark}", "anchor": f"x{mark}"}
-            figure.update_layout({f"xaxis{mark}": hidden | {"domain": [left, right]}, f"yaxis{mark}": hidden | anchor})
+            anchor = {"scaleanchor": f"x{suffix}", "anchor": f"x{suffix}"}
+            figure.update_layout(
+                {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
+            )
         if panels == 2:
-            words = short_label(picture.titles[panel], 60)
-            at = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-            figure.add_annotation(text=words, showarrow=False, **at)
-    named = isinstance(picture.colouring, Labels) or bool(picture.lines)
+            title = short_label(data.titles[panel], 60)
+            position = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+            figure.add_annotation(text=title, showarrow=False, **position)
+    has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     figure.update_layout(
-        showlegend=named,
+        showlegend=has_legend,
         legend={
             "orientation": "h",
             "y": -0.02,
@@ -85,16 +87,16 @@ def _finished(figure: go.Figure, picture: MapData, panels: int) -> go.Figure:
             "itemsizing": "constant",
             "font": {"size": 12},
         },
-        uirevision=picture.key,
-        dragmode="pan" if picture.maps[0].shape[1] == 2 else "orbit",
+        uirevision=data.key,
+        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
     )
     return figure
 
 
-def _hold_still(figure: go.Figure, points: np.ndarray) -> None:
-    """Axes that hold both maps, so that points move and the frame does not."""
+def _fix_axes(figure: go.Figure, points: np.ndarray) -> None:
+    """Set axis ranges that contain both maps, so that the frame stays while points move."""
     low, high = points.min(axis=0), points.max(axis=0)
     ranges = [[float(a), float(b)] for a, b in zip(low - 0.05 * (high - low), high + 0.05 * (high - low), strict=True)]
     if len(ranges) == 3:
@@ -103,56 +105,56 @@ def _hold_still(figure: go.Figure, points: np.ndarray) -> None:
         figure.update_layout(xaxis_range=ranges[0], yaxis_range=ranges[1])
 
 
-def _traces(picture: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
-    points, colouring = picture.maps[panel], picture.colouring
-    texts = np.array([_hover(sentence) for sentence in picture.sentences], dtype=object)
-    travel = np.concatenate([np.arange(len(points))[:, None], *picture.maps], axis=1).astype(np.float64)
-    size = next(size for most, size in SIZES if len(points) <= most)
+def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
+    points, colouring = data.maps[panel], data.colouring
+    texts = np.array([hover_text(sentence) for sentence in data.sentences], dtype=object)
+    custom = np.concatenate([np.arange(len(points))[:, None], *data.maps], axis=1).astype(np.float64)
+    size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
-    found = [_lines(picture, panel, lines) for lines in picture.lines]
+    traces = [_lines(data, panel, lines) for lines in data.lines]
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
             rows = np.flatnonzero(colouring.groups == group)
             marker = common | colouring.style(group)
             extra = {"name": short_label(name, 28), "legendgroup": f"group {group}", "showlegend": panel == 0}
-            found.append(_scatter(points[rows], panel, texts[rows], travel[rows], marker, **extra))
-        return found
+            traces.append(_scatter(points[rows], panel, texts[rows], custom[rows], marker, **extra))
+        return traces
     marker = common | {"color": PALETTE["blue"]}
     if isinstance(colouring, Scale):
         bar = {"title": {"text": short_label(colouring.title, 24)}, "thickness": 12, "outlinewidth": 0, "len": 0.8}
-        marker |= {"color": colouring.values, "colorscale": SCALE, "colorbar": bar, "showscale": panel == 0}
-    found.append(_scatter(points, panel, texts, travel, marker, name="sentences", showlegend=False))
-    return found
+        marker |= {"color": colouring.values, "colorscale": COLOUR_SCALE, "colorbar": bar, "showscale": panel == 0}
+    traces.append(_scatter(points, panel, texts, custom, marker, name="sentences", showlegend=False))
+    return traces
 
 
 def _scatter(
-    points: np.ndarray, panel: int, texts: np.ndarray, travel: np.ndarray, marker: dict, **extra: object
+    points: np.ndarray, panel: int, texts: np.ndarray, custom: np.ndarray, marker: dict, **extra: object
 ) -> go.Scattergl | go.Scatter3d:
-    return _kind(points)(
-        **_places(points, panel),
+    return _trace_type(points)(
+        **_coordinates(points, panel),
         mode="markers",
         text=texts.tolist(),
-        customdata=travel,
+        customdata=custom,
         marker=marker,
         hovertemplate="%{text}<extra></extra>",
         **extra,
     )
 
 
-def _lines(picture: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Scatter3d:
-    """All lines as one trace: from, to, a gap, from, to, a gap …"""
+def _lines(data: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Scatter3d:
+    """All lines as one trace: start, end, NaN, start, end, NaN, …"""
 
-    def gapped(values: np.ndarray) -> np.ndarray:
+    def with_gaps(values: np.ndarray) -> np.ndarray:
         ends = values[lines.rows]  # (P, 2, d)
         gap = np.full((len(ends), 1, values.shape[1]), np.nan, dtype=values.dtype)
         return np.concatenate([ends, gap], axis=1).reshape(-1, values.shape[1])
 
-    maps = [gapped(points) for points in picture.maps]
-    travel = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
-    return _kind(maps[panel])(
-        **_places(maps[panel], panel),
+    maps = [with_gaps(points) for points in data.maps]
+    custom = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
+    return _trace_type(maps[panel])(
+        **_coordinates(maps[panel], panel),
         mode="lines",
-        customdata=travel,
+        customdata=custom,
         line=STRONG_LINE if lines.strong else FAINT_LINE,
         hoverinfo="skip",
         connectgaps=False,
@@ -163,29 +165,29 @@ def _lines(picture: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.
     )
 
 
-def _kind(points: np.ndarray) -> type:
+def _trace_type(points: np.ndarray) -> type:
     return go.Scatter3d if points.shape[1] == 3 else go.Scattergl
 
 
-def _places(points: np.ndarray, panel: int) -> dict[str, object]:
-    places: dict[str, object] = {name: points[:, at] for at, name in zip(range(points.shape[1]), "xyz", strict=False)}
+def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
+    coordinates: dict[str, object] = dict(zip("xyz", points.T, strict=False))
     if panel:
-        places |= {"scene": "scene2"} if points.shape[1] == 3 else {"xaxis": "x2", "yaxis": "y2"}
-    return places
+        coordinates |= {"scene": "scene2"} if points.shape[1] == 3 else {"xaxis": "x2", "yaxis": "y2"}
+    return coordinates
 
 
-def _hover(sentence: str) -> str:
-    """Up to three lines; what would be read as HTML is made harmless."""
+def hover_text(sentence: str) -> str:
+    """A sentence wrapped to at most three lines, HTML-escaped."""
     lines: list[str] = []
-    rest = sentence[: LINE * LINES + 1]
-    while rest and len(lines) < LINES:
-        if len(rest) <= LINE:
+    rest = sentence[: HOVER_WIDTH * HOVER_LINES + 1]
+    while rest and len(lines) < HOVER_LINES:
+        if len(rest) <= HOVER_WIDTH:
             lines.append(rest)
             rest = ""
             continue
-        cut = rest.rfind(" ", 0, LINE + 1)
-        cut = cut if cut > 0 else LINE
+        cut = rest.rfind(" ", 0, HOVER_WIDTH + 1)
+        cut = cut if cut > 0 else HOVER_WIDTH
         lines.append(rest[:cut])
         rest = rest[cut:].lstrip()
-    cut_short = bool(rest) or len(sentence) > LINE * LINES + 1
-    return "<br>".join(short_label(line, LINE) for line in lines) + (" …" if cut_short else "")
+    is_truncated = bool(rest) or len(sentence) > HOVER_WIDTH * HOVER_LINES + 1
+    return "<br>".join(short_label(line, HOVER_WIDTH) for line in lines) + (" …" if is_truncated else "")

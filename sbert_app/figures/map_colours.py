@@ -1,4 +1,4 @@
-"""What the points of a map are coloured by: labels (a few colours and shapes) or numbers (one scale)."""
+"""The colouring of a map's points: by label (colours and shapes) or by number (a colour scale)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 from sbert_app.figures.style import PALETTE
 
 COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky", "yellow")
-SHAPES = ("circle", "diamond", "square")  # that 2-D and 3-D figures both have
-MOST_LABELS = len(COLOURS) * len(SHAPES)  # told apart; the rest is grey
-FEWEST_NUMBERS = 8  # different ones, from which on a column of numbers is a scale and no set of labels
+SHAPES = ("circle", "diamond", "square")  # available in 2-D and in 3-D
+MAX_LABELS = len(COLOURS) * len(SHAPES)  # distinguishable ones; the others are grey
+MIN_NUMBERS = 8  # distinct values from which on a column of numbers is a scale instead of labels
 OTHER, BLANK = "other", "(none)"
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Which group each point is in."""
+    """The group of each point."""
 
     title: str
-    names: list[str]  # of the groups, the largest first
-    groups: np.ndarray  # (N,) position in ``names``
+    names: list[str]  # of the groups, the largest first; then OTHER and BLANK
+    groups: np.ndarray  # (N,) int32, index in ``names``
 
     def style(self, group: int) -> dict[str, str]:
         """The colour and the shape of a group."""
@@ -40,41 +40,40 @@ class Scale:
     """A number for each point."""
 
     title: str
-    values: np.ndarray  # (N,) float32; NaN = not known
+    values: np.ndarray  # (N,) float32; NaN = missing
 
 
 Colouring = Labels | Scale | None
 
 
 def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
-    """A scale if these are numbers of many kinds, else labels."""
+    """A scale for numbers with many distinct values, else labels."""
     numbers = _as_numbers(values)
-    if numbers is not None and len(np.unique(numbers[np.isfinite(numbers)])) >= FEWEST_NUMBERS:
+    if numbers is not None and len(np.unique(numbers[np.isfinite(numbers)])) >= MIN_NUMBERS:
         return Scale(title, numbers)
     return make_labels(title, [BLANK if value is None or value == "" else str(value) for value in values])
 
 
 def make_labels(title: str, values: Sequence[str]) -> Labels:
-    """Groups by label; the smallest become one where there are too many to tell apart."""
+    """Group points by label; if there are more than MAX_LABELS, the smallest groups are merged into OTHER."""
     counts = Counter(values)
     ranked = [name for name, _ in counts.most_common() if name != BLANK]
-    kept = ranked if len(ranked) <= MOST_LABELS else ranked[: MOST_LABELS - 1]
-    names = [*kept]
-    names += [OTHER] if len(kept) < len(ranked) else []
-    names += [BLANK] if BLANK in counts else []
-    places = {name: at for at, name in enumerate(names)}
-    rest = places.get(OTHER, 0)
-    return Labels(title, names, np.array([places.get(value, rest) for value in values], dtype=np.int32))
+    names = ranked if len(ranked) <= MAX_LABELS else [*ranked[: MAX_LABELS - 1], OTHER]
+    if BLANK in counts:
+        names = [*names, BLANK]
+    index = {name: i for i, name in enumerate(names)}
+    other = index.get(OTHER, 0)
+    return Labels(title, names, np.array([index.get(value, other) for value in values], dtype=np.int32))
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:
-    """float32 (N,), or None if a value is no number."""
-    found = np.full(len(values), np.nan, dtype=np.float32)
-    for at, value in enumerate(values):
+    """The values as float32 (N,), NaN where missing; None if one is not a number, or all are missing."""
+    numbers = np.full(len(values), np.nan, dtype=np.float32)
+    for i, value in enumerate(values):
         if value is None or value == "" or isinstance(value, bool):
             continue
         try:
-            found[at] = float(value)
+            numbers[i] = float(value)
         except (TypeError, ValueError):
             return None
-    return found if any(map(math.isfinite, found)) else None
+    return numbers if any(map(math.isfinite, numbers)) else None

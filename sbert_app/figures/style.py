@@ -1,10 +1,10 @@
-"""The look that every figure shares: one palette, one layout, labels that hide no HTML."""
+"""The look that all figures share: palette, layout, and labels in which no HTML is interpreted."""
 
 from __future__ import annotations
 
 import plotly.graph_objects as go
 
-# Okabe & Ito (2008): told apart by people with any colour vision.
+# Okabe & Ito (2008): distinguishable with any colour vision.
 PALETTE = {
     "blue": "#0072B2",
     "orange": "#E69F00",
@@ -15,13 +15,13 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
-# Below zero vermillion, zero clear, above zero blue: reads the same on white and on black.
+# Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
-def layout(figure: go.Figure, height: int = 360) -> go.Figure:
-    """Give a figure the shared look: clear background, legible in light and dark, no chart junk."""
+def apply_style(figure: go.Figure, height: int = 360) -> go.Figure:
+    """Apply the shared look: transparent background, legible in light and dark mode. Returns the figure."""
     figure.update_layout(
         height=height,
         autosize=True,
@@ -38,7 +38,7 @@ def layout(figure: go.Figure, height: int = 360) -> go.Figure:
     return figure
 
 
-def short_label(text: str, longest: int = 70) -> str:
-    """A label. Plotly reads a little HTML in labels, so angle brackets become harmless look-alikes."""
-    text = text if len(text) <= longest else text[: longest - 1] + "…"
+def short_label(text: str, max_length: int = 70) -> str:
+    """A label, truncated and HTML-escaped: Plotly interprets some HTML in labels."""
+    text = text if len(text) <= max_length else text[: max_length - 1] + "…"
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

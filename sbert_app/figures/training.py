@@ -1,9 +1,9 @@
-"""Training curves: events of one or several runs -> Plotly figures. One colour a run, the same in every figure.
+"""Training curves: events of one or several runs -> Plotly figures. A run has the same colour in every figure.
 
-measure   what the run is judged by, ρ ×100 or triplet accuracy, on the dev data
-loss      of the training batches (faint as told, bold as a running mean) and of the dev data (dotted)
-random    mean cosine of random pairs, of the training data (solid) and of plain sentences (dashed);
-          above 0.9 the space has collapsed
+measure   the run's metric on the dev data: ρ ×100 or triplet accuracy
+loss      of the training batches (thin; bold: running mean) and of the dev data (dotted)
+random    mean cosine of random pairs, of the training data (solid) and of sentences from other domains (dashed);
+          above 0.9 the vectors have collapsed
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, layout
+from sbert_app.figures.style import PALETTE, apply_style
 from sbert_app.services.runs.events import MEASURES, Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-MOST_CURVES = len(COLOURS)  # told apart by colour
+MAX_CURVES = len(COLOURS)  # distinguishable by colour
 SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One run in the figures."""
+    """A run in the figures."""
 
     name: str
     colour: str
     events: Sequence[Event]
-    steps: int | None  # in all
+    steps: int | None  # in total
     measure: str | None  # a key of MEASURES
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
-    """The figure that the runs are judged by, over the steps. Runs judged by another one are left out."""
+    """The metric of the first run over the steps. Runs with another metric are left out."""
     chosen = next((curve.measure for curve in curves if curve.measure), "spearman")
     title, factor = MEASURES[chosen]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        at, values = _points(curve.events, "eval", chosen)
-        yield _line(curve, at, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
+        steps, values = _points(curve.events, "eval", chosen)
+        yield _line(curve, steps, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
 
     shown = [curve for curve in curves if curve.measure in (None, chosen)]
     return _figure(f"{title} on the dev data", shown, traces, height=290)
@@ -51,23 +51,23 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
     """The loss of the training batches and of the dev data."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        at, values = _points(curve.events, "train", "loss")
-        yield _line(curve, at, values, None, opacity=0.25, width=1)
-        yield _line(curve, at, _running_mean(values), "training loss %{y:.4f}")
-        at, values = _points(curve.events, "eval", "loss")
-        yield _line(curve, at, values, "dev loss %{y:.4f}", dash="dot")
+        steps, values = _points(curve.events, "train", "loss")
+        yield _line(curve, steps, values, None, opacity=0.25, width=1)
+        yield _line(curve, steps, _running_mean(values), "training loss %{y:.4f}")
+        steps, values = _points(curve.events, "eval", "loss")
+        yield _line(curve, steps, values, "dev loss %{y:.4f}", dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)
 
 
 def random(curves: Sequence[Curve]) -> go.Figure:
-    """The mean cosine of random pairs, with the zone of collapse shaded."""
+    """The mean cosine of random pairs, with the range of a collapse shaded."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        at, values = _points(curve.events, "eval", "random_cosine")
-        yield _line(curve, at, values, "random pairs of the training data %{y:.3f}", mode="lines+markers")
-        at, values = _points(curve.events, "eval", "plain_cosine")
-        yield _line(curve, at, values, "plain sentences of other domains %{y:.3f}", dash="dash")
+        steps, values = _points(curve.events, "eval", "random_cosine")
+        yield _line(curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers")
+        steps, values = _points(curve.events, "eval", "plain_cosine")
+        yield _line(curve, steps, values, "plain sentences of other domains %{y:.3f}", dash="dash")
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
@@ -85,14 +85,14 @@ def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
     figure = go.Figure([trace for curve in curves for trace in traces(curve)])
-    layout(figure, height)
+    apply_style(figure, height)
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
         title_pad={"l": 12, "t": 10},
         margin={"l": 8, "r": 12, "t": 38, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
-        uirevision="keep",  # a zoom outlives the next point
+        uirevision="keep",  # new points do not reset the zoom
     )
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure
@@ -100,7 +100,7 @@ def _figure(
 
 def _line(
     curve: Curve,
-    at: list[int],
+    steps: list[int],
     values: list[float],
     hover: str | None,
     *,
@@ -109,9 +109,9 @@ def _line(
     width: float = 2.2,
     opacity: float = 1.0,
 ) -> go.Scatter:
-    """A trace. Without ``hover`` it keeps quiet under the pointer."""
+    """A trace with a hover text, or without one if ``hover`` is None."""
     return go.Scatter(
-        x=at,
+        x=steps,
         y=values,
         name=_label(curve),
         mode=mode,
@@ -124,17 +124,17 @@ def _line(
 
 
 def _label(curve: Curve) -> str:
-    """Plotly reads a little HTML in labels."""
+    """The escaped name: Plotly interprets some HTML in labels."""
     return escape(curve.name[:40], quote=False)
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
-    found = [(event["step"], event[key]) for event in events if event["kind"] == kind and event.get(key) is not None]
-    return [step for step, _ in found], [round(value, 5) for _, value in found]
+    points = [(event["step"], event[key]) for event in events if event["kind"] == kind and event.get(key) is not None]
+    return [step for step, _ in points], [round(value, 5) for _, value in points]
 
 
 def _running_mean(values: Sequence[float]) -> list[float]:
-    """Exponential, without the bias of its start."""
+    """Exponential moving average, bias-corrected."""
     mean, weight, means = 0.0, 0.0, []
     for value in values:
         mean = SMOOTHING * mean + (1 - SMOOTHING) * value

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.evaluation import label_spread
+from sbert_app.figures.evaluation import label_histograms
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget
 from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
@@ -55,7 +55,7 @@ def build(services: Services) -> None:
         def show(found: tuple[Dataset, TripletScore | LabelScore]) -> dict[Any, Any]:
             rows, scored = found
             labelled = isinstance(scored, LabelScore)
-            figure = label_spread(scored.by_label) if isinstance(scored, LabelScore) else None
+            figure = label_histograms(scored.by_label) if isinstance(scored, LabelScore) else None
             return {status: _told(model, rows, scored), spread: gr.Plot(figure, visible=labelled)}
 
         yield from place.run(services, request, work, show, {spread: gr.Plot(visible=False)})

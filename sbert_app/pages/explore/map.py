@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.figures import map as figures
-from sbert_app.figures.map_colours import BLANK, MOST_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
+from sbert_app.figures.map_colours import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
@@ -264,7 +264,7 @@ def _first_colour(corpus: Corpus) -> str:
         return NOTHING
     for name, values in corpus.columns.items():
         found = make_colouring(name, values)
-        if isinstance(found, Labels) and 2 <= len(set(map(str, values))) <= MOST_LABELS:
+        if isinstance(found, Labels) and 2 <= len(set(map(str, values))) <= MAX_LABELS:
             return COLUMN + name
     return NOTHING
 

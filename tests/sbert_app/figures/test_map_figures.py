@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.figures.map import MapData, PairLines, _hover, paired_maps, single_map
-from sbert_app.figures.map_colours import BLANK, MOST_LABELS, OTHER, Labels, Scale, make_colouring, make_labels
+from sbert_app.figures.map import MapData, PairLines, hover_text, paired_maps, single_map
+from sbert_app.figures.map_colours import BLANK, MAX_LABELS, OTHER, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.explore import map_views as views
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -42,12 +42,12 @@ class TestColours:
         assert len(found.groups) == len(values)
         assert set(found.groups) <= set(range(len(found.names)))
         styles = [tuple(found.style(n).values()) for n, name in enumerate(found.names) if name not in (OTHER, BLANK)]
-        assert len(set(styles)) == len(styles) <= MOST_LABELS
+        assert len(set(styles)) == len(styles) <= MAX_LABELS
 
     def test_too_many_groups_leave_the_smallest_as_other(self):
         values = [f"{n:02}" for n in range(30) for _ in range(31 - n)]
         found = make_labels("kind", values)
-        assert found.names == [f"{n:02}" for n in range(MOST_LABELS - 1)] + [OTHER]
+        assert found.names == [f"{n:02}" for n in range(MAX_LABELS - 1)] + [OTHER]
         assert found.names[found.groups[-1]] == OTHER
 
 
@@ -93,14 +93,14 @@ class TestFigure:
 
 class TestHover:
     def test_html_is_harmless_and_long_text_is_cut(self):
-        assert _hover("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
-        assert _hover("word " * 200).count("<br>") == 2
-        assert _hover("word " * 200).endswith(" …")
-        assert _hover("x" * 500).replace("<br>", "") == "x" * 192 + " …"
+        assert hover_text("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
+        assert hover_text("word " * 200).count("<br>") == 2
+        assert hover_text("word " * 200).endswith(" …")
+        assert hover_text("x" * 500).replace("<br>", "") == "x" * 192 + " …"
 
     @given(st.text())
     def test_no_tag_but_our_own(self, sentence):
-        assert "<" not in _hover(sentence).replace("<br>", "")
+        assert "<" not in hover_text(sentence).replace("<br>", "")
 
 
 class TestList:

@@ -1,4 +1,4 @@
-"""Calibration: a monotone curve from cosine to gold score, measured once and kept."""
+"""Calibration: a monotone curve from cosine to gold score, fitted once and stored."""
 
 import json
 from itertools import pairwise
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.compare import calibration
-from sbert_app.services.compare.calibration import Calibration, fit, load_calibration, meaning
+from sbert_app.services.compare.calibration import Calibration, fit_isotonic, load_calibration, meaning
 from training.data.load import load_data
 from training.evaluation.metrics import cosine
 from training.models.encoder import Encoder
@@ -18,7 +18,7 @@ from training.models.encoder import Encoder
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 5)), min_size=2, max_size=300))
 def test_a_larger_cosine_never_means_a_lower_gold_score(points):
     x, y = np.array(points).T
-    curve = fit(x, y)
+    curve = fit_isotonic(x, y)
     read = [curve.gold_score(value) for value in np.linspace(-1, 1, 50)]
     assert all(b >= a - 1e-9 for a, b in pairwise(read))
     assert 0 <= min(read) <= max(read) <= 5
@@ -40,14 +40,14 @@ def test_meanings_follow_the_scale():
     assert len({meaning(gold) for gold in range(6)}) == 6
 
 
-def test_a_measured_curve_is_kept(tmp_path, monkeypatch):
+def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
     measured = []
 
-    def measure(encoder, home):
+    def fit_on_stsb(encoder, home):
         measured.append(encoder.name)
         return Calibration((0.0, 1.0), (1.0, 4.0))
 
-    monkeypatch.setattr(calibration, "measure", measure)
+    monkeypatch.setattr(calibration, "fit_on_stsb", fit_on_stsb)
     encoder = Encoder.load("scratch:1x32")
     assert load_calibration("scratch:1x32", "mean", tmp_path) is None
     for _ in range(2):
