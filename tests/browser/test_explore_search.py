@@ -240,7 +240,7 @@ class TestEndpoint:
             ({"query": " "}, "the query is empty"),
             ({"query": "x", "k": 101}, "k is 101; it must be from 1 to 100"),
             ({"query": "x", "data": "/etc/passwd"}, "is no data set that is known by name"),
-            ({"query": "x", "sentences": []}, "sentences holds no sentence"),
+            ({"query": "x", "sentences": []}, "sentences contains no sentence"),
         ],
     )
     def test_what_is_wrong_is_said(self, client, asked, words):
