@@ -11,16 +11,19 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from training.data.load import DATA_NAMES
+from training.data.load import DATA_NAMES, is_data_name
 from training.errors import InputError
 from training.registry import BASELINES, CROSS_ENCODERS
+
+if TYPE_CHECKING:
+    from training.trainer.config import RunConfig
 
 QUOTED = 80  # characters of a refused name that the message repeats
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _PREFIXED = re.compile(r"run:[A-Za-z0-9][\w.-]{0,127}|scratch:[\w:x]{1,32}", re.ASCII)
-_HUB_DATA = re.compile(r"hf:[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?(?::[\w.\[\]%: -]{1,128})?", re.ASCII)
 
 
 class AccessPolicy:
@@ -56,13 +59,23 @@ class AccessPolicy:
         """
         parts = [name] if self._in_allowed_folder(name) else [part.strip() for part in name.split("+")]
         for part in parts:
-            known = part.partition(":")[0] in DATA_NAMES or _HUB_DATA.fullmatch(part) is not None
-            if not known and not self._in_allowed_folder(part):
+            if not is_data_name(part) and not self._in_allowed_folder(part):
                 raise InputError(
                     f"data {_quoted(part)} cannot be used here; upload a file, or give {', '.join(DATA_NAMES)} or "
                     "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
                 )
         return name
+
+    def check_run(self, config: RunConfig) -> RunConfig:
+        """``config``, if a visitor may name its base and its data.
+
+        Raises:
+            InputError: they may not.
+        """
+        self.check_model(config.base)
+        for name in filter(None, (config.train_data, config.eval_data)):
+            self.check_data(name)
+        return config
 
     def _in_allowed_folder(self, name: str) -> bool:
         try:

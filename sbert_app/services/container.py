@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 
 from sbert_app.process import freeze_startup_objects
+from sbert_app.services.access import AccessPolicy
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.models.cache import ModelCache
@@ -24,6 +25,7 @@ class Services:
     """One of each service."""
 
     settings: Settings
+    access: AccessPolicy  # what visitors may name
     models: ModelCache
     jobs: Jobs  # and its store: the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
@@ -34,8 +36,10 @@ class Services:
     def start(cls, settings: Settings) -> Services:
         """Make the services. Nothing heavy happens here: models load when they are first asked for."""
         settings.home.mkdir(parents=True, exist_ok=True)
-        models = ModelCache(settings.home, settings.models_kept)
-        return cls(settings, models, Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home))
+        access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
+        models = ModelCache(settings.home, settings.models_kept, access.check_model)
+        jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home)
+        return cls(settings, access, models, jobs, embeddings)
 
     def warm(self) -> None:
         """Load the default models and answer once, so that the first person does not wait. For a thread."""

@@ -72,11 +72,10 @@ def build(services: Services) -> None:
             model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
             pooling: mean, max or cls; empty = the model's own.
         """
-        from training.data.load import check_data_name
         from training.evaluation.scoring import evaluate as measure
 
         with said_plainly():
-            check_data_name(data)
+            services.access.check_data(data)
             scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
             return measure(scorer, data, services.settings.home)
 

@@ -7,7 +7,6 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.api.core import said_plainly
-from sbert_app.pages.train.form import check_data
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import estimate_run
 from training.registry import DEFAULT_MODEL
@@ -68,9 +67,7 @@ def build(services: Services) -> None:
                     **(options or {}),
                 }
             )
-            for data in filter(None, (config.train_data, config.eval_data)):
-                check_data(data, services.settings.home)
-            estimate_run(config, store)
+            estimate_run(services.access.check_run(config), store)
             return services.jobs.start(config).to_json()
 
     def run_status(run_id: str, since: int = 0) -> dict[str, Any]:

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 class ModelCache:
     """Thread-safe. Torch and transformers are imported when the first model is loaded."""
 
-    def __init__(self, home: Path, capacity: int = 4) -> None:
-        """``capacity``: models kept in memory."""
+    def __init__(self, home: Path, capacity: int = 4, check_name: Callable[[str], object] = lambda name: None) -> None:
+        """Args:
+        home: the home folder.
+        capacity: models kept in memory.
+        check_name: called with each name that is asked for; raises InputError if it may not be loaded.
+        """
         self.home = home
+        self._check_name = check_name
         self._capacity = capacity
         self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()  # (kind, name) -> model, oldest use first
         self._locks: dict[tuple[str, str], threading.Lock] = {}
@@ -34,6 +39,7 @@ class ModelCache:
 
     def encoder(self, name: str, pooling: str | None = None) -> Encoder:
         """The bi-encoder of that name; the poolings of one model share its weights."""
+        self._check_name(name)
 
         def load() -> Encoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -46,6 +52,7 @@ class ModelCache:
 
     def cross_encoder(self, name: str) -> CrossEncoder:
         """The cross-encoder of that name."""
+        self._check_name(name)
 
         def load() -> CrossEncoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -62,6 +69,7 @@ class ModelCache:
 
     def scorer(self, name: str, pooling: str | None = None) -> Scorer:
         """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
+        self._check_name(name)
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)
