@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from training.data.load import DATA_NAMES, is_data_name
 from training.errors import InputError
 from training.registry import BASELINES, CROSS_ENCODERS
+from training.sources.hub import is_repo_id
 
 if TYPE_CHECKING:
     from training.trainer.config import RunConfig
 
 QUOTED = 80  # characters of a refused name that the message repeats
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _PREFIXED = re.compile(r"run:[A-Za-z0-9][\w.-]{0,127}|scratch:[\w:x]{1,32}", re.ASCII)
 
 
@@ -43,7 +43,7 @@ class AccessPolicy:
             InputError: it is anything else; the message does not depend on which files exist.
         """
         known = name in BASELINES or name in CROSS_ENCODERS or _PREFIXED.fullmatch(name) is not None
-        on_hub = _HUB_ID.fullmatch(name) is not None and not os.path.lexists(name)
+        on_hub = is_repo_id(name) and not os.path.lexists(name)
         if known or on_hub or self._in_allowed_folder(name):
             return name
         raise InputError(
