@@ -1,8 +1,8 @@
-"""Training: optimiser steps a second, beside SentenceTransformerTrainer on the same data, batch size and machine.
+"""Training: seconds per optimiser step, compared with SentenceTransformerTrainer on the same data and machine.
 
-Both fine-tune the same base by regression on the STS benchmark (batch 16, 2e-5, 10% warm-up), anew in every round.
-A side's time is from the end of its fifth step to the end of its last, so neither loading nor evaluation counts.
-The mean loss over all steps stands beside it: the order of the batches differs, the curve should not.
+Both fine-tune the same base by regression on the STS benchmark (batches of 16, 2e-5, 10% warm-up), anew in every
+round. Time is measured from the end of the fifth step to the end of the last, so loading and evaluation do not count.
+The mean loss over all steps is reported too: the order of the batches differs, the curve should not.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.train import train
 
-WARM_UP = 5  # steps that are not counted
+WARM_UP = 5  # steps that are not timed
 NEVER = 10**7  # steps between two evaluations
 
 
 @dataclass
 class Curve:
-    """The steps of one side in one round."""
+    """The steps of one trainer in one round."""
 
-    ends: list[float] = field(default_factory=list)  # of each step, in seconds of a running clock
+    ends: list[float] = field(default_factory=list)  # of each step, in seconds of `time.perf_counter`
     losses: list[float] = field(default_factory=list)
 
     @property
@@ -38,64 +38,71 @@ class Curve:
         return (self.ends[-1] - self.ends[WARM_UP - 1]) / (len(self.ends) - WARM_UP)
 
 
-Side = Callable[[int, int], Curve]  # (steps, seed)
+TrainFunction = Callable[[int, int], Curve]  # (steps, seed)
 
 
 def run(
     rounds: int = 3, against: str | None = "sentence-transformers", base: str = "all-MiniLM-L6-v2", steps: int = 45
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+    """Measure all trainers, alternating.
 
     Args:
-        rounds: times that each side trains; the median counts.
-        against: sentence-transformers, or None = alone.
-        base: any that both can open.
-        steps: of a round, of 16 pairs each.
+        rounds: how often each trainer is measured; the median is reported.
+        against: "sentence-transformers", or None to measure SBERT Lab alone.
+        base: a model that both can open.
+        steps: per round, of 16 pairs each.
+
+    Returns:
+        Plain JSON. ``rows`` is the table, SBERT Lab's default first; ``times_ours`` is the time relative to that.
 
     Raises:
-        InputError: the peer is unknown or not installed.
+        InputError: ``against`` is unknown or not installed.
     """
     if against not in (None, "sentence-transformers"):
         raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
-    about = machine.describe()
-    sides = {f"SBERT Lab, {dtype}": _ours(base, dtype) for dtype in ("auto", "float32")}
+    description = machine.describe()
+    trainers = {f"SBERT Lab, {dtype}": _sbert_lab(base, dtype) for dtype in ("auto", "float32")}
     if against is not None:
-        sides |= {f"{against}, {name}": _theirs(base, bf16) for name, bf16 in (("default", False), ("bf16", True))}
-    curves: dict[str, list[Curve]] = {label: [] for label in sides}
+        trainers |= {
+            f"{against}, {name}": _sentence_transformers(base, bf16)
+            for name, bf16 in (("default", False), ("bf16", True))
+        }
+    curves: dict[str, list[Curve]] = {label: [] for label in trainers}
     for seed in range(rounds):
-        for label, side in sides.items():
-            curves[label].append(side(steps, seed))
+        for label, train_once in trainers.items():
+            curves[label].append(train_once(steps, seed))
     rows: list[dict[str, Any]] = []
-    for label, found in curves.items():
-        seconds = statistics.median(curve.seconds_per_step for curve in found)
-        loss = statistics.mean(loss for curve in found for loss in curve.losses)
+    for label, rounds_of in curves.items():
+        seconds = statistics.median(curve.seconds_per_step for curve in rounds_of)
+        loss = statistics.mean(loss for curve in rounds_of for loss in curve.losses)
         rows.append({"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)})
     for row in rows:
         row["sentences_per_second"] = round(32 / row["seconds_per_step"])
         row["times_ours"] = round(row["seconds_per_step"] / rows[0]["seconds_per_step"], 2)
-    return {"benchmark": "train", "base": base, "steps": steps, "rounds": rounds, "rows": rows, "machine": about}
+    return {"benchmark": "train", "base": base, "steps": steps, "rounds": rounds, "rows": rows, "machine": description}
 
 
-def _ours(base: str, dtype: str) -> Side:
-    def side(steps: int, seed: int) -> Curve:
+def _sbert_lab(base: str, dtype: str) -> TrainFunction:
+    def train_once(steps: int, seed: int) -> Curve:
         curve = Curve()
 
-        def listen(event: dict[str, Any]) -> None:
+        def record(event: dict[str, Any]) -> None:
             if event["kind"] == "train":
                 curve.ends.append(time.perf_counter())
                 curve.losses.append(event["loss"])
 
-        about_it: dict[str, Any] = {"train_data": "stsb:train", "eval_data": None, "base": base, "dtype": dtype}
-        config = RunConfig("regression", max_steps=steps, eval_every=NEVER, seed=seed, **about_it)
-        result = train(config, on_event=listen)
+        config = RunConfig(
+            "regression", base=base, eval_data=None, max_steps=steps, eval_every=NEVER, seed=seed, dtype=dtype
+        )
+        result = train(config, on_event=record)
         if result.status != "finished" or len(curve.ends) != steps:
             raise RuntimeError(f"the run {result.status} after {len(curve.ends)} of {steps} steps: {result.reason}")
         return curve
 
-    return side
+    return train_once
 
 
-def _theirs(base: str, bf16: bool) -> Side:
+def _sentence_transformers(base: str, bf16: bool) -> TrainFunction:
     try:
         from accelerate.state import AcceleratorState
         from datasets import Dataset
@@ -107,7 +114,7 @@ def _theirs(base: str, bf16: bool) -> Side:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
     from training.sources.resolve import model_folder
 
-    class Listener(TrainerCallback):
+    class StepRecorder(TrainerCallback):
         def __init__(self, curve: Curve) -> None:
             self.curve = curve
 
@@ -124,10 +131,10 @@ def _theirs(base: str, bf16: bool) -> Side:
     pairs = Dataset.from_dict({**columns, "score": [score / 5 for score in data.scores]})
     folder = str(model_folder(base).path)
 
-    def side(steps: int, seed: int) -> Curve:
+    def train_once(steps: int, seed: int) -> Curve:
         curve = Curve()
         model = SentenceTransformer(folder, local_files_only=True)
-        AcceleratorState._reset_state(reset_partial_state=True)  # the sides differ in their precision
+        AcceleratorState._reset_state(reset_partial_state=True)  # the trainers differ in precision
         with tempfile.TemporaryDirectory() as out:
             arguments = Arguments(
                 output_dir=out,
@@ -144,11 +151,11 @@ def _theirs(base: str, bf16: bool) -> Side:
                 disable_tqdm=True,
             )
             trainer = SentenceTransformerTrainer(
-                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[Listener(curve)]
+                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[StepRecorder(curve)]
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train()
         AcceleratorState._reset_state(reset_partial_state=True)
         return curve
 
-    return side
+    return train_once

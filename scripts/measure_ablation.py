@@ -16,7 +16,7 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
 def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
     """Every field of the configuration except those that the ablation varies."""
     varied = {name for variant in ablation.variants.values() for name in variant.changes} | {"seed", "name"}
-    values = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in varied}
+    values = {name: value for name, value in config.to_dict().items() if name not in varied}
     if values["eval_every"] == AT_THE_END:
         values["eval_every"] = "before the first and after the last step"
     return values

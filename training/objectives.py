@@ -1,33 +1,29 @@
-"""What a run minimises: classification, regression, triplet, mnrl. Embeddings in, one scalar out.
+"""The training objectives: sentence vectors in, a scalar loss out.
 
-Each objective is a small module that knows nothing of tokenisers or data sets: it takes the sentence vectors of
-a batch, one tensor (B, D) float32 per column, and the targets of its rows, and returns the mean loss of the
-batch. The values and the gradients are those of sentence-transformers' losses (tests/test_objectives.py).
+Each objective is a small module that knows nothing of tokenizers or data sets: it takes the sentence vectors of a
+batch, one tensor (B, D) float32 per column, and the targets of its B rows, and returns the mean loss. Values and
+gradients equal those of the losses of sentence-transformers (tests/training/test_objectives.py).
 
-    objective        columns                        target            after
-    classification   sentence1, sentence2           label 0..k-1      section 3
-    regression       sentence1, sentence2           gold score / 5    section 3
-    triplet          anchor, positive, negative     none              section 3
+    objective        columns                        target            source
+    classification   sentence1, sentence2           label 0..k-1      Reimers & Gurevych 2019, section 3
+    regression       sentence1, sentence2           gold score / 5    Reimers & Gurevych 2019, section 3
+    triplet          anchor, positive, negative     none              Reimers & Gurevych 2019, section 3
     mnrl             anchor, positive[, negative]   none              Henderson et al. 2017, section 4.4
 
-``OBJECTIVES`` is the table of all four, ``CONCATENATIONS`` that of the paper's Table 6, ``METRICS`` that of the
-distances of the triplet objective.
+``OBJECTIVES`` holds all four by name, ``CONCATENATIONS`` those of the paper's Table 6, ``METRICS`` the distances of
+the triplet objective.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from training.trainer.config import CHOICES
-
-if TYPE_CHECKING:
-    from training.trainer.config import RunConfig
 
 Vectors = Sequence[Tensor]  # one (B, D) per column
 
@@ -36,7 +32,8 @@ PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "diff": lambda u, v: [(u - v).abs()],
     "mul": lambda u, v: [u * v],
 }
-CONCATENATIONS = CHOICES["concatenation"]  # the seven of Table 6; the paper's default is (u, v, |u-v|)
+# The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
+CONCATENATIONS = tuple("+".join(parts) for count in (1, 2, 3) for parts in combinations(PARTS, count))
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "euclidean": lambda x, y: F.pairwise_distance(x, y, p=2),
@@ -51,17 +48,22 @@ def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
 
 
 def width(concatenation: str) -> int:
-    """How many vectors of dimension D a concatenation holds: "uv+diff" holds 3."""
+    """The number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
     return concatenation.count("+") + 1 + ("uv" in concatenation)
 
 
 class Classification(nn.Module):
-    """-log softmax(W (u, v, |u-v|) + b)[label], averaged over the batch.
+    """Softmax classification of pairs: mean over the batch of -log softmax(W (u, v, |u-v|) + b)[label].
 
-    Columns: sentence1, sentence2. Target: the label of each row, int64 (B,).
-    Source: the paper, section 3, "Classification Objective Function" and Table 6; `SoftmaxLoss` of
-    sentence-transformers, whose classifier has the bias b that the paper's equation leaves out. The classifier
-    is trained with the encoder and thrown away after it.
+    Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1.
+    Source: Reimers & Gurevych 2019, section 3, "Classification Objective Function", and Table 6 for the
+    concatenations; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
+    The classifier is trained with the encoder and discarded afterwards.
+
+    Args:
+        dimension: D.
+        labels: k.
+        concatenation: one of `CONCATENATIONS`.
     """
 
     def __init__(self, dimension: int, labels: int, concatenation: str = "uv+diff") -> None:
@@ -71,27 +73,32 @@ class Classification(nn.Module):
 
     def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
         u, v = vectors
-        return F.cross_entropy(self.classifier(concatenate(u, v, self.concatenation)), _given(target))
+        return F.cross_entropy(self.classifier(concatenate(u, v, self.concatenation)), _required(target))
 
 
 class Regression(nn.Module):
-    """(cos(u, v) - gold)², averaged over the batch.
+    """Regression of the cosine: mean over the batch of (cos(u, v) - gold)².
 
-    Columns: sentence1, sentence2. Target: the gold score divided by 5, float (B,) in 0–1.
-    Source: the paper, section 3, "Regression Objective Function"; `CosineSimilarityLoss`.
+    Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores divided by 5, float (B,), 0 to 1.
+    Source: Reimers & Gurevych 2019, section 3, "Regression Objective Function"; `CosineSimilarityLoss` in
+    sentence-transformers.
     """
 
     def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
         u, v = vectors
-        return F.mse_loss(F.cosine_similarity(u, v), _given(target).to(u.dtype))
+        return F.mse_loss(F.cosine_similarity(u, v), _required(target).to(u.dtype))
 
 
 class Triplet(nn.Module):
-    """max(|a - p| - |a - n| + margin, 0), averaged over the batch.
+    """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
 
-    Columns: anchor, positive, negative. Target: none.
-    Source: the paper, section 3, "Triplet Objective Function", with the Euclidean distance and a margin of 1;
-    `TripletLoss`, whose margin is 5. With metric "cosine" the distance is 1 - cos.
+    Inputs: anchor, positive, negative, (B, D) each. Labels: none.
+    Source: Reimers & Gurevych 2019, section 3, "Triplet Objective Function", with the Euclidean distance and a margin
+    of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
+
+    Args:
+        metric: the distance d, one of `METRICS`.
+        margin: by how much the negative has to be further away, in units of d.
     """
 
     def __init__(self, metric: str = "euclidean", margin: float = 1.0) -> None:
@@ -100,18 +107,21 @@ class Triplet(nn.Module):
 
     def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         anchor, positive, negative = vectors
-        apart = self.distance(anchor, positive) - self.distance(anchor, negative)
-        return F.relu(apart + self.margin).mean()
+        difference = self.distance(anchor, positive) - self.distance(anchor, negative)
+        return F.relu(difference + self.margin).mean()
 
 
 class MultipleNegativesRanking(nn.Module):
-    """-log softmax_j(scale · cos(a_i, p_j))[j = i], averaged over the batch: the others' positives are negatives.
+    """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
-    Columns: anchor, positive, and a hard negative if there is one, which joins the candidates of every anchor.
-    Target: none. ``symmetric`` averages it with the same from positives to anchors, in which hard negatives
-    have no part.
-    Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section
-    4.4; `MultipleNegativesRankingLoss`, and its symmetric form, `MultipleNegativesSymmetricRankingLoss`.
+    Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
+    anchor. Labels: none.
+    Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
+    `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
+
+    Args:
+        scale: the factor on the cosine, an inverse temperature.
+        symmetric: average with the loss from positives to anchors, which ignores hard negatives.
     """
 
     def __init__(self, scale: float = 20.0, symmetric: bool = False) -> None:
@@ -120,19 +130,34 @@ class MultipleNegativesRanking(nn.Module):
 
     def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
-        scores = self.scale * anchors @ torch.cat(candidates).T  # (B, B) or (B, 2B), the true one on the diagonal
-        truth = torch.arange(len(anchors), device=scores.device)
-        loss = F.cross_entropy(scores, truth)
+        scores = self.scale * anchors @ torch.cat(candidates).T  # (B, B) or (B, 2B); positives on the diagonal
+        positive = torch.arange(len(anchors), device=scores.device)
+        loss = F.cross_entropy(scores, positive)
         if self.symmetric:
-            loss = (loss + F.cross_entropy(scores[:, : len(anchors)].T, truth)) / 2
+            loss = (loss + F.cross_entropy(scores[:, : len(anchors)].T, positive)) / 2
         return loss
+
+
+class ObjectiveSettings(Protocol):
+    """The fields of a `RunConfig` that objectives use."""
+
+    @property
+    def concatenation(self) -> str: ...
+    @property
+    def triplet_metric(self) -> str: ...
+    @property
+    def triplet_margin(self) -> float: ...
+    @property
+    def mnrl_scale(self) -> float: ...
+    @property
+    def mnrl_symmetric(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the table: how to build an objective, and what it eats."""
+    """How to build an objective, what it needs, and how it is described."""
 
-    build: Callable[[RunConfig, int, int], nn.Module]  # (config, dimension, number of labels)
+    build: Callable[[ObjectiveSettings, int, int], nn.Module]  # (settings, dimension D, number of labels)
     target: str | None  # "labels", "scores" or None
     formula: str
     summary: str
@@ -140,25 +165,25 @@ class Entry:
 
 OBJECTIVES: dict[str, Entry] = {
     "classification": Entry(
-        lambda config, dimension, labels: Classification(dimension, labels, config.concatenation),
+        lambda settings, dimension, labels: Classification(dimension, labels, settings.concatenation),
         "labels",
         "softmax(W (u, v, |u − v|))",
         "pairs with a label, as in natural language inference",
     ),
     "regression": Entry(
-        lambda config, dimension, labels: Regression(),
+        lambda settings, dimension, labels: Regression(),
         "scores",
         "(cos(u, v) − gold)²",
         "pairs with a gold score, as in the STS benchmark",
     ),
     "triplet": Entry(
-        lambda config, dimension, labels: Triplet(config.triplet_metric, config.triplet_margin),
+        lambda settings, dimension, labels: Triplet(settings.triplet_metric, settings.triplet_margin),
         None,
         "max(|a − p| − |a − n| + ε, 0)",
         "anchor, positive and negative, as in the sections of Wikipedia",
     ),
     "mnrl": Entry(
-        lambda config, dimension, labels: MultipleNegativesRanking(config.mnrl_scale, config.mnrl_symmetric),
+        lambda settings, dimension, labels: MultipleNegativesRanking(settings.mnrl_scale, settings.mnrl_symmetric),
         None,
         "−log softmax(20 · cos(a, p))",
         "pairs that belong together; the other pairs of a batch are the negatives",
@@ -166,7 +191,7 @@ OBJECTIVES: dict[str, Entry] = {
 }
 
 
-def _given(target: Tensor | None) -> Tensor:
+def _required(target: Tensor | None) -> Tensor:
     if target is None:
         raise TypeError("this objective needs a target")
     return target

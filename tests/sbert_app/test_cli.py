@@ -264,7 +264,7 @@ def test_a_run_that_fails_is_exit_1_with_its_reason(
     def too_much(_: Trainer) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Trainer, "work", too_much)
+    monkeypatch.setattr(Trainer, "run", too_much)
     (folder / "home").mkdir()
     (folder / "home" / "models").symlink_to(home / "models")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")

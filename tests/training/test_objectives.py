@@ -163,6 +163,7 @@ def test_a_missing_target_is_not_taken_for_zero():
 def test_the_table_builds_what_the_config_says():
     assert tuple(OBJECTIVES) == CHOICES["objective"]
     assert tuple(METRICS) == CHOICES["triplet_metric"]
+    assert set(CONCATENATIONS) == set(CHOICES["concatenation"])
     config = RunConfig("mnrl", concatenation="mul", triplet_metric="cosine", triplet_margin=2, mnrl_symmetric=True)
     classification = OBJECTIVES["classification"].build(config, D, 4)
     assert classification.classifier.weight.shape == (4, D)

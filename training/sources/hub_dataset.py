@@ -232,8 +232,9 @@ def _batches(rows: Any) -> Iterable[dict[str, list[Any]]]:
 @contextmanager
 def _explained(repo_id: str) -> Iterator[None]:
     """The library's many errors as `InputError`, a sentence each."""
+    import httpx
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
-    from huggingface_hub.errors import GatedRepoError, HTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled
     from pyarrow import ArrowException
 
     what = f"data set {repo_id}"
@@ -247,7 +248,7 @@ def _explained(repo_id: str) -> Iterator[None]:
         raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error
     except DataFilesNotFoundError as error:
         raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
-    except (HTTPError, OfflineModeIsEnabled, ConnectionError) as error:
+    except (httpx.HTTPError, HfHubHTTPError, OfflineModeIsEnabled, ConnectionError) as error:
         raise InputError(f"{what}: the connection to {endpoint()} broke off ({_brief(error)})") from error
     except (DatasetsError, ArrowException, UnicodeDecodeError, OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{what} cannot be read ({_brief(error)})") from error

@@ -1,9 +1,19 @@
-"""The training rows as token ids, tokenised once, batch by batch in a run's order."""
+"""The batches of a run: sampling in groups of similar length, and the training data as token ids.
+
+An epoch's rows are shuffled, cut into pools of `POOL` batches, sorted by length within each pool and cut into batches,
+whose order is shuffled again. So a batch holds sentences of similar length (the paper's smart batching, section 7),
+but other sentences together in each epoch. The order is a function of (seed, epoch): the batch of any step can be
+computed without those before it, which makes resuming exact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,22 +22,93 @@ from training.errors import Stopped
 from training.models.encoder import Encoder
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import targets
-from training.trainer.sampler import LengthGroupedSampler
-from training.trainer.training_model import Column
+from training.trainer.replica import TokenIds
 
-TOKENIZED_AT_ONCE = 20_000  # sentences between two looks at should_stop
-ROWS_NAMED = 32  # in a message
+POOL = 100  # batches that are sorted together
+TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
+ROWS_NAMED = 32  # rows that an error message lists
+
+
+class LengthGroupedSampler:
+    """The rows of each optimiser step.
+
+    Args:
+        lengths: (N,) tokens of each row's longest sentence.
+        batch_size: rows per batch; each process gets a batch of its own in every step.
+        seed: of the shuffling.
+        sentences: of each row; rows that have one in common are kept out of the same batch as far as possible, as
+            in-batch negatives need it. None where it does not matter.
+        processes: the number of processes that train together.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int,
+        sentences: Sequence[frozenset[str]] | None = None,
+        processes: int = 1,
+    ) -> None:
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.batch_size, self.seed, self.sentences, self.processes = batch_size, seed, sentences, processes
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps in which every row is seen once (with several processes a few are seen twice)."""
+        return math.ceil(math.ceil(len(self.lengths) / self.batch_size) / self.processes)
+
+    def rows(self, step: int, process: int = 0) -> np.ndarray:
+        """Row numbers (B,) int64 of a step, which is counted from 0 over all epochs."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._batches(epoch))
+        batches = self._epoch[1]
+        return batches[(position * self.processes + process) % len(batches)]
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        random = np.random.default_rng([self.seed, epoch])
+        shuffled = random.permutation(len(self.lengths))
+        batches = []
+        for start in range(0, len(shuffled), POOL * self.batch_size):
+            pool = shuffled[start : start + POOL * self.batch_size]
+            batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _split(self, rows: np.ndarray) -> list[np.ndarray]:
+        size = self.batch_size
+        if self.sentences is None:
+            return [rows[start : start + size] for start in range(0, len(rows), size)]
+        remaining, batches = deque(rows.tolist()), []
+        while remaining:
+            batch: list[int] = []
+            skipped: list[int] = []
+            seen: set[str] = set()
+            while remaining and len(batch) < size:
+                row = remaining.popleft()
+                is_distinct = seen.isdisjoint(self.sentences[row])
+                (batch if is_distinct else skipped).append(row)
+                if is_distinct:
+                    seen |= self.sentences[row]
+            room = size - len(batch)  # positive only if every remaining row shares a sentence with the batch
+            batch += skipped[:room]
+            remaining.extendleft(reversed(skipped[room:]))
+            batches.append(np.array(batch, dtype=np.int64))
+        return batches
 
 
 class TokenizedBatches:
-    """Asked for a step, gives its batch.
+    """The training data as token ids, tokenised once, and the batch of each step.
 
     Args:
-        data: the rows as the objective needs them.
-        encoder: whose tokeniser is used.
+        data: the rows in the form that the objective needs.
+        encoder: provides the tokenizer.
         config: batch size, seed, and whether the objective takes the other rows of a batch as negatives.
-        processes: how many train side by side.
-        should_stop: asked now and then while tokenising; `Stopped` is raised if it says yes.
+        processes: the number of processes that train together.
+        should_stop: called now and then during tokenisation.
+
+    Raises:
+        Stopped: ``should_stop`` returned true.
     """
 
     def __init__(
@@ -35,38 +116,38 @@ class TokenizedBatches:
     ) -> None:
         self.data = data
         ids = _tokenize(encoder, [text for column in data.columns for text in column], should_stop)
-        self.columns: list[Column] = [[ids[text] for text in column] for column in data.columns]
-        self.used = {token for row in ids.values() for token in row}
+        self.columns: list[TokenIds] = [[ids[text] for text in column] for column in data.columns]
+        self.used = {token for sentence in ids.values() for token in sentence}
         self._targets = targets(data)
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
-        distinct = [frozenset(row) for row in zip(*data.columns, strict=True)] if config.objective == "mnrl" else None
-        self._order = LengthGroupedSampler(lengths, config.batch_size, config.seed, distinct, processes)
+        sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if config.objective == "mnrl" else None
+        self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
 
     @property
     def steps_per_epoch(self) -> int:
         """Optimiser steps in which every row is seen once."""
-        return self._order.steps_per_epoch
+        return self._sampler.steps_per_epoch
 
-    def batch(self, step: int, process: int = 0) -> tuple[list[Column], Tensor | None]:
-        """Token ids by column and the targets of a step counted from 0."""
-        rows = self._order.rows(step, process)
+    def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None]:
+        """Token ids of each column, and the targets (B,), of a step counted from 0."""
+        rows = self._sampler.rows(step, process)
         target = None if self._targets is None else self._targets[torch.from_numpy(rows)]
         return [[column[row] for row in rows] for column in self.columns], target
 
-    def rows_of(self, step: int, process: int = 0) -> str:
-        """The rows of a step by their numbers in the source: "rows 3, 17, 20 of stsb:train"."""
-        numbers = sorted(self.data.rows[row] for row in self._order.rows(step, process))
+    def describe_rows(self, step: int, process: int = 0) -> str:
+        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
+        numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
         more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
         return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
 
 
 def _tokenize(encoder: Encoder, sentences: list[str], should_stop: Callable[[], bool]) -> dict[str, list[int]]:
-    """The token ids of each different sentence."""
+    """The token ids of each distinct sentence."""
     texts = list(dict.fromkeys(sentences))
     ids: dict[str, list[int]] = {}
-    for start in range(0, len(texts), TOKENIZED_AT_ONCE):
+    for start in range(0, len(texts), TOKENIZE_CHUNK):
         if should_stop():
             raise Stopped
-        part = texts[start : start + TOKENIZED_AT_ONCE]
-        ids.update(zip(part, encoder.tokenize(part), strict=True))
+        chunk = texts[start : start + TOKENIZE_CHUNK]
+        ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
     return ids

@@ -1,12 +1,12 @@
-"""A run's checkpoint: everything that its next step depends on, without a pickle.
+"""A run's checkpoint: everything that its next step depends on, without pickle.
 
-    checkpoint/state.json             step, figures so far, the config
+    checkpoint/state.json             the run's progress: step, losses and figures so far
     checkpoint/weights.safetensors    the trained weights, float32, by name
-    checkpoint/optimiser.safetensors  Adam's moments and step counts, the state of PyTorch's random generators
+    checkpoint/optimiser.safetensors  Adam's moments and step counts, the states of PyTorch's random generators
 
-The order of the data, and what dropout drops on a CPU, are functions of the seed and the step, so they need no
-state. A checkpoint is written beside the old one and then takes its place: a process that dies at any moment leaves
-one of them whole (`training.atomic.recover`).
+The order of the data, and dropout on a CPU, are functions of the seed and the step and need no state. A checkpoint
+replaces the previous one atomically: a process that dies at any moment leaves one of them complete
+(`training.atomic.recover`).
 """
 
 from __future__ import annotations
@@ -24,53 +24,63 @@ from training.trainer.training_model import TrainingModel
 
 CheckpointState = dict[str, Any]
 
+RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
+_RENAMED = {"words.rows": "embeddings.weight"}  # names of weights in checkpoints of earlier versions
+
 
 def save_checkpoint(
-    folder: Path, module: TrainingModel, optimiser: torch.optim.Optimizer, state: CheckpointState
+    folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: CheckpointState
 ) -> None:
-    """Write ``folder`` anew. OSError when the disk is full; the old checkpoint is still there then."""
+    """Replace the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
     from safetensors.torch import save_file
 
-    names = _trained(module)
+    weights = _trained_weights(model)
     moments = {
-        f"{key}:{name}": value for name, weight in names.items() for key, value in optimiser.state[weight].items()
+        f"{key}:{name}": value for name, weight in weights.items() for key, value in optimiser.state[weight].items()
     }
     with replace_folder(folder) as fresh:
         (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-        save_file({name: weight.detach().contiguous() for name, weight in names.items()}, fresh / "weights.safetensors")
+        tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
+        save_file(tensors, fresh / "weights.safetensors")
         save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
 
 
 def read_checkpoint(folder: Path) -> CheckpointState | None:
-    """The state of the checkpoint in ``folder``, None if there is none."""
+    """The state of the checkpoint in ``folder``; None if there is no checkpoint."""
     file = folder / "state.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
 @torch.no_grad()
-def load_checkpoint(folder: Path, module: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
-    """Put weights, moments and random generators back. InputError if they are those of another model."""
-    from safetensors.torch import load_file
-
-    names = _trained(module)
-    weights, moments = load_file(folder / "weights.safetensors"), load_file(folder / "optimiser.safetensors")
-    if {name: weight.shape for name, weight in names.items()} != {name: w.shape for name, w in weights.items()}:
+def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
+    """Restore weights, moments and random generators. InputError if they belong to another model."""
+    weights = _trained_weights(model)
+    saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
+    if {name: weight.shape for name, weight in weights.items()} != {name: each.shape for name, each in saved.items()}:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")
-    for name, weight in names.items():
-        weight.copy_(weights[name])
+    for name, weight in weights.items():
+        weight.copy_(saved[name])
     for key, value in moments.items():
         kind, _, name = key.partition(":")
         if kind != RANDOM:
-            weight = names[name]
-            # The step count lives on the CPU unless the fused kernel keeps it beside the weights.
-            place = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
-            optimiser.state[weight][kind] = value.to(place)
+            weight = weights[name]
+            # The step count is on the CPU unless the fused kernel keeps it beside the weights.
+            device = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
+            optimiser.state[weight][kind] = value.to(device)
     torch.set_rng_state(moments[f"{RANDOM}:cpu"])
     if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
         torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
 
 
-RANDOM = "random"
+def _load(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file under the present names: "words.rows" or "exp_avg:words.rows" are renamed."""
+    from safetensors.torch import load_file
+
+    tensors = {}
+    for key, value in load_file(file).items():
+        kind, colon, name = key.rpartition(":")
+        tensors[kind + colon + _RENAMED.get(name, name)] = value
+    return tensors
 
 
 def _random_states() -> dict[str, Tensor]:
@@ -80,5 +90,5 @@ def _random_states() -> dict[str, Tensor]:
     return states
 
 
-def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

@@ -1,4 +1,4 @@
-"""The word embeddings in training: only the rows that the data uses, and of their gradient what a batch touches."""
+"""Word embeddings restricted to the token ids that occur in the training data, with a sparsely written gradient."""
 
 from __future__ import annotations
 
@@ -10,47 +10,53 @@ from torch import Tensor, nn
 
 
 class CompactEmbedding(nn.Module):
-    """Those word embeddings that the training data uses, as one small parameter.
+    """The V' rows of an embedding table that the training data uses, as one trainable parameter.
 
-    Adam leaves a row alone whose gradient has always been zero, so to train these rows only is to train all of
-    them, at a third of the cost for the STS benchmark: the word embeddings are half of MiniLM's weights. Of their
-    gradient a batch touches a few hundred rows; it is kept, and only those are written.
+    Adam without weight decay leaves a row alone whose gradient has always been zero. So training only the rows in use
+    is exact, and on the STS benchmark costs a third: half of MiniLM's weights are word embeddings. A batch touches a
+    few hundred rows; the gradient buffer is kept and only those rows are zeroed and rewritten.
+
+    Args:
+        table: the whole embedding, V rows. It is updated by `write_back` only.
+        used: the token ids in use; None for all of them.
     """
 
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
-        place = table.weight.device
-        self._table = [table]  # in a list, so that it is no parameter of this module
-        self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=place)
-        self.rows = nn.Parameter(table.weight.detach()[self.used].clone())
-        self._position = torch.zeros(table.num_embeddings, dtype=torch.int64, device=place)
-        self._position[self.used] = torch.arange(len(self.used), device=place)
-        self._gradient = torch.zeros_like(self.rows)
-        self._touched = torch.empty(0, dtype=torch.int64, device=place)
+        device = table.weight.device
+        self._table = [table]  # in a list, so that it is not registered as a submodule
+        self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=device)
+        self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
+        self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
+        self._row_of[self.used] = torch.arange(len(self.used), device=device)
+        self._gradient = torch.zeros_like(self.weight)
+        self._touched = torch.empty(0, dtype=torch.int64, device=device)
 
-    def find(self, ids: Tensor) -> Tensor:
-        """Token ids (…) -> their rows (…). Padding gets any row: it is masked everywhere."""
-        return self._position[ids]
+    def rows(self, ids: Tensor) -> Tensor:
+        """Token ids (...) -> row numbers (...), int64. Ids not in use, such as padding, map to row 0."""
+        return self._row_of[ids]
 
-    def vectors(self, positions: Tensor) -> Tensor:
-        """Rows (…) -> the vectors (…, D), cut off from the gradient of ``rows``."""
-        return F.embedding(positions, self.rows.detach())
+    def forward(self, rows: Tensor) -> Tensor:
+        """Row numbers (...) -> vectors (..., D) float32, detached from ``weight``."""
+        return F.embedding(rows, self.weight.detach())
 
-    def receive(self, found: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Make the gradient of ``rows`` from those of the vectors looked up: rows (…) and gradients (…, D).
+    def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Set the gradient of ``weight`` from those of the vectors that were looked up.
 
-        Its length is given back, or nothing if they are not trained.
+        Args:
+            rows: of each micro-batch, row numbers (...).
+            gradients: of each micro-batch, (..., D) in any floating dtype; summed in float32.
+
+        Returns:
+            The norm of the gradient, in a list of one.
         """
-        if not found:
-            return []
-        positions, gradients = zip(*found, strict=True)
         self._gradient[self._touched] = 0
-        self._touched = torch.cat([rows.flatten() for rows in positions])
+        self._touched = torch.cat([part.flatten() for part in rows])
         self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, -2).float() for part in gradients]))
-        self.rows.grad = self._gradient
+        self.weight.grad = self._gradient
         return [torch.linalg.vector_norm(self._gradient)]
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Put the rows as they are now into the whole table."""
-        self._table[0].weight[self.used] = self.rows
+        """Copy the rows into the whole table."""
+        self._table[0].weight[self.used] = self.weight

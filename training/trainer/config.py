@@ -1,10 +1,10 @@
-"""RunConfig: everything that decides a run, in one frozen dataclass.
+"""RunConfig: everything that determines a run, as one frozen pydantic model.
 
-It is checked once, when it is made; a mistake is one `InputError` that names the field, the value and what would
-do. It travels as JSON (``config.json`` in the run's folder, the queue, the HTTP API) and comes back equal.
-Together with the data, the versions of the libraries and the number of cores (a batch is cut into a share for each,
-with its own dropout) it determines the whole curve: on a CPU in float32, bit for bit. The defaults are the paper's
-(section 3.1): batch 16, Adam, learning rate 2e-5, linear warm-up over 10%.
+A config is validated when it is made; a mistake is one `InputError` that names the field, the value and what would do.
+It travels as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and comes back equal. Together
+with the data, the versions of the libraries and the number of cores (each gets a micro-batch with its own dropout) it
+determines the whole curve: in float32 on a CPU, bit for bit. The defaults are the paper's (section 3.1): batches of
+16, Adam, learning rate 2e-5, linear warm-up over 10% of the steps.
 """
 
 from __future__ import annotations
@@ -12,133 +12,105 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
-# Where the config does not say how often: an evaluation costs as much as 20 steps, and a curve needs its points.
-STEPS_APART = 100
-FEWEST_EVALUATIONS, MOST_EVALUATIONS = 4, 20  # besides that of the base
-
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "objective": ("classification", "regression", "triplet", "mnrl"),
-    "pooling": (None, "mean", "max", "cls"),
-    "concatenation": ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul"),
-    "dtype": ("auto", "float32", "bfloat16"),
-    "triplet_metric": ("euclidean", "cosine", "manhattan"),
-}
-
-# field: (lowest, highest, is the lowest itself allowed, what the field is)
-RANGES: dict[str, tuple[float, float, bool, str]] = {
-    "epochs": (0, 1_000, False, "passes over the training data"),
-    "max_steps": (1, 10_000_000, True, "optimiser steps"),
-    "batch_size": (1, 65_536, True, "rows a step"),
-    "learning_rate": (0, 1, False, "the highest rate of Adam"),
-    "warmup": (0, 1, True, "the share of the steps that warms up"),
-    "weight_decay": (0, 1, True, "decoupled weight decay"),
-    "max_grad_norm": (0, math.inf, False, "the norm that gradients are clipped to"),
-    "seed": (0, 2**32 - 1, True, "the seed of everything random"),
-    "eval_every": (1, 10_000_000, True, "steps between two evaluations"),
-    "max_length": (4, 8_192, True, "tokens a sentence"),
-    "triplet_margin": (0, 1_000, False, "the margin ε"),
-    "mnrl_scale": (0, 1_000, False, "the factor on the cosine"),
-    "lora_rank": (0, 512, True, "the rank of LoRA, 0 for full fine-tuning"),
-}
+# Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
+STEPS_PER_EVALUATION = 100
+MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20  # besides that of the base
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """One run. Raises InputError when a field is out of range.
+def _whole_number(value: Any) -> Any:
+    """JSON from a browser has no integers: 8.0 is 8."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    ``pooling`` None takes the base's own. ``max_steps`` ends the run before ``epochs`` does, or extends it: it
-    is the number of optimiser steps, whatever the data. ``eval_every`` None evaluates about every 100 steps, but
-    4 to 20 times a run.
-    ``eval_data`` None measures only the random pairs. ``train_data`` and ``eval_data`` are names for
-    `training.data.load.load_data`, which derives the form that the objective needs.
+
+Whole = Annotated[int, BeforeValidator(_whole_number)]
+
+
+class RunConfig(BaseModel):
+    """The settings of one run. Raises InputError for a field that is unknown or has a value that cannot be used.
+
+    ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
+    derived from them. ``eval_data`` None evaluates on random pairs of the training data alone. ``pooling`` None is
+    the base's own. ``max_steps``, if given, is the number of optimiser steps, in place of ``epochs``. ``eval_every``
+    None evaluates about every 100 steps, but 4 to 20 times a run.
     """
 
-    objective: str
-    train_data: str = "stsb:train"
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    objective: Literal["classification", "regression", "triplet", "mnrl"]
+    train_data: str = Field("stsb:train", pattern=r"\S")
     eval_data: str | None = "stsb:dev"
-    base: str = DEFAULT_MODEL
-    pooling: str | None = None
-    concatenation: str = "uv+diff"
-    epochs: float = 1
-    max_steps: int | None = None
-    batch_size: int = 16
-    learning_rate: float = 2e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    seed: int = 0
-    eval_every: int | None = None
-    dtype: str = "auto"
-    max_length: int | None = None
-    triplet_metric: str = "euclidean"
-    triplet_margin: float = 1.0
-    mnrl_scale: float = 20.0
+    base: str = Field(DEFAULT_MODEL, pattern=r"\S")
+    pooling: Literal["mean", "max", "cls"] | None = None
+    concatenation: Literal["uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul"] = "uv+diff"
+    epochs: float = Field(1, gt=0, le=1_000, description="passes over the training data")
+    max_steps: Whole | None = Field(None, ge=1, le=10_000_000, description="optimiser steps")
+    batch_size: Whole = Field(16, ge=1, le=65_536, description="rows per step")
+    learning_rate: float = Field(2e-5, gt=0, le=1, description="the peak learning rate of Adam")
+    warmup: float = Field(0.1, ge=0, le=1, description="the fraction of the steps that warms up")
+    weight_decay: float = Field(0.0, ge=0, le=1, description="decoupled weight decay")
+    max_grad_norm: float = Field(1.0, gt=0, description="the norm that gradients are clipped to")
+    seed: Whole = Field(0, ge=0, le=2**32 - 1, description="the seed of everything random")
+    eval_every: Whole | None = Field(None, ge=1, le=10_000_000, description="steps between two evaluations")
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_length: Whole | None = Field(None, ge=4, le=8_192, description="tokens per sentence")
+    triplet_metric: Literal["euclidean", "cosine", "manhattan"] = "euclidean"
+    triplet_margin: float = Field(1.0, gt=0, le=1_000, description="the margin ε")
+    mnrl_scale: float = Field(20.0, gt=0, le=1_000, description="the factor on the cosine")
     mnrl_symmetric: bool = False
-    lora_rank: int = 0
+    lora_rank: Whole = Field(0, ge=0, le=512, description="the rank of LoRA, 0 for full fine-tuning")
     name: str = ""
 
-    def __post_init__(self) -> None:
-        for field, choices in CHOICES.items():
-            if getattr(self, field) not in choices:
-                known = ", ".join(str(choice) for choice in choices if choice is not None)
-                raise InputError(f"{field} {getattr(self, field)!r} is unknown; choose {known}")
-        for field, limits in RANGES.items():
-            self._check_range(field, *limits)
-        for field in ("train_data", "base"):
-            if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
-                raise InputError(f"{field} is empty; give a name or a path")
-        if self.objective == "mnrl" and self.batch_size < 2:
-            raise InputError("batch_size must be at least 2 for mnrl: its negatives are the batch's other rows")
+    def __init__(self, objective: str | None = None, /, **values: Any) -> None:
+        if objective is not None:
+            values["objective"] = objective
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InputError(_describe(error.errors()[0])) from None
 
-    def _check_range(self, field: str, low: float, high: float, closed: bool, meaning: str) -> None:
-        value = getattr(self, field)
-        optional = field in OPTIONAL
-        if value is None and optional:
-            return
-        whole = field in WHOLE
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if number and (not whole or float(value).is_integer()) and low <= value <= high and (closed or value > low):
-            if whole and not isinstance(value, int):
-                object.__setattr__(self, field, int(value))
-            return
-        kind = "a whole number" if whole else "a number"
-        bound = f"from {low:g}" if closed else f"above {low:g}"
-        upper = f" to {high:g}" if math.isfinite(high) else ""
-        raise InputError(f"{field} is {value!r}, but {meaning} must be {kind} {bound}{upper}")
+    @model_validator(mode="after")
+    def _needs_negatives(self) -> RunConfig:
+        if self.objective == "mnrl" and self.batch_size < 2:
+            raise ValueError("batch_size must be at least 2 for mnrl: its negatives are the batch's other rows")
+        return self
 
     def evaluate_every(self, steps: int) -> int:
-        """Steps between two evaluations in a run of so many steps."""
-        times = min(max(round(steps / STEPS_APART), FEWEST_EVALUATIONS), MOST_EVALUATIONS)
-        return self.eval_every or max(1, steps // times)
+        """The number of steps between two evaluations in a run of ``steps`` steps."""
+        evaluations = min(max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS), MAX_EVALUATIONS)
+        return self.eval_every or max(1, steps // evaluations)
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """A copy with some fields changed, validated."""
+        return RunConfig(**{**dict(self), **changes})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunConfig:
+        """As in pydantic, but the update is validated. All fields are immutable, so ``deep`` makes no difference."""
+        return self.replace(**(update or {}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, ready for JSON."""
-        return asdict(self)
+        """Plain values, ready for JSON."""
+        return self.model_dump()
 
     def to_json(self) -> str:
-        """Indented JSON that `from_json` reads back to an equal config."""
+        """Indented JSON, which `from_json` reads back to an equal config."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """InputError for fields that do not exist, with those that do."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise InputError(f"a run has no field {', '.join(unknown)}; the fields are {', '.join(known)}")
-        if "objective" not in values:
-            raise InputError(f"a run needs an objective: {', '.join(CHOICES['objective'])}")
+        """A config of the fields given. Raises InputError as the constructor does."""
         return cls(**values)
 
     @classmethod
     def from_json(cls, text: str) -> RunConfig:
-        """InputError if the text is not the JSON of a config."""
+        """Read what `to_json` wrote. Raises InputError if the text is not the JSON of a config."""
         try:
             values = json.loads(text)
         except json.JSONDecodeError as error:
@@ -148,5 +120,56 @@ class RunConfig:
         return cls.from_dict(values)
 
 
-OPTIONAL = frozenset({"max_steps", "eval_every", "max_length"})
-WHOLE = OPTIONAL | {"batch_size", "seed", "lora_rank"}
+class Range(NamedTuple):
+    """The numbers that a field can have."""
+
+    low: float
+    high: float  # infinity if there is no limit
+    includes_low: bool
+    is_whole: bool
+    description: str  # what the field is
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.is_whole else "a number"
+        low = f"{'from' if self.includes_low else 'above'} {self.low}"
+        return f"{kind} {low} to {self.high}" if math.isfinite(self.high) else f"{kind} {low}"
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a Literal, with None first if it is optional; empty for other types."""
+    is_optional = type(None) in get_args(annotation)
+    literal = get_args(annotation)[0] if is_optional else annotation
+    return (None,) * is_optional + get_args(literal) if get_origin(literal) is Literal else ()
+
+
+def _range(field: FieldInfo) -> Range:
+    bounds = {
+        name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le") if hasattr(each, name)
+    }
+    is_whole = int in (field.annotation, *get_args(field.annotation)) or Whole in get_args(field.annotation)
+    low = bounds["ge"] if "ge" in bounds else bounds["gt"]
+    return Range(low, bounds.get("le", math.inf), "ge" in bounds, is_whole, field.description or "")
+
+
+_FIELDS = RunConfig.model_fields
+CHOICES = {name: choices for name, field in _FIELDS.items() if (choices := _choices(field.annotation))}
+RANGES = {name: _range(field) for name, field in _FIELDS.items() if field.description}
+OPTIONAL = frozenset(name for name in RANGES if type(None) in get_args(_FIELDS[name].annotation))
+
+
+def _describe(error: Mapping[str, Any]) -> str:
+    """One sentence on a validation error: the field, the value, what would do."""
+    field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
+    if error["type"] == "value_error":  # raised by a validator above
+        return str(error["ctx"]["error"])
+    if error["type"] == "extra_forbidden":
+        return f"a run has no field {field}; the fields are {', '.join(_FIELDS)}"
+    if error["type"] == "missing":
+        return f"a run needs an {field}: {', '.join(CHOICES[field])}"
+    if field in CHOICES:
+        return f"{field} {value!r} is unknown; choose {', '.join(choice for choice in CHOICES[field] if choice)}"
+    if field in RANGES:
+        return f"{field} is {value!r}, but {RANGES[field].description} must be {RANGES[field]}"
+    if error["type"] == "string_pattern_mismatch":
+        return f"{field} is empty; give a name or a path"
+    return f"{field} is {value!r}, but must be {'true or false' if error['type'] == 'bool_type' else 'text'}"

@@ -1,11 +1,10 @@
-"""Dropout as cheap as it can be on a CPU, from a generator of one's own.
+"""Dropout on a CPU from NumPy's bit generators.
 
-PyTorch draws 64 random bits for every single value, on one core: a tenth of a training step. Here four values share
-64 bits, from NumPy's generator, which is twice as fast: a value is dropped with probability p to within 1/65,536,
-and what stays is scaled by 1/(1-p).
+PyTorch's CPU dropout draws 64 random bits per element, single-threaded: about a tenth of a training step. Here four
+elements share 64 bits, so the drop probability is exact to 1/65,536.
 
-Shares of a batch are computed side by side (trainee.py); were all to draw from PyTorch's one generator, their order
-would be chance and no run could be repeated. So each draws from the generator that `drawing_from` names.
+Micro-batches run in parallel threads. Were they to draw from PyTorch's one global generator, the result would depend
+on thread scheduling; instead each thread draws from the generator set by `use_generator`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,56 +21,42 @@ from torch import Tensor, nn
 
 from training.models.loading import importing
 
-ATTENTION = "sbert_lab_dropout"  # the name under which transformers finds `attention`
+ATTENTION = "sbert_lab_dropout"  # the name under which `attention` is registered with transformers
 _thread = threading.local()
 
 
 @contextmanager
-def drawing_from(generator: np.random.Generator) -> Iterator[None]:
-    """Inside the block, in this thread, dropout draws from ``generator``."""
-    before = getattr(_thread, "generator", None)
+def use_generator(generator: np.random.Generator) -> Iterator[None]:
+    """Inside the block, dropout in this thread draws from ``generator``."""
+    previous = getattr(_thread, "generator", None)
     _thread.generator = generator
     try:
         yield
     finally:
-        _thread.generator = before
+        _thread.generator = previous
 
 
-def dropout(x: Tensor, p: float) -> Tensor:
-    """Any shape, floating, on a CPU."""
-    return x * kept(draw(x.numel()), p, x.dtype).view(x.shape) if p else x
+def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
 
-
-def draw(count: int) -> Tensor:
-    """Random int16 (count,). Outside of `drawing_from` from a generator that PyTorch's own one seeds."""
+    Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
+    """
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
-    return torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
-
-
-def kept(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:
-    """Random int16 -> as many factors: 0 with probability ``p``, else 1/(1-p). The bits' memory may be theirs."""
-    stays = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)  # 0 or 1
-    if dtype == torch.bfloat16:
-        return stays.mul_(_bits_of(1 / (1 - p))).view(dtype)
-    return stays.to(dtype).mul_(1 / (1 - p))
-
-
-@cache
-def _bits_of(number: float) -> int:
-    """Of a bfloat16, as an int16."""
-    return int(torch.tensor(number, dtype=torch.bfloat16).view(torch.int16))
+    count = shape.numel()
+    bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
+    kept = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)  # 0 or 1, in the memory of the bits
+    return kept.to(dtype).mul_(1 / (1 - p)).view(shape)
 
 
 class Dropout(nn.Module):
-    """In the place of nn.Dropout."""
+    """Replaces `torch.nn.Dropout`, on CPU tensors of any shape."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x``, and while training `dropout` of it."""
-        return dropout(x, self.p) if self.training else x
+        return x * dropout_mask(x.shape, self.p, x.dtype) if self.training and self.p else x
 
 
 def attention(
@@ -85,16 +69,29 @@ def attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """softmax(q kᵀ · scaling + mask), dropout, times v. (B, H, T, d) -> (B, T, H, d), as transformers calls it."""
+    """dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
+
+    Args:
+        module: the attention layer; dropout is applied while it is in training mode.
+        query, key, value: (B, H, T, d).
+        attention_mask: added to the logits, broadcast to (B, H, T, T).
+        scaling: of the logits; None is 1 / sqrt(d).
+        dropout: the probability.
+
+    Returns:
+        The context (B, T, H, d), and None in place of the attention weights.
+    """
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if attention_mask is not None:
         scores = scores + attention_mask
-    weights = Dropout(dropout).train(module.training)(F.softmax(scores, dim=-1))
+    weights = F.softmax(scores, dim=-1)
+    if module.training and dropout:
+        weights = weights * dropout_mask(weights.shape, dropout, weights.dtype)
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 
 def replace_dropout(backbone: nn.Module) -> None:
-    """Make every dropout of a transformer, adapters included, one of ours: in its modules and in its attention."""
+    """Make every dropout of a transformer (adapters and attention included) draw as above. In place."""
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask
@@ -106,5 +103,5 @@ def replace_dropout(backbone: nn.Module) -> None:
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     transformer = next(module for module in backbone.modules() if isinstance(module, PreTrainedModel))
-    if transformer._supports_attention_backend:  # the others have a module for the dropout of attention too
+    if transformer._supports_attention_backend:  # the others (MPNet) have an nn.Dropout in their attention
         transformer.set_attn_implementation(ATTENTION)

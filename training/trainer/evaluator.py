@@ -1,11 +1,11 @@
-"""What is measured while a run goes on: the eval data, and random pairs that show a collapse.
+"""The evaluation of a run: the eval data, and random pairs that show a collapse.
 
-    spearman      rank correlation of cosine and gold score, -1..1, if the eval data has scores
-    accuracy      share of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's own loss on the eval data, if that data has the form the objective needs
-    alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null or the reason in words
+    spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
+    accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
+    loss          the objective's loss on the eval data, if that data has the form that the objective needs
+    alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-One `encode` covers all sentences of an evaluation, in the precision that the finished model will be used in.
+All sentences of an evaluation are encoded in one call, in the precision that the finished model will be used in.
 """
 
 from __future__ import annotations
@@ -27,68 +27,74 @@ from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
 from training.trainer.config import RunConfig
 
-RANDOM_SENTENCES = 256  # drawn from the training data: 32,640 pairs
+RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
 Figures = dict[str, Any]
-HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the first that is there selects the best
+HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the first one measured selects the best model
 
 
 class Evaluator:
-    """Measures an encoder, always on the same sentences.
+    """Evaluates an encoder, always on the same sentences.
 
     Args:
         config: of the run.
-        training: the data that the run learns from, as the objective sees it.
-        data: the eval data as it is, or None.
+        training: the training data in the form that the objective needs.
+        data: the eval data as loaded, or None.
     """
 
     def __init__(self, config: RunConfig, training: Dataset, data: Dataset | None) -> None:
         self.batch_size = config.batch_size
         self.data = data
-        self.for_loss = _for_loss(config, training, data)
+        self.loss_data = _loss_data(config, training, data)
         sentences = list(dict.fromkeys(text for column in training.columns for text in column))
-        draw = random.Random(config.seed)
-        self.random = draw.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
-        self.plain = plain_sentences()
-        parts = [*self._columns(data), *self._columns(self.for_loss), self.random, self.plain]
-        self.sentences = list(dict.fromkeys(text for part in parts for text in part))
+        generator = random.Random(config.seed)
+        self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
+        self.plain_sentences = plain_sentences()
+        columns = [
+            *(() if data is None else data.columns),
+            *(() if self.loss_data is None else self.loss_data.columns),
+            self.random_sentences,
+            self.plain_sentences,
+        ]
+        self.sentences = list(dict.fromkeys(text for column in columns for text in column))
         self._row = {text: row for row, text in enumerate(self.sentences)}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: Callable[[], bool] | None = None) -> Figures:
-        """The figures of an evaluation. `Stopped` if ``should_stop`` says so."""
+        """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
         vectors = encoder.encode(self.sentences, normalize=False, should_stop=should_stop)
         figures: Figures = {}
         if self.data is not None:
-            figures |= _compare(self.data, [self._at(vectors, column) for column in self.data.columns])
-        if self.for_loss is not None:
-            figures["loss"] = self._loss(vectors, self.for_loss, objective)
-        figures |= diagnose(self._at(vectors, self.random), self._at(vectors, self.plain))
+            figures |= _compare(self.data, [self._vectors_of(column, vectors) for column in self.data.columns])
+        if self.loss_data is not None:
+            figures["loss"] = self._loss(vectors, self.loss_data, objective)
+        figures |= diagnose(
+            self._vectors_of(self.random_sentences, vectors), self._vectors_of(self.plain_sentences, vectors)
+        )
         figures["collapsed"] = collapsed(figures)
         return figures
 
-    def _at(self, vectors: np.ndarray, column: Sequence[str]) -> np.ndarray:
+    def _vectors_of(self, column: Sequence[str], vectors: np.ndarray) -> np.ndarray:
         return vectors[[self._row[text] for text in column]]
 
     @torch.no_grad()
     def _loss(self, vectors: np.ndarray, data: Dataset, objective: nn.Module) -> float:
-        """The mean over the rows of the objective's loss, in batches as large as in training."""
-        place = next(objective.parameters(), torch.empty(0)).device
-        columns = [torch.from_numpy(self._at(vectors, column)).to(place) for column in data.columns]
-        truth = targets(data)
+        """The objective's mean loss over the rows, in batches as large as in training."""
+        device = next(objective.parameters(), torch.empty(0)).device
+        columns = [torch.from_numpy(self._vectors_of(column, vectors)).to(device) for column in data.columns]
+        every_target = targets(data)
         total = 0.0
         for start in range(0, len(data), self.batch_size):
             rows = slice(start, start + self.batch_size)
-            target = None if truth is None else truth[rows].to(place)
+            target = None if every_target is None else every_target[rows].to(device)
             total += float(objective([column[rows] for column in columns], target)) * len(columns[0][rows])
         return total / len(data)
 
-    @staticmethod
-    def _columns(data: Dataset | None) -> tuple[list[str], ...]:
-        return () if data is None else data.columns
-
 
 def selection_metric(figures: Figures) -> tuple[str, float] | None:
-    """The figure by which checkpoints are compared and its value turned so that more is better; None without."""
+    """The name of the metric that selects the best model, and its value, negated if lower is better.
+
+    None if no such metric was measured.
+    """
     for name, higher in HIGHER_IS_BETTER.items():
         if figures.get(name) is not None:
             return name, figures[name] if higher else -figures[name]
@@ -96,31 +102,34 @@ def selection_metric(figures: Figures) -> tuple[str, float] | None:
 
 
 def targets(data: Dataset) -> torch.Tensor | None:
-    """What the objective compares with: labels as int64, gold scores as float32 in 0–1, or nothing."""
+    """The targets of the objective (N,): labels as int64, gold scores as float32 in 0 to 1, or None."""
     if data.labels is not None:
         return torch.tensor(data.labels)
     return None if data.scores is None else torch.tensor(data.scores, dtype=torch.float32) / 5
 
 
-def _for_loss(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:
-    """The eval data as the objective sees it, or None where its loss there would mean something else."""
+def _loss_data(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:
+    """The eval data in the form that the objective needs, or None if its loss there would not be comparable."""
     if data is None:
         return None
     try:
-        seen = transform_for(data, config.objective, config.seed)
+        transformed = transform_for(data, config.objective, config.seed)
     except InputError:
         return None
-    if OBJECTIVES[config.objective].target == "labels" and seen.label_names != training.label_names:
+    if OBJECTIVES[config.objective].target == "labels" and transformed.label_names != training.label_names:
         return None
-    return seen if len(seen.columns) == len(training.columns) else None
+    return transformed if len(transformed.columns) == len(training.columns) else None
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
+    """The figures that compare the vectors (N, D) of each column with the gold scores or the order of triplets."""
     if data.kind == SCORED:
         gold = np.asarray(data.scores)
-        near = gold >= POSITIVE_FROM
-        found: Figures = {"spearman": spearman(cosine(columns[0], columns[1]), gold)}
-        return found | ({"alignment": alignment(columns[0][near], columns[1][near])} if near.any() else {})
+        positive = gold >= POSITIVE_FROM
+        figures: Figures = {"spearman": spearman(cosine(columns[0], columns[1]), gold)}
+        return figures | (
+            {"alignment": alignment(columns[0][positive], columns[1][positive])} if positive.any() else {}
+        )
     if data.kind == TRIPLETS:
         nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
         return {"accuracy": float(nearer.mean()), "alignment": alignment(columns[0], columns[1])}

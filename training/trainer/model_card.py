@@ -1,4 +1,4 @@
-"""The model card of a run: data, settings and figures, as the README.md of the folder that is exported."""
+"""The model card of a run, the README.md of an exported model: data, settings and figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = {
 
 
 def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figures, pooling: str) -> str:
-    """Markdown with a YAML head that the Hub reads. ``before`` and ``best`` are evaluations."""
+    """Markdown with the YAML header that the Hub reads. ``before`` and ``best`` are figures of `Evaluator.measure`."""
     entry = OBJECTIVES[config.objective]
     settings = {
         "base": config.base,
@@ -83,5 +83,5 @@ def _figure(key: str, figures: Figures) -> str:
 
 
 def _cell(value: object) -> str:
-    """Text that stays inside its cell or its line."""
+    """Text escaped such that it stays inside its table cell or its line."""
     return str(value).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

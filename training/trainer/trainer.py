@@ -1,7 +1,7 @@
-"""A session: one process at work on a run, from its first step or from a checkpoint until it ends or is stopped.
+"""Trainer: the training loop of one process, from the first step or a checkpoint until the run ends or is stopped.
 
-`training.trainer.train.train` opens it and closes it; what it tells and writes is described there. The constructor
-loads and checks everything and raises `InputError`; `work` does the steps.
+`training.trainer.train.train` creates it and documents the events and files that it writes. The constructor loads and
+checks everything and raises `InputError`; `Trainer.run` does the steps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,14 +31,14 @@ from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator, Figures, selection_metric
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
-from training.trainer.sampler import learning_rate
+from training.trainer.schedule import learning_rate
 from training.trainer.throughput import ThroughputMeter
 from training.trainer.training_model import TrainingBatch, TrainingModel, default_micro_batches
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-TRAIN_EVENTS = 100  # a run, about
+TRAIN_EVENTS = 100  # per run, about
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
 
 
@@ -48,20 +48,27 @@ class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mista
 
 @dataclass
 class Progress:
-    """What the run knows beside the weights; all of it is in the checkpoint."""
+    """The state of a run beside its weights; the checkpoint holds all of it."""
 
     step: int = 0  # optimiser steps done
     evaluated: int = -1  # the step of the last evaluation
     losses: list[float] = field(default_factory=list)  # of the steps since the last train event
-    seconds: float = 0.0  # of work
-    shares: int = 0  # into which each batch is cut: sums are rounded by it; 0 before the first step
+    seconds: float = 0.0
+    micro_batches: int = 0  # per batch, which decides how sums are rounded and what dropout draws; 0 = not yet chosen
     baseline: Figures | None = None
     best: Figures | None = None
     final: Figures | None = None
 
+    @classmethod
+    def from_state(cls, state: CheckpointState) -> Progress:
+        """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored."""
+        known = {each.name for each in fields(cls)}
+        renamed = {"shares": "micro_batches"}
+        return cls(**{renamed.get(key, key): value for key, value in state.items() if renamed.get(key, key) in known})
+
 
 class Trainer:
-    """See the module. Arguments as in `training.trainer.train.train`; ``state`` is that of a checkpoint, or None."""
+    """The loop. Arguments as in `training.trainer.train.train`; ``state`` is that of a checkpoint, or None."""
 
     def __init__(
         self,
@@ -75,78 +82,66 @@ class Trainer:
     ) -> None:
         self.config, self.accelerator = config, accelerator
         self.events, self.folder, self.should_stop = events, folder, should_stop
-        self.progress = Progress(**(state or {}))
-        self.pending: list[Tensor] = []  # losses that are still on the device
-        self.ahead: TrainingBatch | None = None  # the next step's, laid out
-        self.clock = ThroughputMeter(self.progress.seconds)
+        self.progress = Progress.from_state(state or {})
+        self._pending_losses: list[Tensor] = []  # still on the device
+        self._next_batch: TrainingBatch | None = None
+        self.meter = ThroughputMeter(self.progress.seconds)
         torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
-        watched = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
-        self.watch = Evaluator(config, self.data, watched)
+        eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
+        self.evaluator = Evaluator(config, self.data, eval_data)
         encoder = self._load_encoder(home)
-        self.feed = TokenizedBatches(self.data, encoder, config, accelerator.num_processes, should_stop)
-        self.progress.shares = self.progress.shares or default_micro_batches(
+        self.batches = TokenizedBatches(self.data, encoder, config, accelerator.num_processes, should_stop)
+        self.progress.micro_batches = self.progress.micro_batches or default_micro_batches(
             encoder.device, config.batch_size * len(self.data.columns)
         )
-        self.training_model = TrainingModel(
+        self.model = TrainingModel(
             encoder,
             OBJECTIVES[config.objective].build(config, encoder.dimension, len(self.data.label_names)),
-            None if config.weight_decay else self.feed.used,
+            None if config.weight_decay else self.batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
-            shares=self.progress.shares,
+            num_micro_batches=self.progress.micro_batches,
         )
-        fused = encoder.device.type in ("cpu", "cuda")
         self.optimiser = torch.optim.AdamW(
-            self.training_model.groups(config.weight_decay), config.learning_rate, fused=fused
+            self.model.parameter_groups(config.weight_decay),
+            config.learning_rate,
+            fused=encoder.device.type in ("cpu", "cuda"),
         )
         if state is not None and folder is not None:
-            load_checkpoint(folder / "checkpoint", self.training_model, self.optimiser)
-        self.total = config.max_steps or max(1, math.ceil(config.epochs * self.feed.steps_per_epoch))
-        self.eval_every = config.evaluate_every(self.total)
-        self.train_every = max(1, min(50, self.total // TRAIN_EVENTS))
-        self.clock.checkpoint()
-        self._announce(resumed_from=None if state is None else self.progress.step)
+            load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
+        self.total_steps = config.max_steps or max(1, math.ceil(config.epochs * self.batches.steps_per_epoch))
+        self.eval_every = config.evaluate_every(self.total_steps)
+        self.train_event_every = max(1, min(50, self.total_steps // TRAIN_EVENTS))
+        self.meter.end_checkpoint()
+        self._emit_running(resumed_from=None if state is None else self.progress.step)
 
-    def work(self) -> str:
-        """All steps that are left -> "finished" or "stopped". `NonFiniteLoss` when it cannot go on."""
+    def run(self) -> str:
+        """Do the remaining steps -> "finished" or "stopped". Raises NonFiniteLoss."""
         try:
-            with parallel.single_threaded_ops() if self.training_model.shares > 1 else nullcontext():
-                self._work()
+            with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
+                self._run_steps()
         except Stopped:
-            self.checkpoint()
+            self.save_checkpoint()
             return "stopped"
         return "finished"
 
-    def _work(self) -> None:
-        while True:
-            step = self.progress.step
-            if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total):
-                self._evaluate()
-            if step == self.total:
-                return
-            if self._asked_to_stop():
-                raise Stopped
-            if self.clock.since_checkpoint() > CHECKPOINT_SECONDS:
-                self.checkpoint()
-            self._optimise()
-
-    def checkpoint(self) -> None:
-        """Write down everything that the next step depends on, if there is a folder."""
+    def save_checkpoint(self) -> None:
+        """Write everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
             return
-        self._settle()
-        self.progress.seconds = self.clock.seconds()
-        save_checkpoint(self.folder / "checkpoint", self.training_model, self.optimiser, asdict(self.progress))
-        self.clock.checkpoint()
+        self._fetch_losses()
+        self.progress.seconds = self.meter.seconds()
+        save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, asdict(self.progress))
+        self.meter.end_checkpoint()
 
     def outcome(self) -> dict[str, Any]:
-        """What `RunResult` says of the work, whatever its end."""
+        """The fields of `RunResult` that do not depend on how the run ended."""
         progress = self.progress
         model = None if self.folder is None else self.folder / "model"
         return {
             "steps": progress.step,
-            "seconds": round(self.clock.seconds(), 3),
+            "seconds": round(self.meter.seconds(), 3),
             "baseline": progress.baseline,
             "best": progress.best,
             "final": progress.final,
@@ -163,108 +158,125 @@ class Trainer:
         layout = replace(encoder.layout, max_length=longest)
         return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source)
 
-    def _announce(self, resumed_from: int | None) -> None:
-        encoder = self.training_model.encoder
+    def _emit_running(self, resumed_from: int | None) -> None:
+        encoder = self.model.encoder
         self.events.emit(
             "state",
             self.progress.step,
             state="running",
-            steps=self.total,
+            steps=self.total_steps,
             rows=len(self.data),
             processes=self.accelerator.num_processes,
             device=str(encoder.device),
             dtype=str(encoder.dtype).removeprefix("torch."),
-            shares=self.training_model.shares,
+            micro_batches=self.model.num_micro_batches,
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.data.notes),
             resumed_from=resumed_from,
         )
 
-    def _asked_to_stop(self) -> bool:
+    def _run_steps(self) -> None:
+        while True:
+            step = self.progress.step
+            if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
+                self._evaluate()
+            if step == self.total_steps:
+                return
+            if self._is_asked_to_stop():
+                raise Stopped
+            if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
+                self.save_checkpoint()
+            self._train_step()
+
+    def _is_asked_to_stop(self) -> bool:
         asked = self.should_stop()
         if self.accelerator.num_processes == 1:
             return asked
         flag = torch.tensor(float(asked), device=self.accelerator.device)
         return bool(self.accelerator.reduce(flag, reduction="sum"))
 
-    def _optimise(self) -> None:
-        """One step of Adam on one batch."""
+    def _train_step(self) -> None:
+        """One optimiser step on one batch."""
         progress = self.progress
-        batch = self.ahead or self._lay_out(progress.step)
-        loss, length = self.training_model.gradients(batch)
-        _clip(self.training_model, self.config.max_grad_norm, self._agree(length))
-        rate = learning_rate(progress.step, self.total, self.config.learning_rate, self.config.warmup)
+        batch = self._next_batch or self._collate(progress.step)
+        loss, norm = self.model.forward_backward(batch)
+        _clip_gradients(self.model, self.config.max_grad_norm, self._average_gradients(norm))
+        rate = learning_rate(progress.step, self.total_steps, self.config.learning_rate, self.config.warmup)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         progress.step += 1
-        self._update()
-        self.pending.append(loss)
-        self.clock.step(sum(batch.sizes) * self.accelerator.num_processes)
-        due = progress.step == 1 or progress.step % self.train_every == 0 or progress.step == self.total
-        if due or loss.device.type == "cpu":
-            self._settle()
-        if due:
-            self._tell_losses(rate)
+        self._update_weights()
+        self._pending_losses.append(loss)
+        self.meter.end_step(sum(batch.sizes) * self.accelerator.num_processes)
+        is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
+        if is_due or loss.device.type == "cpu":
+            self._fetch_losses()
+        if is_due:
+            self._emit_train(rate)
 
-    def _lay_out(self, step: int) -> TrainingBatch:
-        return self.training_model.collate(*self.feed.batch(step, self.accelerator.process_index), step)
+    def _collate(self, step: int) -> TrainingBatch:
+        return self.model.collate(*self.batches.batch(step, self.accelerator.process_index), step)
 
-    def _update(self) -> None:
-        """Adam, and beside it the next batch: Adam waits for memory, which leaves a core, or a GPU's host, idle."""
-        work: list[Callable[[], Any]] = [self.optimiser.step]
-        if self.progress.step < self.total:
-            work.append(partial(self._lay_out, self.progress.step))
-        _, *ahead = run_parallel(work) if self.training_model.shares > 1 else [piece() for piece in work]
-        self.ahead = ahead[0] if ahead else None
+    def _update_weights(self) -> None:
+        """A step of Adam, and at the same time the collation of the next batch.
 
-    def _agree(self, length: Tensor) -> Tensor:
-        """The mean of all processes' gradients, in each of them. The length of this one's -> that of the mean."""
+        Adam is bound by memory bandwidth, which leaves a core idle; on a GPU, the host.
+        """
+        tasks: list[Callable[[], Any]] = [self.optimiser.step]
+        if self.progress.step < self.total_steps:
+            tasks.append(partial(self._collate, self.progress.step))
+        _, *batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
+        self._next_batch = batches[0] if batches else None
+
+    def _average_gradients(self, norm: Tensor) -> Tensor:
+        """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
         if self.accelerator.num_processes == 1:
-            return length
-        weights = [weight for weight in self.training_model.parameters() if weight.grad is not None]
+            return norm
+        weights = [weight for weight in self.model.parameters() if weight.grad is not None]
         for weight in weights:
             weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
         return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
-    def _settle(self) -> None:
-        """Fetch the losses that are still on the device: a look at each of them at once would make a GPU wait."""
+    def _fetch_losses(self) -> None:
+        """Move pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
         progress = self.progress
-        losses = torch.stack(self.pending).tolist() if self.pending else []
+        losses = torch.stack(self._pending_losses).tolist() if self._pending_losses else []
         for step, loss in enumerate(losses, progress.step - len(losses)):
             if not math.isfinite(loss):
-                rows = self.feed.rows_of(step, self.accelerator.process_index)
+                rows = self.batches.describe_rows(step, self.accelerator.process_index)
                 raise NonFiniteLoss(
                     f"the loss of step {step + 1} is {loss}, on {rows}: lower the learning rate, or look at these rows"
                 )
         progress.losses += losses
-        self.pending = []
+        self._pending_losses = []
 
-    def _tell_losses(self, rate: float) -> None:
+    def _emit_train(self, rate: float) -> None:
         progress = self.progress
         self.events.emit(
             "train",
             progress.step,
             loss=math.fsum(progress.losses) / len(progress.losses),
             lr=rate,
-            epoch=round(progress.step / self.feed.steps_per_epoch, 4),
-            steps=self.total,
-            sentences_per_second=self.clock.rate(),
+            epoch=round(progress.step / self.batches.steps_per_epoch, 4),
+            steps=self.total_steps,
+            sentences_per_second=self.meter.sentences_per_second(),
             seconds_left=self._seconds_left(),
         )
         progress.losses = []
 
     def _evaluate(self) -> None:
-        """Measure, keep the best, tell."""
-        if not self.accelerator.is_main_process:
-            self.progress.evaluated = self.progress.step
-            return
-        self._settle()
+        """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
         progress = self.progress
-        with self.training_model.whole() as encoder:
-            alone = self.accelerator.num_processes == 1  # the others would wait for one that has stopped
-            found = self.watch.measure(encoder, self.training_model.objective, self.should_stop if alone else None)
-            figures: Figures = {"step": progress.step, **found}
+        if not self.accelerator.is_main_process:
+            progress.evaluated = progress.step
+            return
+        self._fetch_losses()
+        with self.model.export_encoder() as encoder:
+            # With several processes the others would wait for one that has stopped here.
+            should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
+            measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
+            figures: Figures = {"step": progress.step, **measured}
             is_best = progress.step > 0 and _is_better(figures, progress.best)
             if is_best:
                 progress.best = figures
@@ -272,15 +284,9 @@ class Trainer:
         if progress.step == 0:
             progress.baseline = figures
         progress.final, progress.evaluated = figures, progress.step
-        seconds = self.clock.evaluation()
-        told = {key: value for key, value in figures.items() if key != "step"}
+        seconds = round(self.meter.end_evaluation(), 3)
         self.events.emit(
-            "eval",
-            progress.step,
-            **told,
-            best=is_best,
-            seconds=round(seconds, 3),
-            seconds_left=self._seconds_left(),
+            "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=self._seconds_left()
         )
 
     def _save_model(self, encoder: Encoder) -> None:
@@ -293,18 +299,18 @@ class Trainer:
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
-        evaluations = math.ceil(self.total / every) - step // every  # the last step always has one
-        return self.clock.left(self.total - step, evaluations)
+        evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
+        return self.meter.seconds_left(self.total_steps - step, evaluations)
 
 
 def _is_better(figures: Figures, best: Figures | None) -> bool:
-    """Whether an evaluation beats the best so far; without any measure the last is the best."""
-    ours, theirs = selection_metric(figures), None if best is None else selection_metric(best)
-    return ours is None or theirs is None or ours[1] > theirs[1]
+    """Whether an evaluation beats the best so far; without a selection metric the last one does."""
+    new, old = selection_metric(figures), None if best is None else selection_metric(best)
+    return new is None or old is None or new[1] > old[1]
 
 
 @torch.no_grad()
-def _clip(module: nn.Module, longest: float, length: Tensor) -> None:
-    """Scale the gradient, which is so long, down to ``longest`` where it is longer."""
-    if length.is_cuda or length > longest:  # a look at it would make a GPU wait
-        torch.nn.utils.clip_grads_with_norm_(module.parameters(), longest, length)
+def _clip_gradients(module: nn.Module, max_norm: float, norm: Tensor) -> None:
+    """Scale gradients of the given total norm to ``max_norm`` where they exceed it."""
+    if norm.is_cuda or norm > max_norm:  # comparing on the host would make a GPU wait
+        torch.nn.utils.clip_grads_with_norm_(module.parameters(), max_norm, norm)

@@ -1,19 +1,18 @@
-"""What is trained: an encoder and an objective. From token ids to the gradient of every weight.
+"""TrainingModel: an encoder and an objective, from token ids to the gradient of every trained weight.
 
-All columns of a batch go through the transformer alike: the network is siamese, so u and v may as well be rows of
-one batch. On a CPU that batch is cut into shares of similar length, one for each core, which go forward and backward
-side by side, meeting only for the loss: to split every single operation over the cores instead means to wait for the
-slowest core hundreds of times a step, and for long when the machine has other things to do. A GPU takes one share.
+All columns of a batch form one batch of sentences, as the network is siamese. On a CPU that batch is split into one
+micro-batch per core; these run forward and backward in parallel and synchronise only for the loss. Splitting every
+operation over the cores instead would wait for the slowest core hundreds of times a step. A GPU takes the whole batch.
 
-The weights are float32. What goes forward and backward is a twin of the transformer in the dtype of choice
-(twin.py); pooled vectors, the loss and the sums of gradients are float32. With LoRA (a rank above 0) only small
-additions to the linear layers are trained; they are merged when the model is saved.
+Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in the dtype of the
+encoder (see `training.trainer.replica`). With LoRA only the adapters are trained; `export_encoder` merges them.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,40 +22,36 @@ import torch
 from torch import Tensor, nn
 
 from training import parallel
-from training.inference.fused_bert import supports_fused
-from training.inference.packing import bins_by_length, pack_bin, round_up
+from training.inference.batching import plan
 from training.models.encoder import Encoder
 from training.parallel import run_parallel
 from training.trainer.compact_embedding import CompactEmbedding
-from training.trainer.fused_replica import FusedReplica
-from training.trainer.replica import AutogradReplica, Column, MicroBatch, Replica, gradient_norms
-from training.trainer.unpadded_batch import TOKEN_MULTIPLE
+from training.trainer.replica import MicroBatch, Replica, TokenIds, gradient_norms
 
-SMALLEST_SHARE = 8  # sentences: with fewer the weights are fetched from memory for too little work
+MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory dominates
 
 
 @dataclass
 class TrainingBatch:
-    """What a step learns from, laid out: all of the step that does not depend on the weights."""
+    """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences."""
 
-    shares: list[MicroBatch]
-    order: Tensor  # (rows,) int64, where each row's vector is among those of the shares, one after the other
-    sizes: list[int]  # of the shares, in rows
-    columns: int  # the rows are those of all columns, one after the other
+    micro_batches: list[MicroBatch]
+    sizes: list[int]  # sentences in each micro-batch
+    order: Tensor  # (B * C,) int64: where each sentence, column by column, is among those of the micro-batches
+    columns: int  # C
     target: Tensor | None  # (B,)
 
 
 class TrainingModel(nn.Module):
-    """An encoder and an objective, with the weights that are trained.
+    """An encoder and an objective with their trained weights.
 
     Args:
-        encoder: stays usable for encoding inside `whole`.
+        encoder: can be used for encoding inside `export_encoder` only.
         objective: see `training.objectives`.
-        used: the token ids that the training data contains; None for all, as weight decay, which reaches every
-            row, needs it.
+        used: the token ids in the training data; None for all (weight decay changes every row).
         seed: of dropout.
         rank: of LoRA; 0 trains all weights.
-        shares: into how many a batch is cut, see `default_micro_batches`.
+        num_micro_batches: see `default_micro_batches`.
     """
 
     def __init__(
@@ -66,69 +61,77 @@ class TrainingModel(nn.Module):
         used: Iterable[int] | None = None,
         seed: int = 0,
         rank: int = 0,
-        shares: int = 1,
+        num_micro_batches: int = 1,
     ) -> None:
         super().__init__()
-        self.encoder, self.seed, self.rank, self.shares = encoder, seed, rank, shares
+        self.encoder = encoder.train()
+        self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
         self.objective = objective.to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
-        self.words = CompactEmbedding(table, used).requires_grad_(not rank)
+        self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank)
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
-        kind = FusedReplica if encoder.device.type == "cpu" and supports_fused(self.backbone) else AutogradReplica
-        self.twin: Replica = kind(self.backbone, self.words, encoder.pooling, encoder.dtype)
+        self.replica = Replica(self.backbone, self.embeddings, encoder.pooling, encoder.dtype)
 
-    def collate(self, columns: Sequence[Column], target: Tensor | None, step: int) -> TrainingBatch:
-        """Token ids by column, targets (B,), the number of the step, of which dropout is a function."""
-        place = self.encoder.device
-        ids = [row for column in columns for row in column]
-        rows = split_rows([len(row) for row in ids], self.shares)
+    def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int) -> TrainingBatch:
+        """Build a step's input.
+
+        Args:
+            columns: token ids of each column.
+            target: (B,), or None.
+            step: dropout is a function of the seed, this number and the number of the micro-batch.
+        """
+        ids = [sentence for column in columns for sentence in column]
+        groups = split_by_length([len(sentence) for sentence in ids], self.num_micro_batches)
+        device = self.encoder.device
         return TrainingBatch(
             [
-                self.twin.collate([ids[row] for row in own], np.random.default_rng([self.seed, step, share]))
-                for share, own in enumerate(rows)
+                self.replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, step, number]))
+                for number, rows in enumerate(groups)
             ],
-            torch.from_numpy(np.argsort(np.concatenate(rows))).to(place),
-            [len(own) for own in rows],
+            [len(rows) for rows in groups],
+            torch.from_numpy(np.argsort(np.concatenate(groups))).to(device),
             len(columns),
-            None if target is None else target.to(place),
+            None if target is None else target.to(device),
         )
 
-    def gradients(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """The mean loss and the length of the gradient, float32 scalars; every weight's ``grad`` is set anew."""
+    def forward_backward(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
+        """Set the ``grad`` of every trained weight -> the mean loss and the norm of the gradient, float32 scalars."""
+        replica = self.replica
         self.objective.zero_grad(set_to_none=True)
-        run_parallel(self.twin.refreshing(self.shares))
-        parts = run_parallel([partial(self.twin.forward, share) for share in batch.shares])
-        vectors = torch.cat([part.vectors.detach() for part in parts]).requires_grad_()
+        run_parallel(replica.sync_weights(self.num_micro_batches))
+        outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
+        vectors = torch.cat([output.vectors.detach() for output in outputs]).requires_grad_()  # (B * C, D)
         loss = self.objective(vectors[batch.order].chunk(batch.columns), batch.target)
         loss.backward()
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
-        upstream = vectors.grad.split(batch.sizes)
-        run_parallel([partial(self.twin.backward, *share) for share in zip(parts, upstream, strict=True)])
-        of_words = [
-            (share.positions, part.of_words)
-            for share, part in zip(batch.shares, parts, strict=True)
-            if part.of_words is not None
-        ]
-        summing: list[Callable[[], list[Tensor]]] = [partial(self.words.receive, of_words)]
-        found = run_parallel(summing + self.twin.summing(parts, self.shares))
-        found.append(gradient_norms([each.grad for each in self.objective.parameters() if each.grad is not None]))
-        return loss.detach(), torch.linalg.vector_norm(torch.stack([length for each in found for length in each]))
+        gradients = vectors.grad.split(batch.sizes)
+        run_parallel([partial(replica.backward, *each) for each in zip(outputs, gradients, strict=True)])
+        tasks = replica.reduce_gradients(outputs, self.num_micro_batches)
+        inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
+        if inputs:  # the longest task: first
+            tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in batch.micro_batches], inputs))
+        norms = [norm for task in run_parallel(tasks) for norm in task]
+        norms += gradient_norms([each.grad for each in self.objective.parameters() if each.grad is not None])
+        return loss.detach(), torch.linalg.vector_norm(torch.stack(norms))
 
     @contextmanager
-    def whole(self) -> Iterator[Encoder]:
-        """The encoder as it would be saved: all rows, LoRA merged, dropout off. Training goes on after it."""
-        self.words.write_back()
+    def export_encoder(self) -> Iterator[Encoder]:
+        """The encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
+
+        Training may continue after the block.
+        """
+        self.embeddings.write_back()
         self.encoder.backbone = self.backbone
         if self.rank:
             self.encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
         try:
             yield self.encoder.eval()
         finally:
-            self.encoder.train()  # lets go of the copy that encode has made: the weights are about to change
+            self.encoder.train()  # drops the copy of the weights that encode has made: they are about to change
 
-    def groups(self, weight_decay: float) -> list[dict[str, object]]:
-        """Adam's parameter groups: biases and the scales of norms are never decayed."""
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
+        """Adam's parameter groups. Biases and the weights of norms are not decayed."""
         trained = [weight for weight in self.parameters() if weight.requires_grad]
         return [
             {"params": [weight for weight in trained if weight.ndim > 1], "weight_decay": weight_decay},
@@ -137,25 +140,20 @@ class TrainingModel(nn.Module):
 
 
 def default_micro_batches(device: torch.device, sentences: int) -> int:
-    """One share for each core of a CPU, if each gets sentences enough; one in all on a GPU."""
-    return max(1, min(parallel.num_threads(), sentences // SMALLEST_SHARE)) if device.type == "cpu" else 1
+    """One micro-batch per core of a CPU, of at least `MIN_MICRO_BATCH` sentences; one in all on a GPU."""
+    return max(1, min(parallel.num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
 
 
-def split_rows(gradient_norms: Sequence[int], shares: int) -> list[list[int]]:
-    """Rows in at most so many shares of about equally many tokens, long ones with long ones.
+def split_by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
+    """Row numbers in at most ``parts`` groups, sorted by length, longest first.
 
-    A share's tokens are made a round number (stream.py). So each is filled up to one, with a short row last where no
-    long one fits.
+    Groups are cut such that the largest has as few tokens, padding included, as possible.
     """
-    shelves, left, parts = bins_by_length(gradient_norms), sum(gradient_norms), list[list[int]]()
-    for others in range(shares - 1, 0, -1):
-        longest = max((length for length, shelf in enumerate(shelves) if shelf), default=0)
-        room = max(longest, round_up(-(-left // (others + 1)), TOKEN_MULTIPLE))
-        rows, unfilled = pack_bin(shelves, room)
-        parts.append(rows)
-        left -= room - unfilled
-    parts.append([row for shelf in reversed(shelves) for row in reversed(shelf)])
-    return [rows for rows in parts if rows]
+    most = max(lengths) * len(lengths)
+    budget = bisect_left(
+        range(most), True, sum(lengths) // parts, key=lambda budget: len(list(plan(lengths, budget))) <= parts
+    )
+    return list(plan(lengths, budget))
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:

@@ -1,12 +1,14 @@
-"""RunConfig: checked once, round-trips through JSON."""
+"""RunConfig: validated when it is made, equal after a round trip through JSON."""
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields, replace
+import copy
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from training.errors import InputError
 from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
@@ -19,9 +21,9 @@ def test_the_defaults_are_the_papers():
     assert (config.base, config.pooling, config.lora_rank) == ("all-MiniLM-L6-v2", None, 0)
 
 
-def test_a_config_does_not_change():
-    with pytest.raises(FrozenInstanceError):
-        RunConfig("mnrl").seed = 3  # type: ignore[misc]
+def test_a_config_is_immutable():
+    with pytest.raises(ValidationError, match="frozen"):
+        RunConfig("mnrl").seed = 3
 
 
 configs = st.builds(
@@ -56,11 +58,11 @@ def test_json_brings_back_an_equal_config(config):
         ("pooling", "sum", "pooling 'sum' is unknown; choose mean, max, cls"),
         ("concatenation", "diff+uv", "concatenation 'diff\\+uv' is unknown; choose uv, diff"),
         ("dtype", "float16", "dtype 'float16' is unknown; choose auto, float32, bfloat16"),
-        ("batch_size", 0, "batch_size is 0, but rows a step must be a whole number from 1 to 65536"),
+        ("batch_size", 0, "batch_size is 0, but rows per step must be a whole number from 1 to 65536"),
         ("batch_size", 3.5, "batch_size is 3.5.*a whole number"),
         ("batch_size", True, "batch_size is True"),
         ("batch_size", "16", "batch_size is '16'"),
-        ("learning_rate", 0, "learning_rate is 0, but the highest rate of Adam must be a number above 0 to 1"),
+        ("learning_rate", 0, "learning_rate is 0, but the peak learning rate of Adam must be a number above 0 to 1"),
         ("learning_rate", float("nan"), "learning_rate is nan"),
         ("warmup", 1.1, "warmup is 1.1.*from 0 to 1"),
         ("epochs", 0, "epochs is 0.*above 0"),
@@ -68,12 +70,24 @@ def test_json_brings_back_an_equal_config(config):
         ("seed", -1, "seed is -1"),
         ("max_grad_norm", None, "max_grad_norm is None"),
         ("train_data", " ", "train_data is empty"),
-        ("base", "", "base is empty"),
+        ("base", "", "base is empty; give a name or a path"),
+        ("base", 3, "base is 3, but must be text"),
+        ("eval_data", 5, "eval_data is 5, but must be text"),
+        ("mnrl_symmetric", "yes", "mnrl_symmetric is 'yes', but must be true or false"),
+        ("max_grad_norm", float("inf"), "max_grad_norm is inf"),
+        ("max_steps", 10**8, "max_steps is 100000000, but .* from 1 to 10000000"),
     ],
 )
 def test_a_mistake_is_one_sentence(field, value, message):
-    with pytest.raises(InputError, match=message):
-        replace(RunConfig("regression"), **{field: value})
+    config = RunConfig("regression")
+    for make in (
+        lambda: RunConfig(**{"objective": "regression", field: value}),
+        lambda: config.replace(**{field: value}),
+    ):
+        with pytest.raises(InputError, match=message) as raised:
+            make()
+        assert "\n" not in str(raised.value)
+        assert "pydantic" not in str(raised.value)
 
 
 def test_a_single_row_has_no_negatives():
@@ -105,6 +119,34 @@ def test_unknown_fields_and_broken_json_are_refused():
         RunConfig.from_json("[]")
 
 
-def test_the_tables_speak_of_fields_that_exist():
-    names = {field.name for field in fields(RunConfig)}
-    assert set(CHOICES) | set(RANGES) | OPTIONAL <= names
+def test_copies_are_equal_and_validated():
+    config = RunConfig("regression", max_steps=20)
+    for other in (
+        RunConfig(objective="regression", max_steps=20),
+        copy.deepcopy(config),
+        pickle.loads(pickle.dumps(config)),  # noqa: S301 - written here
+    ):
+        assert other == config
+        assert hash(other) == hash(config)
+    for copied in (config.replace(seed=3), config.model_copy(update={"seed": 3})):
+        assert copied == RunConfig("regression", max_steps=20, seed=3)
+    with pytest.raises(InputError, match="seed is -3"):
+        config.model_copy(update={"seed": -3})
+
+
+def test_ranges_choices_and_optional_fields_are_those_of_the_model():
+    assert set(CHOICES) == {"objective", "pooling", "concatenation", "dtype", "triplet_metric"}
+    assert CHOICES["pooling"] == (None, "mean", "max", "cls")
+    assert {"max_steps", "eval_every", "max_length"} == OPTIONAL
+    numbers = {name for name, value in RunConfig("mnrl").to_dict().items() if type(value) in (int, float)}
+    assert set(RANGES) == numbers | OPTIONAL
+    assert RANGES["warmup"][:4] == (0, 1, True, False)
+    assert RANGES["batch_size"][:4] == (1, 65_536, True, True)
+    assert str(RANGES["max_length"]) == "a whole number from 4 to 8192"
+
+
+def test_fields_that_are_not_given_or_do_not_exist():
+    with pytest.raises(InputError, match="no field batchsize"):
+        RunConfig("mnrl", batchsize=3)
+    with pytest.raises(InputError, match="needs an objective"):
+        RunConfig()

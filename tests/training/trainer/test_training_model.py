@@ -1,4 +1,4 @@
-"""The trainee: what makes a step cheaper does not change it."""
+"""TrainingModel: a step's gradients equal plain autograd on the module, whatever makes the step cheaper."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
+from torch import Tensor, nn
 
 from training import parallel
-from training.inference import fused_bert
-from training.inference.packing import round_up
 from training.models.encoder import Encoder
 from training.objectives import Classification, Regression
-from training.trainer.config import RunConfig
-from training.trainer.dropout import Dropout, attention, drawing_from, kept
-from training.trainer.fused_replica import FusedReplica
-from training.trainer.replica import AutogradReplica
-from training.trainer.training_model import TrainingModel, default_micro_batches, split_rows
-from training.trainer.unpadded_batch import TOKEN_MULTIPLE
+from training.trainer.dropout import Dropout
+from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
 
 SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
+UNEQUAL = ["a man is playing the guitar", "food", "a cat " * 20, "the dog is eating " * 4, "a woman", "was on food in"]
 GOLD = torch.tensor([0.2, 0.9])
 
 
@@ -41,365 +37,325 @@ def encoder() -> Encoder:
     return load()
 
 
-def columns(encoder: Encoder) -> list[list[list[int]]]:
-    ids = encoder.tokenize(SENTENCES)
-    return [ids[:2], ids[2:]]
+def columns(encoder: Encoder, sentences: list[str] = SENTENCES) -> list[list[list[int]]]:
+    """Two columns of token ids."""
+    ids = encoder.tokenize(sentences)
+    return [ids[: len(ids) // 2], ids[len(ids) // 2 :]]
 
 
-def used(encoder: Encoder) -> list[int]:
-    return sorted({token for row in encoder.tokenize(SENTENCES) for token in row})
+def used(encoder: Encoder, sentences: list[str] = SENTENCES) -> list[int]:
+    return sorted({token for row in encoder.tokenize(sentences) for token in row})
 
 
-def without_dropout(encoder: Encoder) -> Encoder:
-    encoder.backbone.config.hidden_dropout_prob = encoder.backbone.config.attention_probs_dropout_prob = 0.0
-    for module in encoder.backbone.modules():
-        if isinstance(module, torch.nn.Dropout):
+def without_dropout(model: TrainingModel) -> TrainingModel:
+    """Set every dropout of the replica to 0."""
+    for module in model.replica.module.modules():
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):  # the rate of attention is an attribute of its module
+                setattr(module, name, 0.0)
+        if isinstance(module, Dropout):
             module.p = 0.0
-    return encoder
+    return model
 
 
-def steps(training_model: TrainingModel, count: int = 3) -> list[float]:
-    """A few steps of Adam on two pairs -> the losses."""
-    adam = torch.optim.AdamW(training_model.groups(0.0), lr=1e-3, fused=True)
+def forward_backward(model: TrainingModel, ids: list[list[list[int]]], target: Tensor, step: int = 0) -> Tensor:
+    """The loss of a step, with the gradients set."""
+    loss, _ = model.forward_backward(model.collate(ids, target, step))
+    return loss
+
+
+def train_steps(model: TrainingModel, count: int = 3) -> list[float]:
+    """The losses of a few steps of Adam on two pairs."""
+    adam = torch.optim.AdamW(model.parameter_groups(0.0), lr=1e-3, fused=True)
     losses = []
-    for number in range(count):
-        losses.append(learn(training_model, columns(training_model.encoder), GOLD, number).item())
+    for step in range(count):
+        losses.append(forward_backward(model, columns(model.encoder), GOLD, step).item())
         adam.step()
     return losses
 
 
-def learn(
-    training_model: TrainingModel, ids: list[list[list[int]]], target: torch.Tensor, step: int = 0
-) -> torch.Tensor:
-    """A step's way forward and back -> the loss."""
-    loss, _ = training_model.gradients(training_model.collate(ids, target, step))
-    return loss
+def evaluation_loss(encoder: Encoder) -> float:
+    """The loss of regression without dropout."""
+    vectors = torch.from_numpy(encoder.encode(SENTENCES))
+    return Regression()(vectors.chunk(2), GOLD).item()
 
 
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("shares", [1, 2, 3])
+def expected_gradients(
+    encoder: Encoder, objective: nn.Module, sentences: list[str], target: Tensor
+) -> tuple[Tensor, dict[str, Tensor | None]]:
+    """Loss and gradients by plain autograd in float32: `Encoder.embed`, the objective, backward."""
+    loss = objective(encoder.embed(encoder.tokenize(sentences)).chunk(2), target)
+    loss.backward()
+    return loss, {name: weight.grad for name, weight in encoder.backbone.named_parameters()}
+
+
+def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | None], atol: float) -> None:
+    compared = 0
+    for name, weight in model.backbone.named_parameters():
+        gradient = expected[name]
+        if "word_embeddings" in name or "tok_embeddings" in name:
+            assert gradient is not None
+            assert torch.allclose(model.embeddings.weight.grad, gradient[model.embeddings.used], atol=atol)
+        elif gradient is None:  # BERT's pooler is not part of the sentence vector
+            assert weight.grad is None, name
+        else:
+            assert torch.allclose(weight.grad, gradient, atol=atol), name
+            compared += 1
+    assert compared > 12
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 2, 3])
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_gradients_are_those_of_the_plain_way(shares, pooling):
-    """Encoder.embed, the objective, backward: what no share, no table of used words has touched."""
-    plain, encoder = load(pooling), load(pooling)
-    objective = Classification(32, 3)
-    other = copy.deepcopy(objective)
-    target = torch.tensor([0, 2])
-    ids = plain.tokenize(SENTENCES)
-    expected = objective(plain.embed(ids).chunk(2), target)
-    expected.backward()
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches, tmp_path):
+    folder = str(make_model(tmp_path / architecture, architecture, initializer_range=0.2))
+    plain, encoder = (Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2))
+    objective, target = Classification(32, 3), torch.tensor([0, 2, 1])
+    model = TrainingModel(
+        encoder, copy.deepcopy(objective), used(encoder, UNEQUAL), num_micro_batches=num_micro_batches
+    )
+    expected_loss, expected = expected_gradients(plain, objective, UNEQUAL, target)
+    loss = forward_backward(without_dropout(model), columns(encoder, UNEQUAL), target)
+    assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
+    assert_gradients_equal(model, expected, atol=1e-5)
+    assert torch.allclose(model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
 
-    training_model = TrainingModel(without_dropout(encoder), other, used(encoder), shares=shares)
-    loss = learn(training_model, columns(encoder), target)
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
-    table = plain.backbone.get_input_embeddings().weight.grad
-    assert torch.allclose(training_model.words.rows.grad, table[training_model.words.used], atol=1e-6)
-    weights = dict(encoder.backbone.named_parameters())
-    for name, weight in plain.backbone.named_parameters():
-        if "word_embeddings" not in name and weight.grad is not None:
-            assert torch.allclose(weights[name].grad, weight.grad, atol=1e-6), name
-    assert torch.allclose(other.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
+
+def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):
+    plain = load()
+    encoder.dtype = torch.bfloat16
+    model = without_dropout(TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2))
+    _, expected = expected_gradients(plain, Regression(), SENTENCES, GOLD)
+    forward_backward(model, columns(encoder), GOLD)
+    for name, weight in model.backbone.named_parameters():
+        if weight.grad is not None:
+            assert weight.dtype == weight.grad.dtype == torch.float32
+            similarity = nn.functional.cosine_similarity(weight.grad.flatten(), expected[name].flatten(), dim=0)
+            assert similarity > 0.98 or expected[name].norm() < 1e-3, name
+
+
+def test_a_bfloat16_replica_follows_the_master_weights(encoder):
+    encoder.dtype = torch.bfloat16
+    model = without_dropout(TrainingModel(encoder, Regression(), used(encoder)))
+    before = forward_backward(model, columns(encoder), GOLD)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.1)
+    assert forward_backward(model, columns(encoder), GOLD) != pytest.approx(before.item(), abs=1e-3)
+    for weight, replica in model.replica.parameters:
+        assert torch.equal(weight.bfloat16(), replica)
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-@pytest.mark.parametrize("shares", [1, 2])
-def test_the_length_of_the_gradient_is_that_of_all_gradients_together(encoder, shares, rank):
-    training_model = TrainingModel(encoder, Classification(32, 3), used(encoder), rank=rank, shares=shares)
-    for step in range(2):  # the second finds the gradients of the first
-        _, length = training_model.gradients(training_model.collate(columns(encoder), torch.tensor([0, 2]), step))
-        every = [weight.grad for weight in training_model.parameters() if weight.grad is not None]
-        assert length.item() == pytest.approx(torch.nn.utils.get_total_norm(every).item(), rel=1e-5)
+@pytest.mark.parametrize("num_micro_batches", [1, 2])
+def test_the_norm_is_that_of_all_gradients_together(encoder, num_micro_batches, rank):
+    model = TrainingModel(encoder, Classification(32, 3), used(encoder), rank=rank, num_micro_batches=num_micro_batches)
+    for step in range(2):  # the second replaces the gradients of the first
+        _, norm = model.forward_backward(model.collate(columns(encoder), torch.tensor([0, 2]), step))
+        gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        assert norm.item() == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
 
 
-def test_dropout_is_a_function_of_the_seed_the_step_and_the_share(encoder):
-    ids = encoder.tokenize(SENTENCES[:1])[0]
-    training_model = TrainingModel(encoder, Regression(), used(encoder), seed=5, shares=2)
-    same = [[ids, ids], [ids, ids]]  # both shares hold the same sentences
-
-    def drawn(step: int) -> list[torch.Tensor]:
-        return [share.dropped[0].hidden for share in training_model.collate(same, GOLD, step).shares]
-
-    first, again, other = drawn(7), drawn(7), drawn(8)
-    assert all(map(torch.equal, first, again))
-    assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first[0], other[0])
-
-
-def test_a_batch_forgets_the_one_before_it(encoder):
-    training_model = TrainingModel(without_dropout(encoder), Regression(), used(encoder))
+def test_gradients_of_a_step_do_not_depend_on_the_step_before(encoder):
+    model = without_dropout(TrainingModel(encoder, Regression(), used(encoder)))
     ids = encoder.tokenize(SENTENCES)
-    learn(training_model, [ids[:1], ids[1:2]], GOLD[:1])
-    learn(training_model, [ids[2:3], ids[3:]], GOLD[1:])
-    touched = training_model.words.rows.grad.abs().sum(dim=1) > 0
-    expected = {token for row in ids[2:] for token in row}
-    assert {token for token, moved in zip(used(encoder), touched, strict=True) if moved} == expected
+    forward_backward(model, [ids[2:3], ids[3:]], GOLD[1:])
+    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    forward_backward(model, [ids[:1], ids[1:2]], GOLD[:1])
+    forward_backward(model, [ids[2:3], ids[3:]], GOLD[1:])
+    for name, weight in model.named_parameters():
+        if weight.grad is not None:
+            assert torch.equal(weight.grad, expected[name]), name
+    touched = model.embeddings.weight.grad.abs().sum(dim=1) > 0
+    assert {token for token, is_touched in zip(used(encoder), touched, strict=True) if is_touched} == {
+        token for row in ids[2:] for token in row
+    }
 
 
-def test_training_the_used_rows_is_training_all_rows():
-    encoder, twin = load(), load()
-    few, all_rows = TrainingModel(encoder, Regression(), used(encoder)), TrainingModel(twin, Regression())
-    assert steps(few) == pytest.approx(steps(all_rows), abs=1e-6)
-    with few.whole() as one, all_rows.whole() as other:
-        assert torch.allclose(
-            one.backbone.get_input_embeddings().weight, other.backbone.get_input_embeddings().weight, atol=1e-6
+def test_what_is_dropped_carries_no_gradient(tmp_path):
+    """With nearly all of the attention's output dropped, most of its projection gets a gradient of zero."""
+
+    def zeros(p: float) -> float:
+        folder = make_model(
+            tmp_path / f"bert{p}", "bert", initializer_range=0.2, hidden_dropout_prob=p, attention_probs_dropout_prob=0
         )
+        encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
+        model = TrainingModel(encoder, Regression(), used(encoder, UNEQUAL), seed=3, num_micro_batches=2)
+        forward_backward(model, columns(encoder, UNEQUAL), torch.tensor([0.1, 0.9, 0.4]))
+        gradient = model.backbone.get_parameter("encoder.layer.0.output.dense.weight").grad
+        return (gradient == 0).float().mean().item()
+
+    assert zeros(0.999) > 0.5 > zeros(0.0)
 
 
-def test_only_the_rows_used_move(encoder):
-    before = encoder.backbone.get_input_embeddings().weight.detach().clone()
-    training_model = TrainingModel(encoder, Regression(), used(encoder))
-    steps(training_model)
-    with training_model.whole() as whole:
-        moved = (whole.backbone.get_input_embeddings().weight != before).any(dim=1).nonzero().flatten()
-    assert moved.tolist() == used(encoder)
+def test_a_step_frees_its_graph_without_the_garbage_collector(encoder, monkeypatch):
+    model, graphs = TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2), []
+    forward = model.replica.forward
+
+    def recorded(batch):
+        output = forward(batch)
+        graphs.append(weakref.ref(output.vectors))
+        return output
+
+    monkeypatch.setattr(model.replica, "forward", recorded)
+    gc.disable()
+    try:
+        forward_backward(model, columns(encoder), GOLD)
+        deadline = time.monotonic() + 10  # a worker releases its task an instant after it is done
+        while any(graph() is not None for graph in graphs) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [graph() for graph in graphs] == [None, None]
+    finally:
+        gc.enable()
+
+
+# ---------------------------------------------------------------- dropout
+
+
+def test_dropout_is_a_function_of_seed_step_and_micro_batch(encoder):
+    ids = encoder.tokenize(SENTENCES[:1])[0]
+    same = [[ids, ids], [ids, ids]]  # both micro-batches hold the same sentences
+
+    def vectors(seed: int, step: int) -> list[Tensor]:
+        model = TrainingModel(load(), Regression(), used(encoder), seed=seed, num_micro_batches=2)
+        return [model.replica.forward(each).vectors for each in model.collate(same, GOLD, step).micro_batches]
+
+    first, second = vectors(seed=5, step=7)
+    assert all(map(torch.equal, (first, second), vectors(seed=5, step=7)))
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, vectors(seed=5, step=8)[0])
+    assert not torch.equal(first, vectors(seed=6, step=7)[0])
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_shares_that_run_side_by_side_repeat_exactly(rank):
-    def curve(seed: int) -> list[float]:
-        torch.manual_seed(0)  # LoRA begins at random
+def test_micro_batches_in_parallel_threads_repeat_exactly(rank):
+    def losses(seed: int) -> list[float]:
+        torch.manual_seed(0)  # of the random initial weights of LoRA
         encoder = load()
-        return steps(TrainingModel(encoder, Regression(), used(encoder), seed, rank, shares=3), 8)
+        return train_steps(TrainingModel(encoder, Regression(), used(encoder), seed, rank, num_micro_batches=3), 8)
 
-    first = curve(5)
-    assert all(curve(5) == first for _ in range(4))
-    assert curve(6) != first
+    first = losses(5)
+    assert all(losses(5) == first for _ in range(4))
+    assert losses(6) != first
+
+
+# ---------------------------------------------------------------- micro-batches
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 12))
-def test_shares_hold_every_row_once_and_about_equal_work(lengths, shares):
-    parts = split_rows(lengths, shares)
-    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
-    assert 1 <= len(parts) <= shares
-    most = max(sum(lengths[row] for row in part) for part in parts)
-    assert (
-        most <= sum(lengths) / shares + max(lengths) + TOKEN_MULTIPLE
-    )  # a share's tokens become a round number anyway
-    assert all(lengths[a] >= lengths[b] for part in parts for a, b in pairwise(part))
+def test_micro_batches_hold_every_row_once_sorted_by_length(lengths, parts):
+    groups = split_by_length(lengths, parts)
+    assert 1 <= len(groups) <= parts
+    rows = [row for group in groups for row in group]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert all(lengths[a] >= lengths[b] for a, b in pairwise(rows))
 
 
-def test_shares_are_full_so_that_round_numbers_cost_little():
-    """Each of two shares by itself would be rounded up by half a STEP, and be as far from the other."""
-    random = np.random.default_rng(0)
-    added, apart = [], []
-    for _ in range(300):
-        lengths = np.clip(random.gamma(4, 3.5, size=32).astype(int) + 2, 4, 60).tolist()
-        tokens = [round_up(sum(lengths[row] for row in part), TOKEN_MULTIPLE) for part in split_rows(lengths, 2)]
-        added.append(sum(tokens) - sum(lengths))
-        apart.append(max(tokens) - min(tokens))
-    assert np.mean(added) < 0.7 * TOKEN_MULTIPLE
-    assert np.mean(apart) < 0.7 * TOKEN_MULTIPLE
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12))
+def test_the_largest_of_two_micro_batches_is_as_small_as_can_be(lengths):
+    def largest(cut: int) -> int:
+        return max(cut * ordered[0], (len(ordered) - cut) * ordered[cut] if cut < len(ordered) else 0)
+
+    ordered = sorted(lengths, reverse=True)
+    groups = split_by_length(lengths, 2)
+    tokens = max(len(group) * max(lengths[row] for row in group) for group in groups)
+    assert tokens == min(largest(cut) for cut in range(1, len(ordered) + 1))
 
 
-def test_a_core_each_but_no_crumbs(monkeypatch):
+def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     monkeypatch.setattr(parallel, "num_threads", lambda: 8)
     cpu = torch.device("cpu")
     assert [default_micro_batches(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [1, 4, 6, 8]
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
 
 
-def test_encoding_in_between_does_not_disturb_training(encoder):
-    training_model = TrainingModel(encoder, Regression(), used(encoder))
-    with training_model.whole() as whole:
-        assert not whole.backbone.training
-        one = whole.encode(SENTENCES)
-        assert np.array_equal(one, whole.encode(SENTENCES))
-    steps(training_model)
-    with training_model.whole() as whole:
-        assert not np.allclose(one, whole.encode(SENTENCES), atol=1e-4)
+# ---------------------------------------------------------------- word embeddings, exporting
+
+
+def test_training_the_rows_in_use_equals_training_all_rows():
+    encoder, other = load(), load()
+    compact, whole = TrainingModel(encoder, Regression(), used(encoder)), TrainingModel(other, Regression())
+    assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
+    with compact.export_encoder() as one, whole.export_encoder() as two:
+        tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
+        assert torch.allclose(*tables, atol=1e-6)
+
+
+def test_only_the_rows_in_use_change(encoder):
+    before = encoder.backbone.get_input_embeddings().weight.detach().clone()
+    model = TrainingModel(encoder, Regression(), used(encoder))
+    train_steps(model)
+    with model.export_encoder() as exported:
+        changed = (exported.backbone.get_input_embeddings().weight != before).any(dim=1).nonzero().flatten()
+    assert changed.tolist() == used(encoder)
+
+
+def test_encoding_between_steps_sees_the_weights_of_that_moment(encoder):
+    model = TrainingModel(encoder, Regression(), used(encoder))
+    with model.export_encoder() as exported:
+        assert not exported.backbone.training
+        before = exported.encode(SENTENCES)
+        assert np.array_equal(before, exported.encode(SENTENCES))
+    train_steps(model)
+    with model.export_encoder() as exported:
+        assert not np.allclose(before, exported.encode(SENTENCES), atol=1e-4)
+
+
+def test_encoding_between_steps_does_not_change_training():
+    def losses(encodes: bool) -> list[float]:
+        model = TrainingModel(encoder := load(), Regression(), used(encoder), num_micro_batches=2)
+        if encodes:
+            with model.export_encoder() as exported:
+                exported.encode(SENTENCES)
+        return train_steps(model)
+
+    assert losses(encodes=True) == losses(encodes=False)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_trains(architecture, tmp_path):
+def test_every_architecture_trains_and_is_saved(architecture, tmp_path):
     encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
-    training_model = TrainingModel(encoder, Regression(), used(encoder), shares=2)
-    losses = steps(training_model, 24)
-    assert sum(losses[-4:]) < sum(losses[:4])  # dropout makes each of them noisy
-    with training_model.whole() as whole:
-        whole.save(tmp_path / "saved")
-        expected = whole.encode(SENTENCES)
+    before = evaluation_loss(encoder)
+    model = TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2)
+    train_steps(model, 24)
+    with model.export_encoder() as exported:
+        assert evaluation_loss(exported) < before
+        exported.save(tmp_path / "saved")
+        expected = exported.encode(SENTENCES)
     assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(SENTENCES), expected, atol=1e-5)
-    assert "sbert_lab" not in (tmp_path / "saved/config.json").read_text()
+    assert "sbert_lab" not in Path(tmp_path / "saved/config.json").read_text()
 
 
-# ---------------------------------------------------------------- the two kinds of twin
-
-FUSED = [name for name in ARCHITECTURES if name in fused_bert.ARCHITECTURES]
-MANY = ["a man is playing the guitar", "food", "a cat " * 25, "the dog is eating " * 4, "a woman", "was on food in"]
+# ---------------------------------------------------------------- LoRA, weight decay
 
 
-def both_twins(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, architecture: str, pooling: str = "mean", **settings: float
-) -> list[TrainingModel]:
-    """The same encoder trained as written out, and as the module that it is."""
-    model = str(make_model(folder / architecture, architecture, initializer_range=0.2, **settings))
-    found = []
-    for kind in (FusedReplica, AutogradReplica):
-        monkeypatch.setattr(
-            "training.trainer.training_model.supports_fused", lambda backbone, kind=kind: kind is FusedReplica
-        )
-        encoder = Encoder.load(model, pooling, dtype="float32", device="cpu")
-        ids = {token for row in encoder.tokenize(MANY) for token in row}
-        found.append(TrainingModel(encoder, Regression(), ids, seed=3, shares=2))
-        assert type(found[-1].twin) is kind
-    return found
-
-
-def dropouts(architecture: str, hidden: float, attention: float) -> dict[str, float]:
-    names = fused_bert.ARCHITECTURES[architecture]
-    return {names.dropout: hidden, names.attention_dropout: attention}
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-@pytest.mark.parametrize("architecture", FUSED)
-def test_written_out_the_gradients_are_those_of_the_module(architecture, pooling, tmp_path, monkeypatch):
-    found = []
-    for one in both_twins(monkeypatch, tmp_path, architecture, pooling, **dropouts(architecture, 0.0, 0.0)):
-        ids = one.encoder.tokenize(MANY)
-        loss = learn(one, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
-        found.append((loss, {name: weight.grad for name, weight in one.named_parameters()}))
-    (loss, ours), (expected, theirs) = found
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
-    assert ours.keys() == theirs.keys()
-    assert sum(gradient is not None for gradient in ours.values()) > 30
-    for name, gradient in theirs.items():
-        if gradient is None:  # BERT's pooler has no part in the vectors
-            assert ours[name] is None, name
-        else:
-            assert torch.allclose(ours[name], gradient, atol=1e-5), name
-
-
-@pytest.mark.parametrize("architecture", FUSED)
-def test_written_out_there_is_dropout_where_the_module_has_it(architecture, tmp_path, monkeypatch):
-    drawn: list[float] = []
-
-    def counting(bits: torch.Tensor, p: float, dtype: torch.dtype) -> torch.Tensor:
-        drawn.append(p)
-        return kept(bits, p, dtype)
-
-    for module in ("dropout", "fused_replica", "fused_layer"):
-        monkeypatch.setattr(f"training.trainer.{module}.kept", counting)
-    found = []
-    for one in both_twins(monkeypatch, tmp_path, architecture, **dropouts(architecture, 0.25, 0.125)):
-        one.twin.forward(one.twin.collate(one.encoder.tokenize(MANY), np.random.default_rng(0)))
-        found.append(list(drawn))
-        drawn.clear()
-    ours, theirs = found
-    assert ours == theirs
-    assert set(ours) == {0.125, 0.25}
-
-
-def test_a_step_leaves_nothing_behind_that_only_the_collector_would_find(encoder, monkeypatch):
-    training_model, begun = TrainingModel(encoder, Regression(), used(encoder), shares=2), []
-    forward = training_model.twin.forward
-
-    def watched(share):
-        part = forward(share)
-        begun.append(weakref.ref(part.hidden))
-        return part
-
-    monkeypatch.setattr(training_model.twin, "forward", watched)
-    gc.disable()
-    try:
-        learn(training_model, columns(encoder), GOLD)
-        until = time.monotonic() + 10  # a worker lets go of its piece an instant after it is done
-        while any(each() is not None for each in begun) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert [each() for each in begun] == [None, None]
-    finally:
-        gc.enable()
-
-
-def test_what_is_dropped_carries_no_gradient(tmp_path, monkeypatch):
-    """With everything dropped but the residual's way the products learn nothing."""
-    ours, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.999, attention_probs_dropout_prob=0.0)
-    ids = ours.encoder.tokenize(MANY)
-    learn(ours, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
-    dropped = dict(ours.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
-    plain, _ = both_twins(monkeypatch, tmp_path, "bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    learn(plain, [ids[:3], ids[3:]], torch.tensor([0.1, 0.9, 0.4]))
-    whole = dict(plain.backbone.named_parameters())["encoder.layer.0.output.dense.weight"].grad
-    assert (dropped == 0).float().mean() > 0.5 > (whole == 0).float().mean()
-
-
-# ---------------------------------------------------------------- dropout
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_drops_and_scales(p, dtype):
-    torch.manual_seed(0)
-    x = torch.ones(301, 1001, dtype=dtype, requires_grad=True)
-    y = Dropout(p)(x)
-    dropped = y == 0
-    assert dropped.float().mean().item() == pytest.approx(p, abs=0.005)
-    assert torch.allclose(y[~dropped].float(), torch.tensor(1 / (1 - p)), rtol=4e-3)
-    assert dropped.float().mean(dim=0).std() < 0.05  # no column is favoured
-    y.backward(torch.ones_like(y))
-    assert torch.equal(x.grad, y.detach())
-
-
-def test_dropout_draws_anew_and_repeats_with_the_seed():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
-    torch.manual_seed(4)
-    one, two = dropout(x), dropout(x)
-    torch.manual_seed(4)
-    assert torch.equal(one, dropout(x))
-    assert not torch.equal(one, two)
-
-
-def test_dropout_draws_from_the_generator_that_is_named():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
-    before = torch.get_rng_state()
-    with drawing_from(np.random.default_rng(1)):
-        one = dropout(x)
-    with drawing_from(np.random.default_rng(1)):
-        assert torch.equal(one, dropout(x))
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_no_dropout_when_encoding():
-    x = torch.randn(5, 5)
-    assert torch.equal(Dropout(0.5).eval()(x), x)
-    assert torch.equal(Dropout(0.0)(x), x)
-
-
-def test_attention_is_that_of_pytorch():
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
-    mask = torch.zeros(2, 1, 5, 5).masked_fill(torch.rand(2, 1, 1, 5) < 0.3, torch.finfo(torch.float32).min)
-    ours, _ = attention(torch.nn.Module().eval(), q, k, v, mask, dropout=0.5)
-    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    assert torch.allclose(ours, theirs.transpose(1, 2), atol=1e-6)
-
-
-# ---------------------------------------------------------------- LoRA
-
-
-def test_lora_trains_little_and_merges(encoder):
+def test_lora_trains_adapters_only_and_is_merged_on_export(encoder):
     before = encoder.encode(SENTENCES)
-    training_model = TrainingModel(encoder, Regression(), rank=4)
-    trained = [name for name, weight in training_model.named_parameters() if weight.requires_grad]
+    model = TrainingModel(encoder, Regression(), rank=4)
+    trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
     assert trained
     assert all("lora_" in name for name in trained)
-    with training_model.whole() as whole:
-        assert np.allclose(whole.encode(SENTENCES), before, atol=1e-5)  # LoRA begins at zero
-    steps(training_model)
-    with training_model.whole() as whole:
-        assert type(whole.backbone).__name__ == "BertModel"
-        after = whole.encode(SENTENCES)
+    with model.export_encoder() as exported:
+        assert np.allclose(exported.encode(SENTENCES), before, atol=1e-5)  # the product of the adapters starts at zero
+    train_steps(model)
+    with model.export_encoder() as exported:
+        assert type(exported.backbone).__name__ == "BertModel"
+        after = exported.encode(SENTENCES)
     with torch.no_grad():
-        training_model.backbone.eval()
-        encoder.backbone = training_model.backbone
-        direct = torch.nn.functional.normalize(encoder.embed(encoder.tokenize(SENTENCES)), dim=1)
-    assert np.allclose(direct.numpy(), after, atol=1e-5)
+        model.backbone.eval()
+        encoder.backbone = model.backbone
+        unmerged = nn.functional.normalize(encoder.embed(encoder.tokenize(SENTENCES)), dim=1)
+    assert np.allclose(unmerged.numpy(), after, atol=1e-5)
     assert not np.allclose(after, before, atol=1e-4)
 
 
 def test_biases_and_norms_are_not_decayed(encoder):
-    decayed, spared = TrainingModel(encoder, Regression()).groups(RunConfig("mnrl", weight_decay=0.01).weight_decay)
-    assert decayed["weight_decay"] == 0.01
-    assert spared["weight_decay"] == 0.0
+    model = TrainingModel(encoder, Regression())
+    decayed, spared = model.parameter_groups(0.01)
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.01, 0.0)
     assert all(weight.ndim == 1 for weight in spared["params"])
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    assert len(decayed["params"]) + len(spared["params"]) == len(trained)

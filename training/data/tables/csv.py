@@ -54,7 +54,7 @@ class DelimitedReader:
     def description(self) -> str:
         """The format in words: "UTF-8 text separated by semicolons"."""
         separated = DELIMITERS.get(self.delimiter)
-        return f"{self.text.encoding_name} text" + (f" separated by {separated}" if separated else ", one column")
+        return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
 
     @property
     def row_estimate(self) -> int:
@@ -165,7 +165,10 @@ def _remarks(
         )
     else:
         remarks.extend(renamed)
-    remarks.extend(text.remarks)
+    if text.damaged:
+        remarks.append(f"{text.damaged:,} broken UTF-8 characters read as �; their rows are marked.")
+    if text.has_nul:
+        remarks.append("Some text holds zero bytes; the rows are marked.")
     if not quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     return tuple(remarks)

@@ -56,7 +56,7 @@ class JsonReader:
     @property
     def description(self) -> str:
         """The format in words."""
-        return ("a JSON array" if self.is_array else "JSON Lines") + f", {self.text.encoding_name}"
+        return ("a JSON array" if self.is_array else "JSON Lines") + f", {self.text.spoken_encoding}"
 
     def fields(self) -> list[Any]:
         """The Arrow fields of the columns; mixed and nested values are text."""
@@ -119,7 +119,7 @@ def open_json(path: Path) -> JsonReader:
     remarks = (f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.",) if bad else ()
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     types = {name: TYPES.get(frozenset(found), "json") for name, found in zip(columns, kinds.values(), strict=True)}
-    return JsonReader(text, is_array, tuple(kinds), columns, types, rows, (*text.remarks, *remarks, *renamed))
+    return JsonReader(text, is_array, tuple(kinds), columns, types, rows, (*remarks, *renamed))
 
 
 def _lines_of_arrays(text: TextFile) -> bool:

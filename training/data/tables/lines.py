@@ -27,11 +27,7 @@ class LinesReader:
     text: TextFile
     has_header: bool
     columns: tuple[str, ...] = ("sentence",)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What the user should know about how the file was understood."""
-        return self.text.remarks
+    remarks: tuple[str, ...] = ()
 
     def fields(self) -> list[Any]:
         """The Arrow field of the column."""
@@ -42,7 +38,7 @@ class LinesReader:
     @property
     def description(self) -> str:
         """The format in words: "UTF-8 text, a sentence a line"."""
-        return f"{self.text.encoding_name} text, a sentence a line"
+        return f"{self.text.spoken_encoding} text, a sentence a line"
 
     @property
     def row_estimate(self) -> int:

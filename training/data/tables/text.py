@@ -1,11 +1,11 @@
-"""The encoding of a text file, decided by one fast pass over all of its bytes.
+"""How the bytes of a text file become characters: one fast pass over the whole file decides, and nothing guesses.
 
-A decision from the first kilobytes fails at row 900,000. So ``scan`` reads the whole file once, a megabyte at a time.
-A byte order mark decides; without one, the file is UTF-8 if every byte of it is; a file with a few broken bytes among
-good UTF-8 is read as UTF-8 with � in their place, and a remark says so. UTF-16 without a mark is recognised by its
-zero bytes. Only for the rest is the encoding guessed, by charset-normalizer, among the few that are in use
-(`GUESSED`); a remark names the choice. The same pass counts the lines, which gives every progress bar its total, and
-finds zero bytes and lines so long that the file cannot be a table.
+A guess from the first kilobytes fails at row 900,000. So ``scan`` reads all bytes once, a megabyte at a time:
+a byte order mark settles it; without one, the file is UTF-8 if every byte of it is; a file with a few broken
+bytes among good UTF-8 is read as UTF-8 with � in their place (and says so); anything else is Windows-1252,
+or Latin-1 where it uses the five codes that Windows-1252 lacks. UTF-16 without a mark shows by its zero bytes.
+The same pass counts the lines, which gives every progress bar its total, and looks for zero bytes and for
+lines so long that the file cannot be a table.
 """
 
 from __future__ import annotations
@@ -30,38 +30,17 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-GUESSED = {
-    "cp1252": "Windows-1252 (Western European)",  # first: where another fits no better, this is the likeliest
-    "cp1250": "Windows-1250 (Central European)",
-    "cp1251": "Windows-1251 (Cyrillic)",
-    "koi8_r": "KOI8-R (Cyrillic)",
-    "cp866": "DOS 866 (Cyrillic)",
-    "cp932": "Shift-JIS (Japanese)",
-    "euc_jp": "EUC-JP (Japanese)",
-    "gb18030": "GB18030 (Chinese)",
-    "big5": "Big5 (Chinese)",
-    "cp949": "EUC-KR (Korean)",
-    "cp1253": "Windows-1253 (Greek)",
-    "cp1254": "Windows-1254 (Turkish)",
-    "cp1255": "Windows-1255 (Hebrew)",
-    "cp1256": "Windows-1256 (Arabic)",
-    "latin-1": "Latin-1 (Western European)",
-}
-WRITTEN_IN = {  # languages that decide between encodings which differ in a few letters
-    "cp1250": ("Polish", "Czech", "Slovak", "Hungarian"),
-    "cp1254": ("Turkish",),
-}
-SAMPLE_BYTES = 1 << 16  # of lines beyond ASCII, for the guess
-ENCODING_NAMES = {
+SPOKEN = {
     "utf-8": "UTF-8",
     "utf-8-sig": "UTF-8 with a byte order mark",
     "utf-16": "UTF-16",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
     "utf-32": "UTF-32",
-    **{name: words.partition(" (")[0] for name, words in GUESSED.items()},
+    "cp1252": "Windows-1252",
+    "latin-1": "Latin-1",
 }
-BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+UNDEFINED_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -77,21 +56,9 @@ class TextFile:
     doubled_ends: bool = False  # lines end \r\r\n: written in text mode on Windows, each seems followed by a blank
 
     @property
-    def encoding_name(self) -> str:
+    def spoken_encoding(self) -> str:
         """The encoding in words: "UTF-8 with a byte order mark"."""
-        return ENCODING_NAMES[self.encoding]
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What the user should know about the encoding, a sentence each."""
-        remarks = []
-        if self.encoding in GUESSED:
-            remarks.append(f"Read as {GUESSED[self.encoding]}; if letters look wrong, save the file as UTF-8.")
-        if self.damaged:
-            remarks.append(f"{self.damaged:,} broken UTF-8 characters read as �; their rows are marked.")
-        if self.has_nul:
-            remarks.append("Some text holds zero bytes; the rows are marked.")
-        return tuple(remarks)
+        return SPOKEN[self.encoding]
 
     @property
     def suspicious(self) -> str:
@@ -149,7 +116,7 @@ def scan(path: Path) -> TextFile:
 
     tally = _Tally()
     decoder = codecs.getincrementaldecoder(announced or "utf-8")()
-    position, broken_at = 0, None
+    position, broken_at, latin = 0, None, False
     for chunk in _chunks(path):
         tally.add(chunk, path)
         if broken_at is None:
@@ -157,6 +124,7 @@ def scan(path: Path) -> TextFile:
                 decoder.decode(chunk)
             except UnicodeDecodeError as error:
                 broken_at = position + error.start
+        latin = latin or UNDEFINED_IN_CP1252.search(chunk) is not None
         position += len(chunk)
     if broken_at is None:
         try:
@@ -167,11 +135,12 @@ def scan(path: Path) -> TextFile:
     encoding, damaged = announced or "utf-8", 0
     if broken_at is not None:
         if announced not in (None, "utf-8-sig"):
-            known = ENCODING_NAMES[encoding]
-            raise InputError(f"{path.name} begins as {known}, but breaks it near byte {broken_at:,}: save it as UTF-8.")
+            raise InputError(
+                f"{path.name} begins as {SPOKEN[encoding]}, but breaks it near byte {broken_at:,}: save it as UTF-8."
+            )
         damaged, good = _count_damage(path, encoding)
         if announced is None and damaged > 0.1 * good:  # its accents are no UTF-8 at all
-            encoding, damaged = _guess(path), 0
+            encoding, damaged = ("latin-1" if latin else "cp1252"), 0
     return TextFile(
         path=path,
         encoding=encoding,
@@ -196,52 +165,6 @@ def _utf16_by_its_zeros(head: bytes) -> str | None:
     if even > 0.4 * len(head) / 2 and odd < 0.1 * even:
         return "utf-16-be"
     return None
-
-
-def _guess(path: Path) -> str:
-    """The likeliest encoding of `GUESSED` that can decode the whole file, as Latin-1 always can."""
-    from charset_normalizer import from_bytes
-
-    candidates = [name for name in GUESSED if name != "latin-1"]
-    found = list(from_bytes(_sample(path), cp_isolation=candidates, preemptive_behaviour=False))
-    merits = {  # encodings that give the same text are one match; of equally good matches the first of GUESSED is taken
-        name: (-match.chaos, match.coherence, match.language in WRITTEN_IN.get(name, ()))
-        for match in found
-        for name in match.could_be_from_charset
-        if name in candidates
-    }
-    order = sorted(merits, key=lambda name: (merits[name], -candidates.index(name)), reverse=True)
-    for name in [*order, "cp1252"]:
-        if _decodes(path, name):
-            return name
-        if name == "cp1252":  # it lacks five codes
-            break
-    return "latin-1"
-
-
-def _sample(path: Path) -> bytes:
-    """The first lines that hold more than ASCII."""
-    lines: list[bytes] = []
-    size = 0
-    with path.open("rb") as file:
-        for line in file:
-            if BEYOND_ASCII.search(line):
-                lines.append(line[:SAMPLE_BYTES])
-                size += len(line)
-                if size > SAMPLE_BYTES:
-                    break
-    return b"".join(lines)
-
-
-def _decodes(path: Path, encoding: str) -> bool:
-    """Whether the whole file is valid in this encoding."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    try:
-        for chunk in chain(_chunks(path), [b""]):
-            decoder.decode(chunk, final=not chunk)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _count_damage(path: Path, encoding: str) -> tuple[int, int]:

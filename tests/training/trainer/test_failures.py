@@ -1,0 +1,105 @@
+"""Runs that cannot start or do not finish: one clear sentence each."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+
+import pytest
+import torch
+from run_helpers import Events, run
+from safetensors import SafetensorError
+
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.objectives import Regression
+from training.trainer import trainer
+from training.trainer.events import EventLog, read_events
+from training.trainer.train import train
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_rows(config, monkeypatch):
+    forward, steps = Regression.forward, []
+
+    def poisoned(self, vectors, target):
+        loss = forward(self, vectors, target)
+        if not torch.is_grad_enabled():
+            return loss
+        steps.append(loss)
+        return loss * float("nan") if len(steps) == 3 else loss
+
+    monkeypatch.setattr(Regression, "forward", poisoned)
+    result, events = run(config)
+    assert (result.status, result.steps) == ("failed", 3)
+    found = re.fullmatch(r"the loss of step 3 is nan, on rows ([\d, ]+) of pairs.tsv: lower the .*", result.reason)
+    rows = [int(row) for row in found[1].split(", ")]
+    assert len(rows) == config.batch_size
+    assert all(1 <= row <= 162 for row in rows)
+    assert (events[-1]["state"], events[-1]["reason"]) == ("failed", result.reason)
+
+
+def test_a_figure_that_is_not_finite_is_written_as_null(tmp_path):
+    events: Events = []
+    with EventLog(tmp_path, events.append) as log:
+        log.emit("train", 1, loss=float("inf"))
+    assert json.loads((tmp_path / "events.jsonl").read_text())["loss"] is None
+    assert events[0]["loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory for batches of 16: use a"),
+        (torch.OutOfMemoryError("CUDA out of memory."), "not enough memory for batches of 16"),
+        (MemoryError(), "not enough memory for batches of 16"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full: make room and resume the run"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full"),
+        (PermissionError(errno.EACCES, "Permission denied", "model"), "a file could not be read or written: .*model"),
+        (RuntimeError("kernel\n  launch failed"), "kernel launch failed"),
+    ],
+)
+def test_a_failure_during_the_run_is_a_reason_in_one_line(config, tmp_path, monkeypatch, error, reason):
+    def fail(self, batch):
+        raise error
+
+    monkeypatch.setattr(trainer.TrainingModel, "forward_backward", fail)
+    result, events = run(config, tmp_path / "r")
+    assert result.status == "failed"
+    assert re.match(reason, result.reason)
+    assert "\n" not in result.reason
+    assert read_events(tmp_path / "r/events.jsonl")[-1] == events[-1]
+    assert (events[-1]["state"], events[-1]["reason"]) == ("failed", result.reason)
+
+
+def test_a_model_that_could_not_be_saved_has_no_path(config, tmp_path, monkeypatch):
+    def full(self, folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Encoder, "save", full)
+    result, _ = run(config, tmp_path / "r")
+    assert (result.status, result.path) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_data": "nowhere.csv"}, "neither a file nor a known set"),
+        ({"eval_data": "nowhere.csv"}, "neither a file nor a known set"),
+        ({"base": "no-such/folder/here"}, "no-such/folder/here"),
+    ],
+)
+def test_mistakes_of_the_user_are_reported_before_the_first_step(config, tmp_path, change, message):
+    events: Events = []
+    with pytest.raises(InputError, match=message):
+        train(config.replace(**change), events.append, tmp_path / "r")
+    assert [event["kind"] for event in events] == ["state"]
+    assert events[0]["state"] == "failed"
+    assert message in events[0]["reason"]
+
+
+def test_data_of_the_wrong_form_is_refused_before_the_run(config, tmp_path):
+    plain = tmp_path / "plain.csv"
+    plain.write_text("sentence1,sentence2\na cat,a kitten\n")
+    with pytest.raises(InputError, match=r"classification needs pairs with a label .* mnrl learns from pairs"):
+        run(config.replace(objective="classification", train_data=str(plain)))

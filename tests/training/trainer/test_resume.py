@@ -1,0 +1,225 @@
+"""Stopping, dying and resuming: the curve of an interrupted run equals that of an uninterrupted one, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from paths import ROOT
+from run_helpers import Events, curve, run, stop_at
+from safetensors.torch import load_file, save_file
+
+from training.errors import InputError
+from training.trainer import trainer
+from training.trainer.events import EventLog, read_events
+from training.trainer.train import train
+
+
+@pytest.mark.parametrize("stop", [0, 1, 5, 7, 11])
+def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, tmp_path, stop):
+    _, whole = run(config, tmp_path / "whole")
+    events: Events = []
+    stopped = train(
+        config, events.append, tmp_path / "parts", should_stop=stop_at(stop, events) if stop else lambda: True
+    )
+    assert stopped.status == "stopped"
+    result, _ = run(config, tmp_path / "parts", resume=True)
+    assert (result.status, result.steps) == ("finished", 12)
+    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+    one, two = (load_file(tmp_path / name / "model/model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_stopping_during_an_evaluation(config, tmp_path, monkeypatch):
+    _, whole = run(config)
+    events: Events = []
+    asked = {"evaluating": False}
+    measure = trainer.Evaluator.measure
+
+    def measuring(self, encoder, objective, should_stop=None):
+        asked["evaluating"] = sum(event["kind"] == "eval" for event in events) == 1
+        return measure(self, encoder, objective, should_stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Evaluator, "measure", measuring)
+        stopped = train(config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"])
+    assert (stopped.status, stopped.steps) == ("stopped", 5)
+    run(config, tmp_path / "r", resume=True)
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+
+
+KILLED = """
+import json, sys, time
+from training.trainer import trainer
+from training.trainer.config import RunConfig
+from training.trainer.train import train
+
+def on_event(event):
+    print(json.dumps(event), flush=True)
+    if event["kind"] == "train" and event["step"] == 10:
+        time.sleep(600)  # so that the run cannot end before it is killed
+
+trainer.CHECKPOINT_SECONDS = 0.0
+train(RunConfig.from_json(sys.argv[1]), on_event=on_event, folder=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("training", ["full", "lora"])
+def test_a_killed_run_resumes_from_its_checkpoint(config, tmp_path, training):
+    config = config.replace(lora_rank=4 if training == "lora" else 0)
+    folder = tmp_path / "r"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, config.to_json(), str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["kind"] == "train" and event["step"] == 8:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    process.wait()
+    process.stdout.close()
+    result, resumed = run(config, folder, resume=True)
+    assert resumed[0]["resumed_from"] >= 6
+    _, whole = run(config)
+    assert curve(read_events(folder / "events.jsonl")) == curve(whole)
+    assert result.status == "finished"
+
+
+def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(config, tmp_path):
+    """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
+    _, whole = run(config)
+    events: Events = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
+    for name in ("checkpoint", "model"):
+        aside = tmp_path / f"r/.{name}.x.aside"
+        aside.mkdir()
+        (tmp_path / "r" / name).rename(aside / name)
+        (tmp_path / f"r/.{name}.y.fresh").mkdir()
+    result, resumed = run(config, tmp_path / "r", resume=True)
+    assert (result.status, resumed[0]["resumed_from"]) == ("finished", 7)
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+    assert sorted(entry.name for entry in (tmp_path / "r").iterdir()) == ["config.json", "events.jsonl", "model"]
+
+
+def test_a_run_killed_on_its_last_step_is_resumed(config, tmp_path, monkeypatch):
+    """The checkpoint is removed only after the end has been written."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    events: Events = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(11, events))
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "outcome", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "r", resume=True)
+    result, resumed = run(config, tmp_path / "r", resume=True)
+    assert (result.status, result.steps, resumed[0]["resumed_from"]) == ("finished", 12, 11)
+    assert not (tmp_path / "r/checkpoint").exists()
+
+
+def test_a_run_stops_within_two_seconds_of_being_asked(config, tmp_path):
+    asked: list[float] = []
+    events: Events = []
+
+    def should_stop() -> bool:
+        if len(events) > 8:
+            asked.append(time.monotonic())
+        return bool(asked)
+
+    result = train(config.replace(max_steps=10_000), events.append, tmp_path / "r", should_stop=should_stop)
+    assert time.monotonic() - asked[0] < 2
+    assert (result.status, result.steps) == ("stopped", events[-1]["step"])
+    assert len(events) <= 11  # those until it was asked, at most one more evaluation, and the end
+    assert (tmp_path / "r/checkpoint/state.json").exists()
+
+
+def test_resuming_without_a_checkpoint_starts_anew(config, tmp_path):
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "config.json").write_text(config.to_json())
+    (folder / "events.jsonl").write_text('{"t": 1, "step": 3, "kind": "train", "loss": 1}\n{"t": 2, "st')
+    result, events = run(config, folder, resume=True)
+    assert (result.status, events[0]["resumed_from"]) == ("finished", None)
+    assert read_events(folder / "events.jsonl") == events
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(config, tmp_path):
+    """It has other names for the word embeddings and the number of micro-batches."""
+    _, whole = run(config)
+    events: Events = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
+    folder = tmp_path / "r/checkpoint"
+    state = json.loads((folder / "state.json").read_text())
+    state["shares"] = state.pop("micro_batches")
+    (folder / "state.json").write_text(json.dumps(state))
+    for file in ("weights", "optimiser"):
+        tensors = load_file(folder / f"{file}.safetensors")
+        renamed = {
+            name.replace("embeddings.weight", "words.rows") if is_compact(name) else name: value
+            for name, value in tensors.items()
+        }
+        assert renamed.keys() != tensors.keys()
+        save_file(renamed, folder / f"{file}.safetensors")
+    _, resumed = run(config, tmp_path / "r", resume=True)
+    assert resumed[0]["resumed_from"] == 7
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+
+
+def is_compact(name: str) -> bool:
+    """Whether a tensor of a checkpoint is the compact word embedding or a moment of it."""
+    return name.rpartition(":")[2] == "embeddings.weight"
+
+
+def test_what_cannot_be_resumed_is_refused(config, tmp_path):
+    with pytest.raises(InputError, match="no run to resume"):
+        run(config, tmp_path / "nothing", resume=True)
+    run(config.replace(max_steps=1), tmp_path / "r")
+    with pytest.raises(InputError, match="another config"):
+        run(config.replace(max_steps=1, seed=9), tmp_path / "r", resume=True)
+    with pytest.raises(InputError, match="is finished"):
+        run(config.replace(max_steps=1, name="renamed"), tmp_path / "r", resume=True)
+
+
+def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
+    from training.trainer import checkpoint
+
+    events: Events = []
+    train(config, events.append, tmp_path / "r", should_stop=stop_at(4, events))
+    before = (tmp_path / "r/checkpoint/state.json").read_text()
+
+    def full(*args, **more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_random_states", full)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    result, told = run(config, tmp_path / "r", resume=True)
+    assert (result.status, result.reason) == ("failed", "the disk is full: make room and resume the run")
+    assert told[-1]["reason"] == result.reason
+    assert (tmp_path / "r/checkpoint/state.json").read_text() == before
+    monkeypatch.undo()
+    assert run(config, tmp_path / "r", resume=True)[0].status == "finished"
+
+
+def test_events_after_the_checkpoint_are_removed(tmp_path):
+    with EventLog(tmp_path, lambda event: None) as log:
+        for step in range(5):
+            log.emit("train", step, loss=0.5)
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write('{"t": 3, "step": 5, "ki')  # cut short by a crash
+    with EventLog(tmp_path, lambda event: None, keep_to_step=2) as log:
+        log.emit("train", 3, loss=0.25)
+    assert [(event["step"], event["loss"]) for event in read_events(tmp_path / "events.jsonl")] == [
+        (0, 0.5),
+        (1, 0.5),
+        (2, 0.5),
+        (3, 0.25),
+    ]
