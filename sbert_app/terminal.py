@@ -1,75 +1,79 @@
-"""What the command line shows: answers on stdout, everything else on stderr.
+"""Output of the command line: results on stdout, everything else on stderr.
 
-With ``--json`` stdout holds one JSON object and nothing else, whatever a library prints meanwhile. Progress is one
-line that is written over on a terminal; into a file or a pipe it is a plain line every ten seconds.
+With ``--json`` stdout has one JSON object and nothing else, whatever a library prints. On a terminal, progress is a
+bar in one line that is removed at the end; into a file or a pipe, it is a plain line every ten seconds.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
 
-BEGIN_LINE = "\r\033[K"  # to the first column, and clear what stands there
-TELL_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
-BAR_WIDTHS = (8, 24)  # narrower than that, there is no bar
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+UPDATE_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
+BAR_WIDTH = 24
+MIN_COLUMNS_FOR_BAR = 80  # a narrower terminal shows the figures alone
 
 
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether somebody pressed Ctrl-C, or the system asked us to end. The second time ends at once."""
-    asked: list[int] = []
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Yields a function that tells whether SIGINT (Ctrl-C) or SIGTERM has come. The second one interrupts at once."""
+    received: list[int] = []
 
-    def note(number: int, _: object) -> None:
-        if asked:
+    def handle(number: int, _: object) -> None:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def answer(value: Mapping[str, Any], as_json: bool, text: str) -> None:
-    """Print the result: ``value`` as one line of JSON, or ``text`` for people. NaN becomes null."""
+def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:
+    """Print ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
     print(json.dumps(json_values(value), allow_nan=False) if as_json else text)
 
 
 @contextmanager
 def clean_stdout() -> Iterator[None]:
-    """What is printed inside the block goes to stderr, so that stdout holds the answer alone."""
+    """Redirect what is printed inside the block to stderr, so that stdout has the result alone."""
     with redirect_stdout(sys.stderr):
         yield
 
 
-class Bar:
-    """Progress on stderr: how much, how fast, how long still. Call it with (done, in all if known).
+class ProgressBar:
+    """Progress on stderr: how much, how fast, how long still. Call it with (done, total if known).
 
-    with Bar("encoding", "sentences") as bar:
+    with ProgressBar("encoding", "sentences") as bar:
         encoder.encode(sentences, on_progress=bar)
     """
 
-    _shown: Bar | None = None  # the one on the terminal now, for log lines to step aside
+    _active: ProgressBar | None = None  # the one on the terminal, above which log lines are printed
 
-    def __init__(self, what: str, unit: str, stream: TextIO | None = None) -> None:
-        self.what = what
+    def __init__(self, description: str, unit: str, stream: TextIO | None = None) -> None:
+        self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
-        self.live = self.stream.isatty()
-        self.begun: tuple[float, float] | None = None  # when it was first called, and what was done by then
-        self.told = 0.0
+        self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        self._start: tuple[float, float] | None = None  # time of the first call, and what was done by then
+        self._last_update = 0.0
+        self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,53 +81,72 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.clear()
+        if self._progress is not None:
+            ProgressBar._active = None
+            self._progress.stop()  # removes the line
+            self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Show it, unless the last time is not long ago."""
+        """Show it, unless the last update was a moment ago."""
         now = time.monotonic()
-        if self.begun is None:
-            self.begun, self.told = (now, done), now
-        if now - self.told < TELL_SECONDS[self.live]:
+        if self._start is None:
+            self._start, self._last_update = (now, done), now
+        if now - self._last_update < UPDATE_SECONDS[self.is_terminal]:
             return
-        self.told = now
-        columns = shutil.get_terminal_size().columns - 1 if self.live else 120
-        line = self.line(done, total, (done - self.begun[1]) / (now - self.begun[0]), columns)
-        if not self.live:
-            print(line, file=self.stream, flush=True)
+        self._last_update = now
+        figures = self._figures(done, total, (done - self._start[1]) / (now - self._start[0]))
+        if not self.is_terminal:
+            print(f"{self.description}  {figures}", file=self.stream, flush=True)
             return
-        Bar._shown = self
-        self.stream.write(BEGIN_LINE + line)
-        self.stream.flush()
+        progress = self._open()
+        [task] = progress.task_ids
+        progress.update(task, description=self.description, completed=done, total=total, figures=figures)
+        progress.refresh()
 
-    def line(self, done: float, total: float | None, rate: float, columns: int) -> str:
-        """What, bar, count, rate, time left; the bar takes the room that the words leave."""
-        words = [self.what, f"{done:,.0f}{f' of {total:,.0f}' if total else ''} {self.unit}", f"{rate:,.1f}/s"]
+    def print_above(self, line: str) -> None:
+        """Print a line above the bar, which stays at the bottom."""
+        if self._progress is not None:
+            self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _open(self) -> Progress:
+        if self._progress is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+
+            console = Console(file=self.stream, force_terminal=True)
+            columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
+            if console.width >= MIN_COLUMNS_FOR_BAR:
+                columns.append(BarColumn(BAR_WIDTH))
+            columns.append(TextColumn("{task.fields[figures]}", markup=False))
+            self._progress = Progress(
+                *columns,
+                console=console,
+                transient=True,
+                auto_refresh=False,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._progress.add_task(self.description, figures="")
+            self._progress.start()
+            console.show_cursor()  # a process that is killed must not leave it hidden
+            ProgressBar._active = self
+        return self._progress
+
+    def _figures(self, done: float, total: float | None, rate: float) -> str:
+        """Percentage, count, rate and time left."""
         if not total:
-            return "  ".join(words)[:columns]
-        share = min(1.0, done / total)
-        words.insert(1, f"{share:.0%}")
-        if rate > 0:
-            words.append(f"{format_estimate(max(0.0, total - done) / rate)} left")
-        room = min(columns - len("  ".join(words)) - len("  []"), BAR_WIDTHS[1])
-        if room >= BAR_WIDTHS[0]:
-            filled = round(share * room)
-            words.insert(1, f"[{'#' * filled}{'.' * (room - filled)}]")
-        return "  ".join(words)[:columns]
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if Bar._shown is self:
-            Bar._shown = None
-            self.stream.write(BEGIN_LINE)
-            self.stream.flush()
+            return f"{done:,.0f} {self.unit}  {rate:,.1f}/s"
+        figures = f"{min(1.0, done / total):.0%}  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s"
+        return f"{figures}  {format_estimate(max(0.0, total - done) / rate)} left" if rate > 0 else figures
 
 
 class StderrHandler(logging.Handler):
-    """Log lines on stderr, above the bar."""
+    """Log lines on stderr, above the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, as it reads."""
-        if Bar._shown is not None:
-            Bar._shown.clear()
-        print(self.format(record), file=sys.stderr, flush=True)
+        """Print one record."""
+        line = self.format(record)
+        if ProgressBar._active is not None:
+            ProgressBar._active.print_above(line)
+        else:
+            print(line, file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.services.experiments.ablations import ABLATIONS
-from sbert_app.terminal import Bar, answer, clean_stdout
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def ablate(
         except KeyboardInterrupt:
             print(f"go on with: ablate --resume {sweep_id}", file=sys.stderr)
             raise
-    answer(sweep.to_json(), as_json, _table(sweep))
+    print_result(sweep.to_json(), as_json, _table(sweep))
     if sweep.reasons:
         print(f"error: {sweep.counts['failed']} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -74,7 +74,7 @@ def _runner(sweeps: Sweeps) -> Callable[[str], object]:
 
     def work(run_id: str) -> None:
         run = sweeps.store.get(run_id)
-        with Bar(run.name, "steps") as bar:
+        with ProgressBar(run.name, "steps") as bar:
 
             def show(event: dict[str, Any]) -> None:
                 if event["kind"] == "train":

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import Bar, answer, clean_stdout
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.registry import DEFAULT_MODEL
 
 
@@ -34,9 +34,9 @@ def encode(
     place = options.prepare(home, offline)
     from sbert_app.services.files.encode import check_output, encode_file, open_sentences
 
-    with clean_stdout(), Bar("encoding", "sentences") as bar:
+    with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         table, chosen = open_sentences(source, column)  # what is wrong is said before the model is loaded
         check_output(output, source)
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         summary = encode_file(table, chosen, output, encoder, normalize, on_progress=bar)
-    answer(asdict(summary), as_json, summary.sentence)
+    print_result(asdict(summary), as_json, summary.sentence)

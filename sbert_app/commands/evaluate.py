@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import Bar, answer, clean_stdout
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.registry import DEFAULT_MODEL
 
 POOLED = ("mean", "max", "cls")
@@ -35,11 +35,11 @@ def evaluate(
     from training.data.load import load_data
     from training.evaluation.scoring import evaluate as measure
 
-    with clean_stdout(), Bar("evaluating", "sentences") as bar:
+    with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         dataset = load_data(data, place, split="test")  # a wrong name is said before the model is loaded
         scorer = options.load_scorer(model, pooling, dtype, device, place)
         found = measure(scorer, dataset, place, on_progress=bar)
-    answer(found, as_json, _table(found))
+    print_result(found, as_json, _table(found))
 
 
 def _table(found: dict[str, Any]) -> str:

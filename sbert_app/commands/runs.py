@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import answer
+from sbert_app.terminal import print_result
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
     """List all runs, the newest first."""
     found = _store(home).list()
     lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
-    answer({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
+    print_result({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
 
 
 @runs.command()
@@ -46,7 +46,7 @@ def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
     log = store.log(run_id, lines=20)
-    answer(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")
+    print_result(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")
 
 
 @runs.command()
@@ -94,7 +94,7 @@ def export(
     check_replaceable(target)
     with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
-    answer({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
+    print_result({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
 
 
 @runs.command()
@@ -110,7 +110,7 @@ def delete(
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {run.name} and its model?", abort=True, err=True)
     store.delete(run_id)
-    answer({"id": run_id, "deleted": True}, as_json, f"{run_id} is deleted")
+    print_result({"id": run_id, "deleted": True}, as_json, f"{run_id} is deleted")
 
 
 def _store(home: Path | None) -> RunStore:
@@ -121,7 +121,7 @@ def _store(home: Path | None) -> RunStore:
 
 
 def _told(run: Run, as_json: bool) -> None:
-    answer(run.to_json(), as_json, _line(run))
+    print_result(run.to_json(), as_json, _line(run))
 
 
 def _line(run: Run) -> str:

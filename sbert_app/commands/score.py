@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import Stopped
 from training.registry import DEFAULT_MODEL
 
@@ -41,7 +41,7 @@ def score(
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table, pick_columns
 
-    with clean_stdout(), Bar("scoring", "rows") as bar, stoppable() as should_stop:
+    with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
         table = open_table(source)  # what is wrong with the file is said before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         encoder = options.load_encoder(model, pooling, dtype, device, place)
@@ -63,7 +63,7 @@ def score(
         )
     if summary.stopped_at is not None:
         raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
-    answer(_figures(summary), as_json, _text(summary))
+    print_result(_figures(summary), as_json, _text(summary))
 
 
 def _figures(summary: ScoreSummary) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import typer
 from sbert_app.commands import options
 from sbert_app.formats import format_duration
 from sbert_app.services.runs.record import RESUMABLE
-from sbert_app.terminal import Bar, answer, clean_stdout, stoppable
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.data.load import split_names
 from training.errors import InputError, Stopped
 from training.trainer.config import CHOICES, RunConfig
@@ -74,12 +74,12 @@ def train(
     from sbert_app.services.runs.store import RunStore
 
     store = RunStore(place)
-    with clean_stdout(), Bar("starting", "steps") as bar, stoppable() as should_end:
+    with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal() as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
         result = execute(store, run_id, on_event=_shown_on(bar, run_id), should_end=should_end, foreground=True)
     if should_end() and result.status == "stopped":
         raise Stopped(f"{run_id} at step {result.steps:,}; go on with: train --resume {run_id}")
-    answer(asdict(result), as_json, _summary(result))
+    print_result(asdict(result), as_json, _summary(result))
     if result.status == "failed":
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
         raise typer.Exit(1)
@@ -116,7 +116,7 @@ def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:
     return run_id
 
 
-def _shown_on(bar: Bar, run_id: str) -> Callable[[dict[str, Any]], None]:
+def _shown_on(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]], None]:
     """A function that tells the run's id when it begins, then turns its events into the bar's line."""
 
     def show(event: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def _shown_on(bar: Bar, run_id: str) -> Callable[[dict[str, Any]], None]:
             print(f"run {run_id}", file=sys.stderr)
         if event["kind"] == "train":
             loss = "not finite" if event["loss"] is None else f"{event['loss']:.4f}"
-            bar.what = f"loss {loss}"
+            bar.description = f"loss {loss}"
             bar(event["step"], event["steps"])
 
     return show

@@ -3,12 +3,14 @@
 import io
 import json
 import logging
+import re
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from sbert_app import terminal
-from sbert_app.terminal import Bar, StderrHandler, answer, clean_stdout
+from sbert_app.terminal import ProgressBar, StderrHandler, clean_stdout, print_result
 
 
 class Terminal(io.StringIO):
@@ -27,8 +29,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_an_answer_is_one_line_of_json_or_words(capsys: pytest.CaptureFixture[str]):
-    answer({"ρ": 0.5}, True, "half")
-    answer({"ρ": 0.5}, False, "half")
+    print_result({"ρ": 0.5}, True, "half")
+    print_result({"ρ": 0.5}, False, "half")
     first, second = capsys.readouterr().out.splitlines()
     assert (json.loads(first), second) == ({"ρ": 0.5}, "half")
     assert first.isascii()
@@ -41,22 +43,71 @@ def test_prints_go_to_stderr_meanwhile(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr() == ("answer\n", "advice\n")
 
 
-def test_a_terminal_has_one_line_that_is_written_over_and_taken_away(clock: list[float]):
+ERASE_LINE = "\x1b[2K"
+
+
+def visible(written: str) -> list[str]:
+    """What a terminal showed, line by line, without control sequences."""
+    return [line.strip() for line in re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "\n", written).split("\n") if line.strip()]
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the width of the terminal."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda width: monkeypatch.setenv("COLUMNS", str(width))
+
+
+def test_a_terminal_shows_a_bar_in_one_line_and_removes_it(clock: list[float], columns: Callable[[int], None]):
     stream = Terminal()
-    with Bar("encoding", "sentences", stream) as bar:
+    with ProgressBar("encoding", "sentences", stream) as bar:
         for done in (0, 100, 200):
             bar(done, 1_000)
             clock[0] += 1
     written = stream.getvalue()
-    assert "\n" not in written
-    assert "20%" in written
-    assert "200 of 1,000 sentences  100.0/s  8 s left" in written
-    assert written.endswith(terminal.BEGIN_LINE)
+    text = " ".join(visible(written))
+    assert "encoding" in text
+    assert "20%  200 of 1,000 sentences  100.0/s  8 s left" in text
+    assert "━" in text
+    assert visible(written[written.rindex(ERASE_LINE) :]) == [], "the line is erased at the end"
 
 
-def test_a_pipe_gets_a_plain_line_now_and_then(clock: list[float]):
-    stream = io.StringIO()
-    with Bar("encoding", "sentences", stream) as bar:
+def test_a_narrow_terminal_shows_no_bar(clock: list[float], columns: Callable[[int], None]):
+    columns(60)
+    stream = Terminal()
+    with ProgressBar("encoding", "sentences", stream) as bar:
+        bar(0, 1_000)
+        clock[0] += 1
+        bar(100, 1_000)
+    assert "━" not in stream.getvalue()
+    assert "10%" in stream.getvalue()
+
+
+def test_an_interrupted_command_leaves_a_clean_line(clock: list[float], columns: Callable[[int], None]):
+    stream = Terminal()
+
+    def interrupted() -> None:
+        with ProgressBar("encoding", "sentences", stream) as bar:
+            bar(0, 10)
+            clock[0] += 1
+            bar(1, 10)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    written = stream.getvalue()
+    assert visible(written[written.rindex(ERASE_LINE) :]) == []
+    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l"), "the cursor is visible"
+
+
+@pytest.mark.parametrize("stream_class", [io.StringIO, Terminal])
+def test_without_a_capable_terminal_there_is_a_plain_line_now_and_then(
+    clock: list[float], stream_class: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = stream_class()
+    with ProgressBar("encoding", "sentences", stream) as bar:
         for done in range(25):
             bar(done, None)
             clock[0] += 1
@@ -64,30 +115,25 @@ def test_a_pipe_gets_a_plain_line_now_and_then(clock: list[float]):
     assert lines == ["encoding  10 sentences  1.0/s", "encoding  20 sentences  1.0/s"]
 
 
-def test_the_rate_is_of_this_session_when_work_was_done_before(clock: list[float]):
-    stream = Terminal()
-    bar = Bar("training", "steps", stream)
+def test_the_rate_is_of_this_process_when_work_was_done_before(clock: list[float]):
+    stream = io.StringIO()
+    bar = ProgressBar("training", "steps", stream)
     bar(5_000, 6_000)
     clock[0] += 10
     bar(5_100, 6_000)
     assert "10.0/s  1 min 30 s left" in stream.getvalue()
 
 
-@pytest.mark.parametrize("columns", [20, 50, 80, 100, 200])
-def test_the_line_fits_the_terminal(columns: int):
-    line = Bar("encoding", "sentences", Terminal()).line(1_234_567, 10_000_000, 1_830.4, columns)
-    assert len(line) <= columns
-    assert ("#" in line) == (columns >= 100)
-
-
-def test_log_lines_stand_above_the_bar(clock: list[float], monkeypatch: pytest.MonkeyPatch):
+def test_log_lines_are_printed_above_the_bar(
+    clock: list[float], columns: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with Bar("encoding", "sentences") as bar:
+    with ProgressBar("encoding", "sentences") as bar:
         bar(1, 10)
         clock[0] += 1
         bar(2, 10)
-        StderrHandler().handle(logging.LogRecord("x", logging.WARNING, "", 0, "3 were cut", (), None))
-    shown, said = stream.getvalue().split(terminal.BEGIN_LINE)[1:3]
-    assert "2 of 10" in shown
-    assert said == "3 were cut\n"
+        StderrHandler().handle(logging.LogRecord("x", logging.WARNING, "", 0, "3 were [cut]", (), None))
+    lines = visible(stream.getvalue())
+    assert "3 were [cut]" in lines
+    assert any("2 of 10" in line for line in lines[lines.index("3 were [cut]") :]), "the bar is drawn again below"
