@@ -97,17 +97,17 @@ def _with_scores(data: Dataset, cells: list[Any]) -> Dataset:
     return replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
 
 
-RANGES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
+SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
 
 
 def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
-    """Stretch scores to 0–5 -> (gold scores, the sentence that says so, "" if they were gold already).
+    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
 
-    The range is the first of `RANGES` that holds every score: a file whose scores all lie in 0–1 is taken to
+    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
     be in 0–1. InputError if none does.
     """
     low, high = min(scores), max(scores)
-    for bottom, top in RANGES:
+    for bottom, top in SCORE_SCALES:
         if bottom <= low and high <= top:
             if (bottom, top) == (0.0, TOP_SCORE):
                 return scores, ""

@@ -1,8 +1,8 @@
-"""Which columns of a table hold the sentences, the gold score, the label: found by name, or as the caller says.
+"""Which columns of a table hold the sentences, the gold score and the label: by name, or as requested.
 
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
-``SENTENCE1`` are one. A table of exactly two columns needs no names. Numbers are read here too, because "is this
-a score?" and "which number is it?" are one question; every complaint names the row and the column.
+``SENTENCE1`` are one name. A table of exactly two columns needs no known names. Numbers are parsed here too, because
+whether a column holds scores depends on it; every error names the row and the column.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from training.data.tables.rows import shown
+from training.data.tables.rows import RowBatch, shown
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    from training.data.tables.table import Table
 
 PAIR_COLUMN_NAMES = (
     ("sentence1", "sentence2"),
@@ -64,6 +62,16 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
+class TableColumns(Protocol):
+    """What is needed of a table here; `training.data.tables.table.Table` has it."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    def preview(self, rows: int = 10) -> RowBatch: ...
+
+
 @dataclass(frozen=True)
 class PairColumns:
     """The columns that matter, by the names they have in the table; None where there is none."""
@@ -75,7 +83,7 @@ class PairColumns:
     negative: str | None = None
 
 
-def pick_columns(table: Table, requested: Sequence[str] | None = None) -> PairColumns:
+def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) -> PairColumns:
     """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
 
     Raises:
@@ -97,7 +105,7 @@ def pick_columns(table: Table, requested: Sequence[str] | None = None) -> PairCo
     return _with_the_rest(table, *pair)
 
 
-def pick_sentence(table: Table, requested: str | None = None) -> str:
+def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
     """The one column of sentences: as ``requested``, else by name, else the only one.
 
     Raises:
@@ -117,19 +125,19 @@ def pick_sentence(table: Table, requested: str | None = None) -> str:
 
 
 def canonical_names(columns: Sequence[str]) -> dict[str, str]:
-    """What training calls the columns: text_a -> sentence1, similarity -> score, … Others keep their names."""
+    """The canonical name of each column: text_a -> sentence1, similarity -> score, … Others keep their names."""
     by_key = {normalize_name(name): name for name in reversed(columns)}
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
     negative = next((name for name in NEGATIVES if name in by_key), None)
     single = next((name for name in SENTENCES if name in by_key), None)
-    called: list[tuple[str, str]] = []  # (key, what training calls it)
+    canonical: list[tuple[str, str]] = []  # (normalized name, canonical name)
     if pair:
-        called += zip(pair, ("anchor", "positive") if negative else ("sentence1", "sentence2"), strict=True)
+        canonical += zip(pair, ("anchor", "positive") if negative else ("sentence1", "sentence2"), strict=True)
     elif single:
-        called += [(single, "sentence")]
+        canonical += [(single, "sentence")]
     for names, name in ((NEGATIVES, "negative"), (SCORES, "score"), (LABELS, "label")):
-        called += [(found, name) for found in names if found in by_key][:1]
-    renamed = {by_key[found]: name for found, name in called if name not in columns or by_key[found] == name}
+        canonical += [(key, name) for key in names if key in by_key][:1]
+    renamed = {by_key[key]: name for key, name in canonical if name not in columns or by_key[key] == name}
     return {name: renamed.get(name, name) for name in columns}
 
 
@@ -150,7 +158,7 @@ def parse_number(value: Any) -> float | None:
 
 
 def bad_number(column: str, value: Any, row: int | None = None) -> str:
-    """What is wrong with a value that should be a number: "row 17, column score: 'abc' is not a number"."""
+    """The error for a value that should be a number: "row 17, column score: 'abc' is not a number"."""
     return (f"row {row:,}, " if row else "") + f"column {column}: {shown(value)} is not a number"
 
 
@@ -165,7 +173,7 @@ def as_text(value: Any) -> str | None:
 
 
 def normalize_name(name: str) -> str:
-    """A name without what people vary: case, spaces, dots, dashes, underscores."""
+    """A name in lower case without spaces, dots, dashes and underscores."""
     return re.sub(r"[\s_.\-]+", "", name).casefold()
 
 
@@ -212,7 +220,7 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return next(candidate for candidate in candidates if candidate.casefold() not in used)
 
 
-def _as_requested(table: Table, requested: Sequence[str]) -> PairColumns:
+def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
     if len(requested) not in (2, 3):
         raise InputError(f"Name two columns, or three with the gold score last; {len(requested)} are named.")
     first, second, *score = (_existing(table, name) for name in requested)
@@ -221,18 +229,18 @@ def _as_requested(table: Table, requested: Sequence[str]) -> PairColumns:
     return PairColumns(first, second, score=score[0]) if score else _with_the_rest(table, first, second)
 
 
-def _with_the_rest(table: Table, first: str, second: str) -> PairColumns:
-    """Gold score, label and negative by name, beside a pair that is settled."""
-    others = {normalize_name(name): name for name in reversed(table.columns) if name not in (first, second)}
+def _with_the_rest(table: TableColumns, first: str, second: str) -> PairColumns:
+    """Gold score, label and negative by name, beside a pair that has been chosen."""
+    by_key = {normalize_name(name): name for name in reversed(table.columns) if name not in (first, second)}
     score, label, negative = (
-        next((others[name] for name in names if name in others), None) for names in (SCORES, LABELS, NEGATIVES)
+        next((by_key[name] for name in names if name in by_key), None) for names in (SCORES, LABELS, NEGATIVES)
     )
     if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
         score, label = label, None
     return PairColumns(first, second, score=score, label=label, negative=negative)
 
 
-def _existing(table: Table, requested: str) -> str:
+def _existing(table: TableColumns, requested: str) -> str:
     """The column as the table spells it."""
     if requested in table.columns:
         return requested
@@ -242,7 +250,7 @@ def _existing(table: Table, requested: str) -> str:
     raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}.")
 
 
-def _is_numeric(table: Table, column: str) -> bool:
+def _is_numeric(table: TableColumns, column: str) -> bool:
     values = [value for value in table.preview(50).rows[column] if as_text(value) is not None]
     return bool(values) and all(parse_number(value) is not None for value in values)
 
