@@ -73,7 +73,7 @@ class LoRACrossEncoder:
         from peft import LoraConfig, get_peft_model
 
         encoder = Encoder.load(settings.base, dtype="float32", device="cpu")
-        self.tokenizer = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)
+        self.tokenizer = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)
         transformer: Any = encoder.backbone.requires_grad_(False)
         linear = [name for name, module in transformer.encoder.named_modules() if isinstance(module, nn.Linear)]
         for name in linear:  # frozen weights are cast once instead of in every step
@@ -109,7 +109,7 @@ class LoRACrossEncoder:
         (folder / "README.md").unlink(missing_ok=True)
         factors = load_file(folder / "adapter_model.safetensors")
         save_file({k: v.half() for k, v in factors.items()}, folder / "adapter_model.safetensors")
-        save_file({k: v.clone() for k, v in self.scorer.own_tensors().items()}, folder / "head.safetensors")
+        save_file({k: v.clone() for k, v in self.scorer.head_tensors().items()}, folder / "head.safetensors")
 
 
 def stsb_examples(model: LoRACrossEncoder, split: str) -> list[Example]:
@@ -131,7 +131,7 @@ def batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
 
 def swapped(row: PairRow) -> PairRow:
     """The pair in reverse order. The model is symmetric, dropout is not."""
-    return PairRow(row.ids[row.split :] + row.ids[: row.split], len(row.ids) - row.split, row.cut)
+    return PairRow(row.ids[row.split :] + row.ids[: row.split], len(row.ids) - row.split, row.truncated)
 
 
 class MovingAverage:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossEncoder", "Encoder", "RunConfig", "attribute", "evaluate", "load_data", "train"]
 
-_HOME_OF = {
+_MODULES = {
     "CrossEncoder": "training.models.cross_encoder",
     "Encoder": "training.models.encoder",
     "RunConfig": "training.trainer.config",
@@ -32,6 +32,6 @@ _HOME_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULES:
         raise AttributeError(f"module 'training' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,8 +1,8 @@
 """Which device to compute on, and in which precision.
 
-"auto" means: a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it
-natively, float32 elsewhere. Emulated bfloat16 is slower than float32, so "supported" is not enough: the
-instruction must be there (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
+"auto" is a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it natively,
+float32 elsewhere. Emulated bfloat16 is slower than float32, so that PyTorch supports it is not enough: the hardware
+must have the instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from training.errors import InputError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-KINDS = ("cpu", "cuda", "mps")
+DEVICE_TYPES = ("cpu", "cuda", "mps")
+CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of processors that multiply bfloat16, in /proc/cpuinfo
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -24,17 +25,17 @@ def pick_device(name: str = "auto") -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    why: Exception | None = None
-    if name.partition(":")[0] in KINDS:
+    cause: Exception | None = None
+    if name.partition(":")[0] in DEVICE_TYPES:
         try:
             return torch.empty(0, device=name).device
         except (RuntimeError, AssertionError) as error:
-            why = error
-    raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from why
+            cause = error
+    raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from cause
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype called auto, float32 or bfloat16, for weights and activations in inference."""
+    """The dtype called auto, float32 or bfloat16, of weights and activations in inference. InputError otherwise."""
     if name == "auto":
         return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
     if name not in DTYPES:
@@ -44,13 +45,10 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
 
 @cache
 def has_native_bfloat16(device_type: str) -> bool:
-    """True where the hardware itself multiplies bfloat16."""
+    """Whether the hardware multiplies bfloat16 natively."""
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device_type != "cpu":
         return False
     cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():
-        return False
-    flags = set(cpuinfo.read_text(errors="replace").split())
-    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+    return cpuinfo.exists() and not CPU_FLAGS.isdisjoint(cpuinfo.read_text(errors="replace").split())

@@ -1,21 +1,19 @@
-"""One thread per core, each computing a batch of its own, alone.
+"""Threads that compute whole batches, one per core.
 
-PyTorch's way to use several cores is to split every single operation over them, and to wait for the slowest
-after each: hundreds of times a batch, and when another process has one of the cores, each time for its turn. Whole
-batches side by side never wait for each other. All threads of an application share these workers, so that many
-users at once cost no more switching than one.
+PyTorch uses several cores by splitting each operation over its own threads and waiting for the slowest, hundreds of
+times a batch; when another process occupies one core, every operation waits for it. Batches that are computed
+independently, one per thread, never wait for each other. All callers in a process share these threads, so that many
+users at once cost no more context switches than one.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -24,76 +22,78 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MB = 1 << 20
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # glibc's numbers of its settings, from malloc.h
-
 _starting = threading.Lock()
 
 
 def num_threads() -> int:
-    """How many there are: as many threads as PyTorch would use (OMP_NUM_THREADS, or the cores allowed)."""
-    return _pool(os.getpid())[1]
+    """Number of worker threads: as many as PyTorch would use (OMP_NUM_THREADS, or the available cores)."""
+    return _pool()[1]
 
 
 def imap(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``function`` of each item, computed on all cores, given back in order.
+    """Yield ``function`` of each item, computed on all cores, in the order of the items.
 
-    Items are taken one by one and few are under way at any time, so that callers share the cores fairly and memory
-    stays flat. An error comes out at its place; what is not begun by then, or when the caller stops, is dropped.
+    Items are taken one by one and only a few are under way at any time, so that callers share the cores fairly and
+    memory stays flat. An error is raised in place of the result. Work that has not started by then, or when the
+    caller stops, is cancelled.
     """
-    pool, threads = _pool(os.getpid())
-    running: deque[Future[Result]] = deque()
+    pool, threads = _pool()
+    futures: deque[Future[Result]] = deque()
     try:
         for item in items:
-            running.append(pool.submit(function, item))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+            futures.append(pool.submit(function, item))
+            if len(futures) > threads:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     finally:
-        for future in running:
+        for future in futures:
             future.cancel()
 
 
-def run_parallel(pieces: Sequence[Callable[[], Result]]) -> list[Result]:
-    """What each piece of work gives, in order, as soon as may be: this thread takes its part of them.
+def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Run all tasks, some of them in the calling thread -> their results, in order. For the lowest latency.
 
-    A sleeping thread takes a millisecond or two to wake. Here one fewer has to at the beginning, and at the end most
-    often nobody. A single piece is free to use all cores.
+    A sleeping thread needs a millisecond or two to wake up. The caller starts at once, and at the end it usually
+    waits for nobody. A single task may use all cores. An error in a task is raised; tasks not yet started are skipped.
     """
-    if len(pieces) == 1:
-        return [pieces[0]()]
-    pool, threads = _pool(os.getpid())
-    waiting = deque(enumerate(pieces))
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    pool, threads = _pool()
+    remaining = deque(enumerate(tasks))
     results: dict[int, Result] = {}
 
-    def take() -> None:
+    def work() -> None:
         try:
-            for number, piece in _until_empty(waiting):
-                results[number] = piece()
+            while True:
+                try:
+                    index, task = remaining.popleft()
+                except IndexError:
+                    return
+                results[index] = task()
         finally:
-            waiting.clear()  # if one has failed: the others are not begun
+            remaining.clear()  # after an error: the other threads skip the rest
 
-    others = [pool.submit(take) for _ in range(min(threads, len(pieces)) - 1)]
+    helpers = [pool.submit(work) for _ in range(min(threads, len(tasks)) - 1)]
     try:
         with single_threaded_ops():
-            take()
+            work()
     finally:
-        begun = [other for other in others if not other.cancel()]  # the others are busy: nothing is left for them
-        wait(begun)
-    for other in begun:
-        other.result()  # an error comes out
-    return [results[number] for number in range(len(pieces))]
+        started = [helper for helper in helpers if not helper.cancel()]  # the rest are busy with other callers' work
+        wait(started)
+    for helper in started:
+        helper.result()  # raises its error
+    return [results[index] for index in range(len(tasks))]
 
 
 @contextmanager
 def single_threaded_ops() -> Iterator[None]:
-    """Inside the block this thread computes each operation alone.
+    """Within the block this thread computes each operation alone.
 
-    The threads among which PyTorch would split it stay awake for milliseconds after it, on the look-out for the next
-    one, on cores that the workers need by then: a tenth of a training step.
+    PyTorch's own threads stay awake for milliseconds after an operation, waiting for the next, on cores that the
+    workers need by then: a tenth of a training step.
     """
-    _pool(os.getpid())  # first, for it has as many workers as there are threads before the block
+    _pool()  # first: it takes its size from the number of threads outside the block
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -102,45 +102,25 @@ def single_threaded_ops() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _until_empty(waiting: deque[Item]) -> Iterator[Item]:
-    """What several threads take from: each item goes to one of them."""
-    with suppress(IndexError):
-        while True:
-            item = waiting.popleft()
-            yield item
-
-
-def _pool(process: int) -> tuple[ThreadPoolExecutor, int]:
+def _pool() -> tuple[ThreadPoolExecutor, int]:
+    """The threads of this process, and how many they are."""
     with _starting:
-        return _start(process)
+        return _start_pool(os.getpid())
 
 
 @cache
-def _start(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: a forked child needs threads of its own
-    _keep_freed_memory()
+def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: a forked child needs its own threads
     threads = torch.get_num_threads()
-    all_here = threading.Barrier(threads + 1)
+    all_started = threading.Barrier(threads + 1)
 
-    def begin() -> None:
-        torch.get_num_threads()  # a thread takes over the common number when it first needs one: now
-        torch.set_num_threads(1)  # of this thread, but it is also what threads born later start with ...
-        all_here.wait()
+    def initialize() -> None:
+        torch.get_num_threads()  # a thread adopts the global number when it first needs one: now
+        torch.set_num_threads(1)  # of this thread, but also the global number, with which later threads start ...
+        all_started.wait()
 
-    pool = ThreadPoolExecutor(threads, "encode", initializer=begin)
+    pool = ThreadPoolExecutor(threads, "encode", initializer=initialize)
     for _ in range(threads):
         pool.submit(lambda: None)
-    all_here.wait()
-    torch.set_num_threads(threads)  # ... so that is put back
+    all_started.wait()
+    torch.set_num_threads(threads)  # ... so the global number is restored
     return pool, threads
-
-
-def _keep_freed_memory() -> None:
-    """Ask glibc to keep up to 64 MB of freed memory for the next batch, which needs as much again.
-
-    By default it gives the blocks of activations (1 to 3 MB) back to the system after each operation and takes them
-    anew for the next, page by page: 5% of the time of encoding.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_MMAP_THRESHOLD, 32 * MB)
-        libc.mallopt(_TRIM_THRESHOLD, 64 * MB)

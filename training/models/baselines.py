@@ -1,19 +1,18 @@
-"""Encoders without a transformer: TF-IDF, and the average of word vectors such as GloVe.
+"""Encoders without a transformer: TF-IDF, and averages of word vectors such as GloVe's.
 
-The baselines of the paper's Table 1. They have the shape of `Encoder`: a name, a pooling, ``encode(sentences)`` ->
-float32 (N, D). They know nothing of word order; what a transformer adds is what it scores above them.
+The baselines of the paper's Table 1, with the interface of `Encoder`: a name, a pooling, ``encode(sentences)`` ->
+float32 (N, D). They ignore word order.
 
-    tfidf                 words counted and weighted by rarity, fitted on the very sentences that it encodes
+    tfidf                 term frequency × inverse document frequency, fitted on the sentences that are encoded
     glove                 the average of GloVe 6B, 50 dimensions (Pennington et al. 2014)
-    path/to/vectors.txt   other word vectors: a line each, the word and its numbers; the first line may be their count
-    path/to/vectors.npy   the same as an array (V, D), the words beside it in vectors.words.txt, a line each
+    path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may hold their count
+    path/to/vectors.npy   the same as an array (V, D), with the words beside it in vectors.words.txt, one per line
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from training.errors import InputError, Stopped
 from training.registry import BASELINES, GLOVE, TFIDF
+from training.sources.resolve import glove_folder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int | None], None]
 
 ENDINGS = (".txt", ".npy")
-MOST_DENSE_BYTES = 1 << 30  # of a TF-IDF matrix with all its zeros
-TOLD_EVERY = 4_096  # sentences between two calls of on_progress
+MAX_DENSE_BYTES = 1 << 30  # of a dense TF-IDF matrix
+PROGRESS_EVERY = 4_096  # sentences between two calls of on_progress
 
-_WORD = re.compile(r"\w+")
-# As the Penn Treebank splits, and so GloVe's vocabulary: don't -> do n't, man's -> man 's.
+_WORD_PATTERN = r"\w+"
+# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
 _TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
 
 
 def is_baseline(name: str) -> bool:
-    """Whether this names one of the encoders here: a baseline, or a file of word vectors."""
+    """Whether this is the name of a baseline, or a file of word vectors."""
     return name in BASELINES or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
 
 
 def load_baseline(name: str, pooling: str | None = None, home: str | Path | None = None) -> TfIdf | WordVectors:
-    """Load by name.
+    """Load a baseline by name.
 
     Raises:
-        InputError: the vectors cannot be had or read, or a pooling is asked for that this encoder has not.
+        InputError: the vectors cannot be found or read, or the baseline does not have this pooling.
     """
     encoder = TfIdf() if name == TFIDF else _glove(home) if name == GLOVE else _open_vectors(Path(name).expanduser())
     if pooling not in (None, encoder.pooling):
-        has = "knows no tokens to pool" if name == TFIDF else "takes the mean of its word vectors"
-        raise InputError(f"{name} {has}; leave the pooling out")
+        reason = "has no tokens to pool" if name == TFIDF else "always takes the mean of its word vectors"
+        raise InputError(f"{name} {reason}; leave the pooling out")
     return encoder
 
 
 class TfIdf:
-    """Term frequency × inverse document frequency, each sentence scaled to length 1.
+    """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
-    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1, as in scikit-learn. It is
-    fitted on the sentences that it is given: vectors of two calls cannot be compared.
+    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
+    that are encoded: vectors of two calls cannot be compared.
     """
 
     name, pooling = TFIDF, "none"
@@ -72,25 +72,14 @@ class TfIdf:
         should_stop: Callable[[], bool] | None = None,
     ) -> csr_matrix:
         """Sentences -> float32 (N, V) with a column for each different word; a row without words is zero."""
-        from scipy.sparse import csr_matrix
+        from scipy.sparse import csr_matrix  # scipy and scikit-learn take a second to import
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
-        columns: dict[str, int] = {}
-        at: list[int] = []
-        values: list[int] = []
-        ends = [0]
-        for done, sentence in enumerate(sentences):
-            _tell(done, len(sentences), on_progress, should_stop)
-            counts = Counter(_WORD.findall(sentence.lower()))
-            at += [columns.setdefault(word, len(columns)) for word in counts]
-            values += counts.values()
-            ends.append(len(at))
-        matrix = csr_matrix((np.array(values, dtype=np.float64), at, ends), shape=(len(sentences), len(columns)))
-        seen_in = np.bincount(matrix.indices, minlength=len(columns))
-        matrix.data *= (np.log((1 + len(sentences)) / (1 + seen_in)) + 1)[matrix.indices]
-        rows = np.repeat(np.arange(len(sentences)), np.diff(matrix.indptr))
-        lengths = np.sqrt(np.bincount(rows, weights=matrix.data**2, minlength=len(sentences)))
-        matrix.data /= lengths[rows]
-        return matrix.astype(np.float32)
+        if not any(re.search(_WORD_PATTERN, sentence) for sentence in sentences):  # scikit-learn raises an error
+            return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
+        vectorizer = TfidfVectorizer(token_pattern=_WORD_PATTERN)
+        matrix = vectorizer.fit_transform(_with_progress(sentences, on_progress, should_stop))
+        return csr_matrix(matrix, dtype=np.float32)
 
     def encode(
         self,
@@ -100,9 +89,9 @@ class TfIdf:
         should_stop: Callable[[], bool] | None = None,
         report: EncodeReport | None = None,
     ) -> np.ndarray:
-        """The same with all its zeros. Always of length 1. InputError where that would take over a gigabyte."""
+        """Sentences -> dense float32 (N, V), always of length 1. InputError if that takes more than a gigabyte."""
         matrix = self.encode_sparse(sentences, on_progress, should_stop)
-        if 4 * matrix.shape[0] * matrix.shape[1] > MOST_DENSE_BYTES:
+        if 4 * matrix.shape[0] * matrix.shape[1] > MAX_DENSE_BYTES:
             raise InputError(
                 f"TF-IDF vectors of {matrix.shape[0]:,} sentences with {matrix.shape[1]:,} different words do not fit "
                 "in memory; give fewer sentences"
@@ -111,9 +100,9 @@ class TfIdf:
 
 
 class WordVectors:
-    """The mean of a sentence's word vectors, lower-cased; words that have none are left out.
+    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
 
-    A sentence of unknown words is the zero vector, whose cosine with everything is 0.
+    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
     """
 
     pooling = "mean"
@@ -139,33 +128,34 @@ class WordVectors:
     ) -> np.ndarray:
         """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave the mean."""
         means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
-        for done, sentence in enumerate(sentences):
-            _tell(done, len(sentences), on_progress, should_stop)
-            known = [row for word in _TREEBANK.findall(sentence.lower()) if (row := self.rows.get(word)) is not None]
+        for row, sentence in enumerate(_with_progress(sentences, on_progress, should_stop)):
+            known = [self.rows[word] for word in _TREEBANK.findall(sentence.lower()) if word in self.rows]
             if known:
-                means[done] = self.vectors[known].mean(axis=0)
+                means[row] = self.vectors[known].mean(axis=0)
         if normalize:
-            lengths = np.linalg.norm(means, axis=1, keepdims=True)
-            means /= np.where(lengths == 0, 1, lengths)
+            norms = np.linalg.norm(means, axis=1, keepdims=True)
+            means /= np.where(norms == 0, 1, norms)
         return means
 
 
-def _tell(done: int, total: int, on_progress: Progress | None, should_stop: Callable[[], bool] | None) -> None:
-    if done % TOLD_EVERY:
-        return
-    if should_stop is not None and should_stop():
-        raise Stopped
-    if on_progress is not None:
-        on_progress(done, total)
+def _with_progress(
+    sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+) -> Iterator[str]:
+    """The sentences; every few thousand, ``should_stop`` is asked and ``on_progress`` called."""
+    for done, sentence in enumerate(sentences):
+        if done % PROGRESS_EVERY == 0:
+            if should_stop is not None and should_stop():
+                raise Stopped
+            if on_progress is not None:
+                on_progress(done, len(sentences))
+        yield sentence
 
 
 # ---------------------------------------------------------------- word vectors from files
 
 
 def _glove(home: str | Path | None) -> WordVectors:
-    import pyarrow.parquet as pq
-
-    from training.sources.resolve import glove_folder
+    import pyarrow.parquet as pq  # takes half a second
 
     folder = glove_folder(home).path
     index = pq.read_table(folder / "glove_6B_index.parquet")
@@ -186,11 +176,11 @@ def _open_vectors(path: Path) -> WordVectors:
 
 
 def _array(path: Path) -> np.ndarray:
-    """Numbers (V, D), mapped and not read: only the words that occur are. Never a pickle."""
+    """Numbers (V, D), memory-mapped: only the rows of words that occur are read. Never a pickle."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no array of numbers: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{path} is not an array of numbers: {str(error).splitlines()[0]}") from error
     if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
         raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
     return array
@@ -204,7 +194,7 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
         for number, line in enumerate(file, 1):
             word, *cells = line.rstrip().split(" ")
             if number == 1 and len(cells) == 1 and word.isdigit() and cells[0].isdigit():
-                continue  # how many, of how many dimensions
+                continue  # the header of word2vec: how many words, of how many dimensions
             rows.append(_numbers(path, number, cells, len(rows[0]) if rows else len(cells)))
             words.append(word)
     if not rows:

@@ -1,16 +1,16 @@
-"""CrossEncoder: two sentences in one pass through the transformer, one score out (section 1 of the paper).
+"""CrossEncoder: two sentences pass through the transformer together and get one score (section 1 of the paper).
 
-More accurate than a bi-encoder, because each word of one sentence sees each word of the other, and far slower
-for many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
+More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
+many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
 
 Three kinds of names:
-- ``minilm-stsb``, the default, ships as an adapter (a few MB) over the default encoder's weights;
-- ``mpnet-stsb``, the strong one, likewise over all-mpnet-base-v2, which is fetched on demand;
+- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
+- ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
   ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder.
 
-An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see twin_scorer.py) and card.json:
-what it was trained on and how well it does, to be shown beside its score.
+An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
+what it was trained on and its figures, to be shown beside its score.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from training.errors import InputError
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel, merge_lora
-from training.models.loading import importing
+from training.models.loading import importing, max_input_length
 from training.models.model_format import check_replaceable, read_json
-from training.models.pair_runner import prepare_pairs
+from training.models.pair_runner import build_pair_runner
 from training.models.pair_tokenization import Pair, PairRow, PairTokenizer
 from training.models.sequence_classifier import SequenceClassifier
 from training.registry import CROSS_ENCODERS
+from training.sources.resolve import model_folder
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
 Progress = Callable[[int, int], None]  # (pairs done, pairs in all)
 
 ADAPTERS_FOLDER = asset("cross-encoder")
-CHUNK = 8_192  # pairs that are tokenised and sorted together
+CHUNK = 8_192  # pairs that are tokenised and sorted by length together
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
-POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 
-# What sentence-transformers writes in a model's config -> what turns its logit into a score.
+# The activations that sentence-transformers names in a model's config: logits -> scores.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "torch.nn.modules.activation.Sigmoid": torch.sigmoid,
     "torch.nn.modules.linear.Identity": lambda logits: logits,
@@ -59,22 +59,22 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass
 class PredictReport:
-    """What happened in a call of ``predict``; pass an empty one to have it filled."""
+    """Counts of calls of ``predict``; pass an empty one to have it filled."""
 
     pairs: int = 0
-    unique: int = 0  # scored once within a chunk
-    tokens: int = 0
+    unique: int = 0  # pairs that were computed: each once within a chunk
+    tokens: int = 0  # of the unique pairs
     truncated: int = 0  # unique pairs that lost the end of a sentence
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class CrossEncoder:
-    """A cross-encoder. Make one with ``CrossEncoder.load``."""
+    """A cross-encoder. ``CrossEncoder.load`` opens one."""
 
     name: str
     scorer: SequenceClassifier | JointPairModel = field(repr=False)
-    inference: InferenceRunner[PairRow] = field(repr=False)  # the scorer, as it computes
+    inference: InferenceRunner[PairRow] = field(repr=False)  # computes the scorer
     tokenizer: PairTokenizer = field(repr=False)
     activation: Callable[[Tensor], Tensor] = field(repr=False)
     folder: Path
@@ -94,20 +94,18 @@ class CrossEncoder:
         Raises:
             InputError: it cannot be found, has no safetensors weights, or does not give one score.
         """
-        from training.sources.resolve import model_folder
-
-        place = pick_device(device)
+        torch_device = pick_device(device)
+        torch_dtype = pick_dtype(dtype, torch_device)
         folder = ADAPTERS_FOLDER / name if name in CROSS_ENCODERS else Path(name).expanduser()
         if (folder / "adapter_config.json").exists():
-            found = _open_adapter(folder, home)
+            opened = _open_adapter(folder, home)
         else:
-            located = model_folder(name, home)
-            found = _open_plain(name, located.path, located.source)
-        precision = pick_dtype(dtype, place)
-        found.scorer.requires_grad_(False).eval().to(place)
-        found.scorer.transformer.to(precision)
-        inference = prepare_pairs(found.scorer, precision, found.tokenizer.pad_id)
-        return cls(name, inference=inference, **found._asdict())
+            resolved = model_folder(name, home)
+            opened = _open_sequence_classifier(name, resolved.path, resolved.source)
+        opened.scorer.requires_grad_(False).eval().to(torch_device)
+        opened.scorer.transformer.to(torch_dtype)
+        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id)
+        return cls(name, inference=inference, **opened._asdict())
 
     @property
     def max_length(self) -> int:
@@ -116,12 +114,12 @@ class CrossEncoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.scorer.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the transformer's weights."""
+        """The dtype of the transformer's weights."""
         return self.scorer.transformer.dtype
 
     def predict(
@@ -133,11 +131,11 @@ class CrossEncoder:
     ) -> np.ndarray:
         """Pairs of sentences -> float32 (N,), in the caller's order.
 
-        From 0 (nothing in common) to 1 (the same meaning); only a model whose own configuration says that it
-        ends without a sigmoid gives its bare logits, as in sentence-transformers.
+        From 0 (nothing in common) to 1 (the same meaning). A model whose configuration names the identity as its
+        activation returns bare logits, as in sentence-transformers.
 
         Args:
-            pairs: any two texts each, also empty; what is longer than ``max_length`` is cut and reported.
+            pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
             on_progress: called with (done, all) after each batch.
             should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
             report: filled with counts.
@@ -146,8 +144,8 @@ class CrossEncoder:
         started, before = time.perf_counter(), report.truncated
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in range(0, len(pairs), CHUNK):
-            part = [_checked(pair, start + i) for i, pair in enumerate(pairs[start : start + CHUNK])]
-            progress = _shifted(on_progress, start, len(part), len(pairs))
+            part = [_check_pair(pair, start + i) for i, pair in enumerate(pairs[start : start + CHUNK])]
+            progress = _chunk_progress(on_progress, start, len(part), len(pairs))
             scores[start : start + len(part)] = self._predict_chunk(part, progress, should_stop, report)
         report.pairs += len(pairs)
         report.seconds += time.perf_counter() - started
@@ -158,7 +156,7 @@ class CrossEncoder:
     def save(self, folder: str | Path) -> None:
         """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter.
 
-        Replaces a model, refuses to replace anything else.
+        Replaces a model, but no other files.
         """
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
@@ -178,21 +176,21 @@ class CrossEncoder:
         rows = self.tokenizer(list(positions))
         scores, done = np.empty(len(rows), dtype=np.float32), 0
 
-        def finish(logits: Tensor, _: Tensor | None) -> np.ndarray:
+        def reduce(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return self.activation(logits).cpu().numpy()
 
-        for group, batch in self.inference.map(rows, finish, should_stop):
-            scores[group] = batch
-            done += len(group)
+        for indices, batch in self.inference.map(rows, reduce, should_stop):
+            scores[indices] = batch
+            done += len(indices)
             on_progress(done / len(rows))
         report.unique += len(rows)
         report.tokens += sum(map(len, rows))
-        report.truncated += sum(row.cut for row in rows)
+        report.truncated += sum(row.truncated for row in rows)
         return scores[inverse]
 
 
 class Opened(NamedTuple):
-    """What a folder holds: the fields of a ``CrossEncoder`` that do not depend on where it runs."""
+    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
 
     scorer: SequenceClassifier | JointPairModel
     tokenizer: PairTokenizer
@@ -209,13 +207,13 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
     base = Encoder.load(config["base_model_name_or_path"], dtype="float32", device="cpu", home=home)
     merge_lora(base.backbone, load_file(folder / "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
     scorer = JointPairModel(base.backbone)
-    scorer.load_own(load_file(folder / "head.safetensors"))
-    tokenizer = PairTokenizer(base.tokenizer, base.max_length, apart=True)
+    scorer.load_head_tensors(load_file(folder / "head.safetensors"))
+    tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
     source = f"adapter over {base.name} ({base.source})"
     return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
 
 
-def _open_plain(name: str, folder: Path, source: str) -> Opened:
+def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
     with importing:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -229,40 +227,32 @@ def _open_plain(name: str, folder: Path, source: str) -> Opened:
         raise InputError(f"{name} cannot be opened as a cross-encoder: {str(error).splitlines()[0]}") from error
     if model.config.num_labels != 1:
         raise InputError(
-            f"{name} gives {model.config.num_labels} numbers for a pair; a cross-encoder for similarity gives one"
+            f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
-    reader = PairTokenizer(tokenizer, _longest_pair(tokenizer, model.config), apart=False)
+    pair_tokenizer = PairTokenizer(tokenizer, max_input_length(tokenizer, model.base_model))
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    return Opened(scorer, reader, _activation_of(name, model.config), folder, source)
+    return Opened(scorer, pair_tokenizer, _activation_of(name, model.config), folder, source)
 
 
 def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:
-    """As sentence-transformers decides: what the configuration states (since version 4, or before), else sigmoid."""
-    stated = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
-    stated = stated or getattr(config, "sbert_ce_default_activation_function", None)
-    if stated is None:
+    """As in sentence-transformers: the one that the configuration names (as of version 4, or older), else sigmoid."""
+    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+    activation = activation or getattr(config, "sbert_ce_default_activation_function", None)
+    if activation is None:
         return torch.sigmoid
-    if stated not in ACTIVATIONS:
-        raise InputError(f"{name} ends in {stated}, which is not supported; choose a model that ends in a sigmoid")
-    return ACTIVATIONS[stated]
+    if activation not in ACTIVATIONS:
+        raise InputError(f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid")
+    return ACTIVATIONS[activation]
 
 
-def _longest_pair(tokenizer: Any, config: Any) -> int:
-    """Tokens that fit: what the tokenizer says, but never more than the model has positions for."""
-    positions = getattr(config, "max_position_embeddings", None) or 512
-    if config.model_type in POSITIONS_AFTER_PADDING:
-        positions -= config.pad_token_id + 1
-    return min(int(positions), int(min(tokenizer.model_max_length, 1_000_000)))
-
-
-def _checked(pair: Any, row: int) -> Pair:
+def _check_pair(pair: Any, row: int) -> Pair:
     if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         raise InputError(f"pair {row + 1} is not two texts: give pairs such as (sentence1, sentence2)")
     return pair[0], pair[1]
 
 
-def _shifted(on_progress: Progress | None, start: int, size: int, total: int) -> Callable[[float], None]:
-    """From the share done of a chunk to (pairs done, pairs in all)."""
+def _chunk_progress(on_progress: Progress | None, start: int, size: int, total: int) -> Callable[[float], None]:
+    """A function from the fraction of a chunk that is done to ``on_progress`` of all pairs."""
     if on_progress is None:
-        return lambda share: None
-    return lambda share: on_progress(start + round(share * size), total)
+        return lambda fraction: None
+    return lambda fraction: on_progress(start + round(fraction * size), total)

@@ -1,10 +1,10 @@
-"""Encoder: the bi-encoder of Sentence-BERT. Tokenizer + transformer + pooling: sentences in, vectors out.
+"""Encoder: the bi-encoder of Sentence-BERT. Tokenizer, transformer and pooling: from sentences to vectors.
 
 Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is
-one ``Encoder`` and pairs are compared by the cosine of its vectors.
+one ``Encoder``, and pairs are compared by the cosine of its vectors.
 
-The weights in ``backbone`` are float32 and are the truth: they are trained and saved. ``encode`` computes with
-a copy of them prepared for inference (see inference.py), in bfloat16 where the hardware does that natively.
+The float32 weights in ``backbone`` are the ones that are trained and saved. ``encode`` computes with a copy of them
+prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
 """
 
 from __future__ import annotations
@@ -30,11 +30,18 @@ from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.batching import pad
 from training.inference.runner import InferenceRunner, build_runner
-from training.models.loading import longest_input, open_backbone, open_tokenizer, random_backbone
+from training.models.loading import (
+    DEFAULT_MAX_LENGTH,
+    max_input_length,
+    open_backbone,
+    open_tokenizer,
+    random_backbone,
+)
 from training.models.model_format import ModelFormat, check_replaceable, read_model_format, write_model_format
 from training.models.pooling import POOLINGS, check_pooling
 from training.models.tokenization import TextTokenizer, TokenVectors, texts
 from training.registry import DEFAULT_MODEL
+from training.sources.resolve import model_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -43,42 +50,42 @@ log = logging.getLogger("sbert_lab.encoder")
 
 Progress = Callable[[int, int | None], None]  # (sentences done, sentences in all if known)
 
-CHUNK = 8_192  # sentences that are tokenised and sorted together
-_preparing = threading.Lock()  # many threads may ask first; one copies the weights
+CHUNK = 8_192  # sentences that are tokenised and sorted by length together
+_building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
 SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})")
 
 
 @dataclass
 class EncodeReport:
-    """What happened in a call of ``encode``; pass an empty one to have it filled."""
+    """Counts of calls of ``encode``; pass an empty one to have it filled."""
 
     sentences: int = 0
-    unique: int = 0  # encoded once within a chunk
-    tokens: int = 0  # of these, special tokens included, padding not
+    unique: int = 0  # sentences that were computed: each once within a chunk
+    tokens: int = 0  # of the unique sentences, special tokens included, padding not
     truncated: int = 0  # unique sentences cut at max_length
     seconds: float = 0.0
 
 
 class Encoder:
-    """A bi-encoder. Make one with ``Encoder.load``."""
+    """A bi-encoder. ``Encoder.load`` opens one."""
 
     def __init__(
         self,
         name: str,
         backbone: nn.Module,
         tokenizer: PreTrainedTokenizerFast,
-        layout: ModelFormat,
+        model_format: ModelFormat,
         dtype: torch.dtype,
         source: str = "",
     ) -> None:
         self.name = name
         self.backbone = backbone
         self.tokenizer = tokenizer
-        self.layout = layout
+        self.model_format = model_format
         self.dtype = dtype
         self.source = source
-        self._inference: InferenceRunner[Sequence[int]] | None = None
-        self._tokens = TextTokenizer(tokenizer, layout)
+        self._runner: InferenceRunner[Sequence[int]] | None = None
+        self._text_tokenizer = TextTokenizer(tokenizer, model_format)
 
     @classmethod
     def load(
@@ -93,9 +100,9 @@ class Encoder:
         """Load by name: a short name, Hub id, local folder, ``run:<id>`` or ``scratch:<layers>x<dim>``.
 
         Args:
-            name: see DESIGN, "Model names".
-            pooling: mean, max or cls; None takes the folder's own, or mean where it has none.
-            dtype: of inference: auto, float32 or bfloat16. The weights stay float32.
+            name: see above.
+            pooling: mean, max or cls; None takes the one that the folder names, else mean.
+            dtype: of inference: auto, float32 or bfloat16. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
             home: the home folder; None = $SBERT_HOME or the platform's.
             seed: of the random weights of ``scratch:``.
@@ -103,44 +110,42 @@ class Encoder:
         Raises:
             InputError: the model cannot be found or opened, or the pooling is unknown.
         """
-        from training.sources.resolve import model_folder
-
         check_pooling(pooling)
-        place = pick_device(device)
-        precision = pick_dtype(dtype, place)
+        torch_device = pick_device(device)
+        torch_dtype = pick_dtype(dtype, torch_device)
         scratch = SCRATCH.fullmatch(name)
-        located = model_folder(DEFAULT_MODEL if scratch else name, home)
-        layout = read_model_format(located.path)
-        tokenizer = open_tokenizer(layout.transformer)
+        resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
+        model_format = read_model_format(resolved.path)
+        tokenizer = open_tokenizer(model_format.transformer)
         if scratch:
             backbone = random_backbone(int(scratch[1]), int(scratch[2]), len(tokenizer), seed)
-            layout = replace(layout, pooling="mean", normalizes=False)
+            model_format = replace(model_format, pooling="mean", normalizes=False)
         else:
-            backbone = open_backbone(layout.transformer)
-        longest = longest_input(tokenizer, backbone)
-        layout = replace(
-            layout,
-            pooling=pooling or layout.pooling or "mean",
-            max_length=min(layout.max_length or longest, longest),
+            backbone = open_backbone(model_format.transformer)
+        longest = max_input_length(tokenizer, backbone)
+        model_format = replace(
+            model_format,
+            pooling=pooling or model_format.pooling or "mean",
+            max_length=min(model_format.max_length or longest, longest),
         )
-        backbone.to(place).eval()
-        source = "random weights" if scratch else located.source
-        return cls(name, backbone, tokenizer, layout, precision, source)
+        backbone.to(torch_device).eval()
+        source = "random weights" if scratch else resolved.source
+        return cls(name, backbone, tokenizer, model_format, torch_dtype, source)
 
     @property
     def pooling(self) -> str:
         """mean, max or cls."""
-        return self.layout.pooling or "mean"
+        return self.model_format.pooling or "mean"
 
     @property
     def normalizes(self) -> bool:
-        """Whether the model's own output has length 1 (its folder has a Normalize module)."""
-        return self.layout.normalizes
+        """Whether the model's own output is scaled to length 1: its folder has a Normalize module."""
+        return self.model_format.normalizes
 
     @property
     def max_length(self) -> int:
-        """Longest input in tokens, special tokens included; what is longer is cut."""
-        return self.layout.max_length or 512
+        """Longest input in tokens, special tokens included; longer sentences are truncated."""
+        return self.model_format.max_length or DEFAULT_MAX_LENGTH
 
     @property
     def dimension(self) -> int:
@@ -149,7 +154,7 @@ class Encoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.backbone.parameters()).device
 
     def with_pooling(self, pooling: str | None) -> Encoder:
@@ -158,19 +163,19 @@ class Encoder:
         if pooling is None or pooling == self.pooling:
             return self
         encoder = self.with_runner(self.inference)
-        encoder.layout = replace(self.layout, pooling=pooling)
+        encoder.model_format = replace(self.model_format, pooling=pooling)
         return encoder
 
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Encoder:
         """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
         encoder = copy.copy(self)
-        encoder._inference = runner
+        encoder._runner = runner
         return encoder
 
     def train(self) -> Encoder:
-        """Dropout on, for training. The copy that encode uses is dropped: the weights are about to change."""
+        """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
         self.backbone.train()
-        self._inference = None
+        self._runner = None
         return self
 
     def eval(self) -> Encoder:
@@ -189,8 +194,8 @@ class Encoder:
         """Sentences -> float32 (N, D), in the caller's order.
 
         Args:
-            sentences: any text, also empty; what is longer than ``max_length`` tokens is cut and reported.
-            normalize: True scales to length 1 (cosine = dot product); False gives the pooled vectors; None does
+            sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
+            normalize: True scales to length 1 (cosine = dot product); False returns the pooled vectors; None does
                 what the model's folder says.
             on_progress: called with (done, all) after each batch.
             should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
@@ -231,24 +236,24 @@ class Encoder:
             log.warning("%d sentences were cut at %d tokens", report.truncated - before, self.max_length)
 
     def tokenize(self, sentences: Sequence[str], report: EncodeReport | None = None) -> list[list[int]]:
-        """Token ids with special tokens, cut at ``max_length``, not padded."""
-        ids, cut = self._tokens.ids(sentences)
+        """Token ids with special tokens, truncated at ``max_length``, not padded."""
+        ids, truncated = self._text_tokenizer.ids(sentences)
         if report is not None:
-            report.truncated += cut
+            report.truncated += truncated
         return ids
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """Token ids -> pooled vectors (B, D) float32, differentiable, not normalised. What training uses."""
-        batch, place = pad(ids, self._tokens.pad_id), self.device
-        mask = None if batch.mask is None else batch.mask.to(place, non_blocking=True)
-        real = None if mask is None else mask.long()
-        hidden = self.backbone(batch.ids.to(place, non_blocking=True), attention_mask=real).last_hidden_state
+        """Token ids -> pooled vectors (B, D) float32, differentiable, not normalised."""
+        batch, device = pad(ids, self._text_tokenizer.pad_id), self.device
+        mask = None if batch.mask is None else batch.mask.to(device, non_blocking=True)
+        attention_mask = None if mask is None else mask.long()
+        hidden = self.backbone(batch.ids.to(device, non_blocking=True), attention_mask=attention_mask).last_hidden_state
         return POOLINGS[self.pooling](hidden, mask)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
-        """The transformer's output for each token, before pooling."""
-        encodings = self._tokens.encodings(sentences)
-        ids = [encoding.ids or [self._tokens.pad_id] for encoding in encodings]
+        """The output of the transformer for each token of each sentence, before pooling."""
+        encodings = self._text_tokenizer.encodings(sentences)
+        ids = [encoding.ids or [self._text_tokenizer.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
             for i, state in zip(rows, states, strict=True):
@@ -259,24 +264,24 @@ class Encoder:
         ]
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers opens too. Replaces a model, refuses to replace anything else."""
+        """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         with replace_folder(target) as fresh:
             self.backbone.save_pretrained(fresh)  # type: ignore[operator]
             self.tokenizer.model_max_length = self.max_length
             self.tokenizer.save_pretrained(fresh)
-            write_model_format(fresh, self.layout, self.dimension)
+            write_model_format(fresh, self.model_format, self.dimension)
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
-        """The copy of the weights that encode computes with, made when first needed and after each training."""
+        """The copy of the weights that ``encode`` computes with, made when first needed and after each training."""
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
-        with _preparing:
-            if self._inference is None:
-                self._inference = build_runner(self.backbone, self.dtype, self._tokens.pad_id)
-            return self._inference
+        with _building:
+            if self._runner is None:
+                self._runner = build_runner(self.backbone, self.dtype, self._text_tokenizer.pad_id)
+            return self._runner
 
     def _encode_chunk(
         self,
@@ -289,15 +294,15 @@ class Encoder:
         positions: dict[str, int] = {}
         inverse = [positions.setdefault(sentence, len(positions)) for sentence in sentences]
         ids = self.tokenize(list(positions), report)
-        pool, unit = POOLINGS[self.pooling], self.normalizes if normalize is None else normalize
+        pool, to_unit = POOLINGS[self.pooling], self.normalizes if normalize is None else normalize
         vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
         done = 0
 
-        def pooled(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
-            batch = pool(hidden, mask)
-            return (F.normalize(batch, dim=1) if unit else batch).cpu().numpy()
+        def reduce(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+            pooled = pool(hidden, mask)
+            return (F.normalize(pooled, dim=1) if to_unit else pooled).cpu().numpy()
 
-        for rows, batch in self.inference.map(ids, pooled, should_stop):
+        for rows, batch in self.inference.map(ids, reduce, should_stop):
             vectors[rows] = batch
             done += len(rows)
             if on_progress is not None:

@@ -1,15 +1,15 @@
-"""TwinScorer: a cross-encoder that starts as the bi-encoder it is made from.
+"""JointPairModel: a cross-encoder that starts as the bi-encoder it is made from.
 
-Both sentences pass through the transformer together, so each token of one can attend to every token of the
-other: a cross-encoder. Three choices keep what the bi-encoder already knows, which matters with 5,749 pairs:
+Both sentences pass through the transformer together, so each token of one can attend to every token of the other.
+Three choices keep what the bi-encoder has learned, which matters when 5,749 pairs are all the training data:
 
 - each sentence counts its positions from 0 and keeps its own special tokens, as if it were alone;
-- attention from one sentence to the other gets a learned bias, one per layer and head ("cross"); at minus
-  infinity the two would not see each other, and the pass would be the bi-encoder's, exactly;
-- the score is read from the two sentence vectors u and v (means over each sentence's tokens, length 1):
+- attention from one sentence to the other gets a learned bias, one per layer and head ("cross"); at minus infinity
+  the sentences cannot attend to each other, and the hidden states are exactly the bi-encoder's;
+- the score is computed from the two sentence vectors u and v (means over each sentence's tokens, length 1):
   a * cos(u, v) + b + w . (|u - v|, u * v), the features of the paper's section 3 and Table 6.
 
-Nothing tells first from second, so the score is symmetric: predict(x, y) = predict(y, x).
+Nothing distinguishes first from second, so the score is symmetric: predict(x, y) = predict(y, x).
 Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few MB.
 """
 
@@ -24,17 +24,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.errors import InputError
+from training.inference.fused_bert import position_offset
 from training.models.pair_tokenization import PairBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-FAMILIES = ("bert", "mpnet")
-_PADDED = -1e4  # added to the attention logit of a padding token; finite, so that bfloat16 stays finite
+ARCHITECTURES = ("bert", "mpnet")
+_PADDED = -1e4  # added to the attention logits of padding; finite, so that bfloat16 stays finite
 
 
 class JointPairHead(nn.Module):
-    """Sentence vectors u, v (B, D) of length 1 -> logits (B,). Untrained, it is a calibrated cosine."""
+    """Sentence vectors u, v (B, D) of length 1 -> logits (B,). Before training a linear function of the cosine."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -51,16 +52,16 @@ class JointPairHead(nn.Module):
 
 
 class JointPairModel(nn.Module):
-    """A transformer of one of ``FAMILIES`` + cross biases + head: PairBatch -> logits (B,) float32.
+    """A transformer of one of ``ARCHITECTURES``, cross biases and a head: PairBatch -> logits (B,) float32.
 
-    ``transformer`` may be in bfloat16; the rest stays float32: it is small, and the score hangs on its last bits.
+    ``transformer`` may be in bfloat16. The rest stays float32: it is small, and the score is sensitive to it.
     """
 
     def __init__(self, transformer: PreTrainedModel) -> None:
         super().__init__()
         config = transformer.config
-        if config.model_type not in FAMILIES:
-            raise InputError(f"a twin scorer needs a base of the family {' or '.join(FAMILIES)}")
+        if config.model_type not in ARCHITECTURES:
+            raise InputError(f"a joint pair model needs a base of the architecture {' or '.join(ARCHITECTURES)}")
         self.transformer = transformer
         self.cross = nn.Parameter(torch.full((config.num_hidden_layers, config.num_attention_heads), -2.0))
         self.head = JointPairHead(config.hidden_size)
@@ -69,53 +70,49 @@ class JointPairModel(nn.Module):
         return self.score(self.hidden(batch), batch)
 
     def score(self, hidden: Tensor, batch: PairBatch) -> Tensor:
-        """Hidden states (B, T, D) of the joint pass -> logits (B,) float32."""
+        """Hidden states (B, T, D) of both sentences together -> logits (B,) float32."""
         u, v = sentence_means(hidden.float(), batch)
         return self.head(F.normalize(u, dim=1), F.normalize(v, dim=1))
 
-    def own_tensors(self) -> dict[str, Tensor]:
-        """What this scorer has beside the transformer: the cross biases and the head, float32."""
+    def head_tensors(self) -> dict[str, Tensor]:
+        """The parameters outside of the transformer, float32: the cross biases and the head."""
         return {key: value for key, value in self.state_dict().items() if not key.startswith("transformer.")}
 
-    def load_own(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what ``own_tensors`` gave. InputError if something is missing or of another shape."""
-        own = self.own_tensors()
-        if {k: v.shape for k, v in own.items()} != {k: v.shape for k, v in tensors.items()}:
+    def load_head_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copy tensors as ``head_tensors`` returns them. InputError if one is missing or has another shape."""
+        parameters = self.head_tensors()
+        if {k: v.shape for k, v in parameters.items()} != {k: v.shape for k, v in tensors.items()}:
             raise InputError("head.safetensors does not fit the base of its adapter; fetch or train it again")
         with torch.no_grad():
-            for key, value in own.items():
+            for key, value in parameters.items():
                 value.copy_(tensors[key])
 
     def hidden(self, batch: PairBatch) -> Tensor:
-        """(B, T, D): the joint pass, layer by layer, each with its own biases."""
+        """Hidden states (B, T, D) of both sentences together; each layer has its own cross biases."""
         states = self._embed(batch)
-        everywhere = self._bias_everywhere(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
+        common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
         for layer, cross in zip(self.transformer.encoder.layer, self.cross, strict=True):
-            bias = torch.addcmul(everywhere, between, cross.to(states.dtype)[:, None, None])
+            bias = torch.addcmul(common, between, cross.to(states.dtype)[:, None, None])
             states = layer(states, bias)
             states = states[0] if isinstance(states, tuple) else states
         return states
 
     def _embed(self, batch: PairBatch) -> Tensor:
-        offset = self._is_mpnet * (self.transformer.config.pad_token_id + 1)
-        return self.transformer.embeddings(input_ids=batch.ids, position_ids=batch.places + offset)
+        position_ids = batch.positions + position_offset(self.transformer)
+        return self.transformer.embeddings(input_ids=batch.ids, position_ids=position_ids)
 
-    def _bias_everywhere(self, batch: PairBatch) -> Tensor:
-        """What is added to every layer's attention logits: padding, and MPNet's relative positions."""
+    def _common_bias(self, batch: PairBatch) -> Tensor:
+        """The bias on the attention logits that all layers share: padding, and MPNet's relative positions."""
         bias = self.cross.new_zeros(1, 1, 1, 1)
         if batch.mask is not None:
             bias = torch.where(batch.mask, 0.0, _PADDED)[:, None, None, :]
-        if self._is_mpnet:
-            encoder, places = self.transformer.encoder, batch.places
-            bucket = encoder.relative_position_bucket(places[:, None, :] - places[:, :, None])
+        if self.transformer.config.model_type == "mpnet":
+            encoder, positions = self.transformer.encoder, batch.positions
+            bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None])
             bias = bias + encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
         return bias
-
-    @property
-    def _is_mpnet(self) -> bool:
-        return self.transformer.config.model_type == "mpnet"
 
 
 def sentence_means(hidden: Tensor, batch: PairBatch) -> tuple[Tensor, Tensor]:
@@ -128,7 +125,7 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> tuple[Tensor, Tensor]:
 
 
 def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add LoRA's product to the weights it belongs to: W += scale * B A. Prediction then pays nothing for it.
+    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
 
     ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
     """

@@ -1,8 +1,7 @@
-"""Opening the transformer itself: tokenizer and weights out of a folder, or random weights of a given shape.
+"""Open the transformer of a model: tokenizer and weights from a folder, or random weights of a given shape.
 
-Nothing is executed (no pickle, no code that comes with a model) and nothing is guessed: transformers fills in
-random numbers for weights that a file lacks and only warns, which would make a model that answers nonsense.
-Here that is an error, and so is every damaged file, in one sentence each.
+No code is executed: no pickle, no code that comes with a model. Weights that a file lacks are an error; transformers
+would fill them with random numbers and only warn. Every damaged file is one clear sentence.
 """
 
 from __future__ import annotations
@@ -15,14 +14,17 @@ import torch
 from torch import nn
 
 from training.errors import InputError
+from training.inference.fused_bert import position_offset
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_POSITION_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start after the padding index
-_UNUSED = "pooler."  # BERT's own head for next-sentence prediction; many folders lack it, pooling never reads it
+_UNUSED = "pooler."  # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it
 
-importing = threading.Lock()  # two threads that import transformers at once see half of it
+DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
+NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
+
+importing = threading.Lock()  # transformers cannot be imported by two threads at once
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
@@ -37,9 +39,9 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 
 def open_backbone(folder: Path) -> nn.Module:
-    """The transformer in ``folder``, float32, with PyTorch's fused attention wherever it has that (MPNet has not).
+    """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
-    InputError if the files are damaged, lack weights of the transformer, or are of a kind that is not supported.
+    InputError if the files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
     from safetensors import SafetensorError
 
@@ -47,7 +49,7 @@ def open_backbone(folder: Path) -> nn.Module:
         from transformers import AutoModel
 
     try:
-        backbone, found = AutoModel.from_pretrained(
+        backbone, report = AutoModel.from_pretrained(
             folder,
             dtype=torch.float32,
             use_safetensors=True,
@@ -57,9 +59,9 @@ def open_backbone(folder: Path) -> nn.Module:
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InputError(f"{folder} cannot be opened as a transformer: {_first_line(error)}") from error
-    except RuntimeError as error:  # transformers has logged which ones
+    except RuntimeError as error:  # transformers has logged which weights
         raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
-    missing = sorted(name for name in found["missing_keys"] if not name.startswith(_UNUSED))
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks the weights {missing[0]}{more}; fetch the model again")
@@ -71,7 +73,10 @@ def open_backbone(folder: Path) -> nn.Module:
 
 
 def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT."""
+    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT.
+
+    InputError if the shape is out of range.
+    """
     with importing:
         from transformers import BertConfig, BertModel
 
@@ -91,13 +96,11 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
         return BertModel(config)
 
 
-def longest_input(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) -> int:
-    """The most tokens, special ones included, that both have room for."""
+def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) -> int:
+    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow."""
     config: Any = backbone.config
-    positions = getattr(config, "max_position_embeddings", None) or 512
-    if config.model_type in _POSITION_OFFSET:
-        positions -= config.pad_token_id + 1
-    return min(int(positions), int(min(tokenizer.model_max_length, 1_000_000)))
+    positions = getattr(config, "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
+    return min(int(positions) - position_offset(backbone), int(min(tokenizer.model_max_length, NO_LIMIT)))
 
 
 def _first_line(error: Exception) -> str:

@@ -1,10 +1,10 @@
-"""The sentence-transformers folder layout: reading it, writing it.
+"""Read and write the model format of sentence-transformers.
 
-A folder holds the transformer (config.json, model.safetensors, tokenizer files) and a list of modules
-(modules.json) that says how its output becomes a sentence vector: ``1_Pooling/config.json`` names the pooling,
-an optional ``2_Normalize`` scales to length 1. A folder without modules.json is a plain transformer.
+A folder holds the transformer (config.json, model.safetensors, tokenizer files) and a list of modules (modules.json)
+that turn its output into a sentence vector: ``1_Pooling/config.json`` names the pooling, an optional ``2_Normalize``
+scales to length 1. A folder without modules.json is a plain transformer.
 
-Only safetensors weights are accepted: a pickle can run any code while it is being read.
+Only safetensors weights are accepted: a pickle can run code while it is being read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from training.errors import InputError
 
-# How the pooling modes are called in files: today by a name, in older folders by flags.
+# Pooling modes by name, as folders state them today, and the flags of older folders.
 _FLAGS = {
     "mean": "pooling_mode_mean_tokens",
     "max": "pooling_mode_max_tokens",
@@ -26,25 +26,23 @@ _FLAGS = {
 _UNSUPPORTED_FLAGS = {
     mode: f"pooling_mode_{mode}" for mode in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 }
-
-
-SHORTEST = 3  # tokens: one, between the two special ones
+MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
 @dataclass(frozen=True)
 class ModelFormat:
-    """What a model folder says about itself."""
+    """The settings in a model's folder."""
 
-    transformer: Path
-    pooling: str | None = None  # None: a plain transformer, the caller chooses
-    normalizes: bool = False
-    max_length: int | None = None
+    transformer: Path  # the folder of the transformer
+    pooling: str | None = None  # None: not stated, as in a plain transformer
+    normalizes: bool = False  # whether vectors are scaled to length 1
+    max_length: int | None = None  # tokens; None: not stated
     lowercase: bool = False
-    prompt: str = ""  # put before every sentence, as the model was trained
+    prompt: str = ""  # put before every sentence, as in training
 
 
 def read_model_format(folder: Path) -> ModelFormat:
-    """Read modules.json and its neighbours. InputError when a module cannot be represented here."""
+    """Read a model's folder. InputError if a file is damaged or a module is not supported."""
     modules_file = folder / "modules.json"
     if not modules_file.exists():
         _check_weights(folder)
@@ -63,8 +61,8 @@ def read_model_format(folder: Path) -> ModelFormat:
     _check_weights(transformer)
     settings = _read_object(transformer / "sentence_bert_config.json", {})
     max_length = settings.get("max_seq_length")
-    if max_length is not None and not (isinstance(max_length, int) and max_length >= SHORTEST):
-        raise InputError(f"{folder.name} is cut at {max_length!r} tokens; max_seq_length must be {SHORTEST} or more")
+    if max_length is not None and not (isinstance(max_length, int) and max_length >= MIN_LENGTH):
+        raise InputError(f"{folder.name} is cut at {max_length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
     prompt = _prompt_of(folder)
     pooling = _pooling_of(modules["Pooling"], prompt) if "Pooling" in modules else None
     return ModelFormat(
@@ -77,11 +75,11 @@ def read_model_format(folder: Path) -> ModelFormat:
     )
 
 
-def write_model_format(folder: Path, layout: ModelFormat, dimension: int) -> None:
+def write_model_format(folder: Path, model_format: ModelFormat, dimension: int) -> None:
     """Write modules.json, the pooling and the settings beside a transformer that is already in ``folder``."""
-    package = "sentence_transformers.models"  # the names that every version of the library understands
+    package = "sentence_transformers.models"  # names that every version of the library understands
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    if layout.normalizes:
+    if model_format.normalizes:
         modules.append(("2_Normalize", "Normalize"))
     entries = [
         {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
@@ -89,26 +87,26 @@ def write_model_format(folder: Path, layout: ModelFormat, dimension: int) -> Non
     ]
     for path, _ in modules[1:]:
         (folder / path).mkdir(exist_ok=True)
-    flags = {flag: name == layout.pooling for name, flag in _FLAGS.items()}
+    flags = {flag: name == model_format.pooling for name, flag in _FLAGS.items()}
     write_json(folder / "modules.json", entries)
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dimension, **flags})
     write_json(
         folder / "sentence_bert_config.json",
-        {"max_seq_length": layout.max_length, "do_lower_case": layout.lowercase},
+        {"max_seq_length": model_format.max_length, "do_lower_case": model_format.lowercase},
     )
     write_json(
         folder / "config_sentence_transformers.json",
         {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
-            "prompts": {"default": layout.prompt} if layout.prompt else {},
-            "default_prompt_name": "default" if layout.prompt else None,
+            "prompts": {"default": model_format.prompt} if model_format.prompt else {},
+            "default_prompt_name": "default" if model_format.prompt else None,
             "similarity_fn_name": "cosine",
         },
     )
 
 
 def check_replaceable(folder: Path) -> None:
-    """InputError if ``folder`` is there and is neither empty nor a model: nobody's own files are replaced."""
+    """InputError if ``folder`` exists and is neither empty nor a model: other files are never replaced."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -119,7 +117,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_json(file: Path) -> Any:
-    """Parse a JSON file. InputError with the file's name when it is none."""
+    """Parse a JSON file. InputError with the file's name if it is not valid."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -131,12 +129,12 @@ def write_json(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _read_object(file: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object in ``file``; ``otherwise`` if there is no such file, and InputError without one."""
+def _read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object in ``file``; if there is no such file ``default``, or InputError without a default."""
     if not file.exists():
-        if otherwise is None:
-            raise InputError(f"{file} is not there; fetch the model again")
-        return otherwise
+        if default is None:
+            raise InputError(f"{file} is missing; fetch the model again")
+        return default
     value = read_json(file)
     if not isinstance(value, dict):
         raise InputError(f"{file} holds no settings; fetch the model again")
@@ -155,7 +153,7 @@ def _check_weights(folder: Path) -> None:
 
 
 def _prompt_of(folder: Path) -> str:
-    """What the model was trained to have before every sentence, "" for nothing."""
+    """The prompt that the model was trained with, "" for none."""
     general = _read_object(folder / "config_sentence_transformers.json", {})
     prompts = general.get("prompts") or {}
     prompt = prompts.get(general.get("default_prompt_name")) if isinstance(prompts, dict) else prompts
@@ -167,8 +165,8 @@ def _prompt_of(folder: Path) -> str:
 def _pooling_of(folder: Path, prompt: str) -> str:
     config = _read_object(folder / "config.json")
     flags = {**_FLAGS, **_UNSUPPORTED_FLAGS}
-    found = config.get("pooling_mode") or [mode for mode, flag in flags.items() if config.get(flag)]
-    modes = [str(mode) for mode in found] if isinstance(found, list) else [str(found)]
+    stated = config.get("pooling_mode") or [mode for mode, flag in flags.items() if config.get(flag)]
+    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
     if len(modes) != 1 or modes[0] not in _FLAGS:
         named = " + ".join(modes) or "nothing"
         raise InputError(f"{folder.parent.name} pools by {named}; only {', '.join(_FLAGS)} are supported")

@@ -1,8 +1,8 @@
-"""The transformer as ``predict`` runs it: pairs of sentences to logits, in the precision of choice, on all cores.
+"""Cross-encoders in inference: pairs of sentences to logits, in the chosen precision, on all cores.
 
-As in encoding (inference.py), architectures of BERT's family run as ``FusedBert`` on packed rows, several pairs in
-one; any other runs as its own module on padded batches. What a pair's tokens may attend to is a bias on the
-attention: nothing between two pairs; between the two sentences of a twin scorer's pair, what its layers learned.
+As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
+several pairs, any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart and,
+in a ``JointPairModel``, holds what each layer has learned about attention between the two sentences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from training.models.sequence_classifier import HEADS, SequenceClassifier
 
 
 class _PackedPairs(InferenceRunner[PairRow]):
-    """Pairs in packed rows. "Hidden states" are the logits here: (n,), and no mask."""
+    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask."""
 
     def __init__(self, transformer: FusedBert, device: torch.device) -> None:
         self.transformer, self.device = transformer, device
@@ -39,11 +39,11 @@ class _PackedPairs(InferenceRunner[PairRow]):
 
     @abstractmethod
     def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
-        """(n,). ``split`` (n,): where each pair's second sentence begins; ``second`` (R, W): the token is of one."""
+        """Logits (n,). ``split`` (n,): the start of each pair's second sentence; ``second`` (R, W): its tokens."""
 
 
 class PackedJointPairs(_PackedPairs):
-    """The pairs of a ``JointPairModel``: positions start anew in each sentence, each layer has its own bias."""
+    """Pairs for a ``JointPairModel``: positions restart in the second sentence, and each layer has its own bias."""
 
     def __init__(self, scorer: JointPairModel, dtype: torch.dtype) -> None:
         super().__init__(FusedBert(scorer.transformer, dtype), scorer.cross.device)
@@ -54,28 +54,28 @@ class PackedJointPairs(_PackedPairs):
         starts = torch.cat([split.new_zeros(1), split])[packed.owners]
         bias = packed.attention_bias(self.transformer.dtype)  # (R, 1, W, W)
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
-        crossed = [between * cross[:, None, None] for cross in self.cross]  # of each layer (R, H, W, W)
-        biases = crossed if bias is None else [bias + one for one in crossed]
+        cross_biases = [between * cross[:, None, None] for cross in self.cross]  # (R, H, W, W) for each layer
+        biases = cross_biases if bias is None else [bias + cross_bias for cross_bias in cross_biases]
         hidden = self.transformer(packed.ids, packed.positions - second * starts, biases)
         batch = PairBatch(packed.ids.flatten()[packed.places], packed.mask, split[:, None])
         return self.scorer.score(packed.unpack(hidden), batch)
 
 
 class PackedClassifierPairs(_PackedPairs):
-    """The pairs of a ``SequenceClassifier`` whose architecture is in ``HEADS``."""
+    """Pairs for a ``SequenceClassifier`` whose architecture is in ``HEADS``."""
 
     def __init__(self, scorer: SequenceClassifier, dtype: torch.dtype) -> None:
         super().__init__(FusedBert(scorer.transformer.base_model, dtype), scorer.transformer.device)
         self.scorer = scorer
 
     def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
-        kinds = second.long() if self.scorer.has_types else None
+        token_types = second.long() if self.scorer.has_token_types else None
         bias = packed.attention_bias(self.transformer.dtype)
-        return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, kinds)))
+        return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, token_types)))
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
-    """One pair in a row, through the scorer's own module."""
+    """One pair in a row, through the module itself."""
 
     def __init__(self, scorer: SequenceClassifier | JointPairModel, pad_id: int) -> None:
         self.device = scorer.transformer.device
@@ -89,10 +89,10 @@ class PaddedPairs(InferenceRunner[PairRow]):
         return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
 
 
-def prepare_pairs(
+def build_pair_runner(
     scorer: SequenceClassifier | JointPairModel, dtype: torch.dtype, pad_id: int
 ) -> InferenceRunner[PairRow]:
-    """``scorer``, its transformer prepared to compute in ``dtype``. The scorer must not change after it."""
+    """A runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards."""
     transformer = scorer.transformer
     if isinstance(scorer, JointPairModel) and supports_fused(transformer):
         return PackedJointPairs(scorer, dtype)

@@ -1,7 +1,7 @@
-"""Sentence pairs as rectangles of token ids: what a cross-encoder reads in one pass.
+"""Sentence pairs as batches of token ids, the input of a cross-encoder.
 
-Both sentences of a pair lie in one row, the first, then the second; ``split`` says where the second begins.
-Everything else (which sentence a token is of, its place in it) follows from that, so nothing else is kept.
+A row holds the first sentence of a pair, then the second; ``split`` is the index of the second's first token. Token
+types and positions follow from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from training.inference.batching import pad
+from training.models.tokenization import replace_surrogates
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -28,7 +29,7 @@ class PairRow:
 
     ids: list[int]
     split: int  # index of the second sentence's first token
-    cut: bool  # whether something was too long and lost its end
+    truncated: bool  # whether a sentence was too long and lost its end
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -38,31 +39,31 @@ class PairBatch(NamedTuple):
     """Rows padded to the longest. A mask of None means that nothing is padded."""
 
     ids: Tensor  # (B, T) int64
-    mask: Tensor | None  # (B, T) bool, True = a real token
-    split: Tensor  # (B, 1) int64
+    mask: Tensor | None  # (B, T) bool, False = padding
+    split: Tensor  # (B, 1) int64, index of the second sentence's first token
 
     @property
     def second(self) -> Tensor:
-        """(B, T) bool: the token is of the second sentence (or padding)."""
+        """(B, T) bool: the token belongs to the second sentence, or is padding."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) >= self.split
 
     @property
-    def places(self) -> Tensor:
-        """(B, T) int64: the place of each token in its own sentence, from 0; 0 for padding."""
-        places = torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
-        return places if self.mask is None else places * self.mask
+    def positions(self) -> Tensor:
+        """(B, T) int64: the position of each token in its own sentence, from 0; 0 for padding."""
+        positions = torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
+        return positions if self.mask is None else positions * self.mask
 
 
 class PairTokenizer:
-    """Pairs of texts -> rows of token ids.
+    """Tokenizes pairs of texts for one model.
 
-    Joined, the tokenizer's own template puts the two texts together and the pair may have ``max_length``
-    tokens; the longer text is cut first. Apart, each text is tokenised as if it were alone and may have
+    By default the tokenizer's own template joins the two texts, and the pair may have ``max_length`` tokens; the
+    longer text is truncated first. With ``separately`` each text is tokenised as if it were alone and may have
     ``max_length`` tokens itself.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, apart: bool) -> None:
-        self.apart = apart
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False) -> None:
+        self.separately = separately
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
@@ -71,23 +72,18 @@ class PairTokenizer:
 
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
         """One row per pair, in order."""
-        if not self.apart:
-            encodings = self._rust.encode_batch_fast([(_clean(a), _clean(b)) for a, b in pairs])
+        if not self.separately:
+            encodings = self._rust.encode_batch_fast([(replace_surrogates(a), replace_surrogates(b)) for a, b in pairs])
             return [PairRow(e.ids, e.type_ids.count(0), bool(e.overflowing)) for e in encodings]
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))  # each text once
-        encodings = self._rust.encode_batch_fast([_clean(text) for text in texts])
+        encodings = self._rust.encode_batch_fast([replace_surrogates(text) for text in texts])
         known = {t: (e.ids, bool(e.overflowing)) for t, e in zip(texts, encodings, strict=True)}
         joined = ((*known[a], *known[b]) for a, b in pairs)
-        return [PairRow(ids_a + ids_b, len(ids_a), cut_a or cut_b) for ids_a, cut_a, ids_b, cut_b in joined]
+        return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
 
 
 def pad_pairs(rows: Sequence[PairRow], pad_id: int, device: torch.device) -> PairBatch:
-    """Rows -> one rectangle, padded on the right."""
+    """Rows -> one batch, padded on the right."""
     ids, mask = pad([row.ids for row in rows], pad_id)
     split = torch.tensor([[row.split] for row in rows])
     return PairBatch(ids.to(device), None if mask is None else mask.to(device), split.to(device))
-
-
-def _clean(text: str) -> str:
-    """A lone surrogate (half of a character, from broken UTF-16) cannot be encoded; it becomes "?"."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

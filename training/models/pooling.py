@@ -5,8 +5,7 @@ Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: th
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
 
-and stands in one table, ``POOLINGS``. A mask of ``None`` means that no position is padding. Padding never
-enters a pooled vector.
+in the table ``POOLINGS``. The mask is False for padding, which never enters a pooled vector; None means no padding.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Largest value of each dimension over the real tokens. (B, T, D) -> (B, D) float32."""
+    """Maximum of each dimension over the real tokens. (B, T, D) -> (B, D) float32."""
     if mask is not None:
         hidden = hidden.masked_fill(~mask.unsqueeze(-1), torch.finfo(hidden.dtype).min)
     return hidden.amax(dim=1).float()
@@ -45,6 +44,6 @@ POOLINGS: dict[str, Pooling] = {"mean": mean, "max": max_over_time, "cls": cls}
 
 
 def check_pooling(name: str | None) -> None:
-    """InputError, with the choices, unless ``name`` is in the table or None."""
+    """InputError unless ``name`` is in ``POOLINGS`` or None."""
     if name is not None and name not in POOLINGS:
         raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}")

@@ -1,7 +1,7 @@
-"""Text to token ids, as a model's own tokenizer does it: prompt before, lower case where asked, cut at a length.
+"""Text to token ids with the model's own tokenizer: prompt, lower case and truncation as the model's folder says.
 
-It wraps the Rust tokenizer inside the transformers one, which releases the GIL and gives words and offsets; a copy
-of it, because what a user does with ``encoder.tokenizer`` must not change what is encoded, nor the other way round.
+Works on the Rust tokenizer inside the transformers one, which releases the GIL and returns words and offsets. It is a
+copy, so that changes to ``encoder.tokenizer`` do not change what is encoded, nor the other way round.
 """
 
 from __future__ import annotations
@@ -21,48 +21,51 @@ if TYPE_CHECKING:
 
 
 class TokenVectors(NamedTuple):
-    """One sentence's tokens, after the transformer and before pooling."""
+    """The tokens of one sentence, after the transformer and before pooling."""
 
     tokens: list[str]  # T sub-words, special tokens included
-    words: list[int | None]  # T, the word that each belongs to; None for special tokens
-    offsets: list[tuple[int, int]]  # T, where each stands in the text
+    words: list[int | None]  # T, the index of the word that each belongs to; None for special tokens
+    offsets: list[tuple[int, int]]  # T, start and end of each in the text
     hidden: np.ndarray  # (T, D) float32
 
 
 class TextTokenizer:
-    """Sentences -> tokens, for one model."""
+    """Tokenizes sentences for one model."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, layout: ModelFormat) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, model_format: ModelFormat) -> None:
         self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._prompt = layout.prompt
+        self._prompt = model_format.prompt
         self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
         self._rust.no_padding()
-        if layout.max_length:
-            self._rust.enable_truncation(layout.max_length)
-        if layout.lowercase:  # inside the tokenizer: special tokens in the text keep their case, offsets stay true
-            own = self._rust.normalizer
-            self._rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([own] if own else [])])
+        if model_format.max_length:
+            self._rust.enable_truncation(model_format.max_length)
+        if model_format.lowercase:  # by the tokenizer, so that special tokens keep their case and offsets stay valid
+            steps = [normalizers.Lowercase(), *filter(None, [self._rust.normalizer])]
+            self._rust.normalizer = normalizers.Sequence(steps)
 
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
-        """Tokens, words and offsets in the text. What was cut off is in ``overflowing``."""
+        """Tokens, words and offsets in the text; what was truncated is in ``overflowing``."""
         return self._rust.encode_batch(self._prepare(sentences))
 
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], int]:
-        """Token ids with special tokens, not padded, and how many sentences were cut. No row is empty."""
+        """Token ids with special tokens, not padded and never empty, and the number of truncated sentences."""
         encodings = self._rust.encode_batch_fast(self._prepare(sentences))
-        cut = sum(1 for encoding in encodings if encoding.overflowing)
-        return [encoding.ids or [self.pad_id] for encoding in encodings], cut
+        truncated = sum(1 for encoding in encodings if encoding.overflowing)
+        return [encoding.ids or [self.pad_id] for encoding in encodings], truncated
 
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
-        # A lone surrogate (half of a character, from broken UTF-16) cannot be encoded; it becomes "?".
-        prompt = self._prompt
-        return [prompt + (t if t.isascii() else t.encode("utf-8", "replace").decode()) for t in texts(sentences)]
+        return [self._prompt + replace_surrogates(text) for text in texts(sentences)]
 
 
-def texts(sentences: Iterable[str], before: int = 0) -> list[str]:
-    """The sentences as a list, each checked to be text; ``before`` came earlier. InputError names the culprit."""
+def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
+    """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
     checked = list(sentences)
-    for row, text in enumerate(checked, before + 1):
+    for number, text in enumerate(checked, offset + 1):
         if not isinstance(text, str):
-            raise InputError(f"sentence {row} is {type(text).__name__}, not text")
+            raise InputError(f"sentence {number} is {type(text).__name__}, not text")
     return checked
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates (halves of characters, from broken UTF-16), which cannot be encoded, by "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

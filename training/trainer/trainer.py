@@ -155,7 +155,7 @@ class Trainer:
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
-        layout = replace(encoder.layout, max_length=longest)
+        layout = replace(encoder.model_format, max_length=longest)
         return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source)
 
     def _emit_running(self, resumed_from: int | None) -> None:

@@ -21,12 +21,10 @@ from training.data.load import load_data
 from training.errors import Stopped
 from training.evaluation.metrics import spearman
 from training.inference import fused_bert
-from training.inference.fused_bert import FusedBert, FusedLinear, OneDnnLinear, has_onednn, supports_fused
+from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
 
-CPU = torch.device("cpu")
-FAMILIES = [name for name in ARCHITECTURES if name != "modernbert"]
 lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
 
 
@@ -135,10 +133,10 @@ def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, setting: 
 @torch.no_grad()
 def test_token_types_and_one_bias_for_each_layer(bert: nn.Module):
     ids = torch.tensor(sentences([12, 12]))
-    kinds = (torch.arange(12) >= 5).long().expand(2, 12)
+    token_types = (torch.arange(12) >= 5).long().expand(2, 12)
     positions = torch.arange(12).expand(2, 12)
-    hidden = FusedBert(bert, torch.float32)(ids, positions, kinds=kinds)
-    torch.testing.assert_close(hidden, bert(ids, token_type_ids=kinds).last_hidden_state, rtol=0, atol=1e-5)
+    hidden = FusedBert(bert, torch.float32)(ids, positions, token_types=token_types)
+    torch.testing.assert_close(hidden, bert(ids, token_type_ids=token_types).last_hidden_state, rtol=0, atol=1e-5)
 
     second_only = torch.zeros(2, 1, 1, 12).masked_fill(torch.arange(12) < 5, -1e9)
     free = torch.zeros(1, 1, 1, 1)
@@ -147,29 +145,6 @@ def test_token_types_and_one_bias_for_each_layer(bert: nn.Module):
     states = bert.encoder.layer[1](states[0] if isinstance(states, tuple) else states, second_only)
     expected = states[0] if isinstance(states, tuple) else states
     torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-@torch.no_grad()
-def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
-    if not has_onednn(CPU, dtype):
-        pytest.skip("no oneDNN here")
-    layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
-    plain, fast = (kind([layer], 1.0, dtype) for kind in (FusedLinear, OneDnnLinear))
-    for a, b in [
-        (plain(x), fast(x)),
-        (plain.gelu(x), fast.gelu(x)),
-        (plain.plus(x, residual), fast.plus(x, residual)),
-    ]:
-        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
-
-
-def test_without_onednn_the_result_is_the_same(bert: nn.Module, monkeypatch: pytest.MonkeyPatch):
-    ids = sentences([5, 64, 30])
-    monkeypatch.setattr(fused_bert, "has_onednn", lambda device, dtype: False)
-    prepared = PackedRunner(bert, torch.float32)
-    assert type(prepared.transformer.layers[0].up) is FusedLinear
-    assert_close(run(prepared, ids), alone(bert, ids))
 
 
 def test_many_threads_get_what_one_gets(model: nn.Module):

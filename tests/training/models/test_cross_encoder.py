@@ -19,7 +19,7 @@ from training.models import cross_encoder as module
 from training.models.cross_encoder import ADAPTERS_FOLDER, CrossEncoder, PredictReport
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
-from training.models.pair_runner import PackedClassifierPairs, PackedJointPairs, PaddedPairs, prepare_pairs
+from training.models.pair_runner import PackedClassifierPairs, PackedJointPairs, PaddedPairs, build_pair_runner
 from training.models.pair_tokenization import PairTokenizer, pad_pairs
 
 PAIRS = [
@@ -182,13 +182,13 @@ def test_the_activation_that_the_configuration_states_is_used(tmp_path, stated):
 def test_the_longer_sentence_of_a_pair_is_cut_first(tmp_path):
     model = CrossEncoder.load(str(make_cross_encoder(tmp_path / "model")), dtype="float32")
     kept = model.tokenizer([("dog " * 200, "cat food")])[0]
-    assert (len(kept.ids), len(kept.ids) - kept.split, kept.cut) == (64, 3, True)
+    assert (len(kept.ids), len(kept.ids) - kept.split, kept.truncated) == (64, 3, True)
 
 
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
-        ({"num_labels": 3}, "gives 3 numbers for a pair"),
+        ({"num_labels": 3}, "returns 3 numbers for a pair"),
         ({"sentence_transformers": {"activation_fn": "os.system"}}, "ends in os.system"),
     ],
 )
@@ -269,12 +269,12 @@ def test_a_head_of_another_size_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
-def test_with_attention_between_the_sentences_shut_a_twin_is_the_bi_encoder(tmp_path, architecture):
+def test_without_attention_between_the_sentences_it_is_the_bi_encoder(tmp_path, architecture):
     """Untrained, its score is then a calibrated cosine, exactly; opened, each sentence sees the other."""
     encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
     scorer = JointPairModel(encoder.backbone).eval()
     pairs = [("the cat is eating food", "a dog"), ("a man", "the woman was playing guitar in a food on food")]
-    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)(pairs)
+    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(pairs)
     batch = pad_pairs(rows, 0, torch.device("cpu"))
     u, v = (encoder.encode(list(column)) for column in zip(*pairs, strict=True))
     cosines = torch.from_numpy((u * v).sum(1))
@@ -285,19 +285,19 @@ def test_with_attention_between_the_sentences_shut_a_twin_is_the_bi_encoder(tmp_
     assert (opened - (6 * cosines - 3)).abs().max() > 1e-2
 
 
-def test_only_bert_and_mpnet_make_a_twin(tmp_path):
+def test_only_bert_and_mpnet_make_a_joint_pair_model(tmp_path):
     encoder = Encoder.load(str(make_model(tmp_path / "base", "roberta")), dtype="float32")
-    with pytest.raises(InputError, match="family"):
+    with pytest.raises(InputError, match="architecture bert or mpnet"):
         JointPairModel(encoder.backbone)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
-def test_packed_twins_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
+def test_packed_pairs_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
     encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
     scorer = JointPairModel(encoder.backbone).requires_grad_(False).eval()
     scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
-    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, apart=True)(PAIRS)
-    prepared = prepare_pairs(scorer, torch.float32, 0)
+    rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(PAIRS)
+    prepared = build_pair_runner(scorer, torch.float32, 0)
     assert type(prepared) is PackedJointPairs
     scores = torch.empty(len(rows))
     for group, logits in prepared.map(rows, lambda logits, _: logits):

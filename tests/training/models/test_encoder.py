@@ -282,12 +282,12 @@ def test_lower_case_where_the_model_asks_for_it(tmp_path: Path):
     assert mask != word
 
 
-def test_a_pooling_by_name_and_its_twin_share_the_weights(folder: Path, encoder: Encoder):
+def test_poolings_of_an_encoder_share_the_weights(folder: Path, encoder: Encoder):
     loaded = Encoder.load(str(folder), pooling="max", dtype="float32")
-    twin = encoder.with_pooling("max")
-    assert (loaded.pooling, twin.pooling, encoder.pooling) == ("max", "max", "mean")
-    assert twin.backbone is encoder.backbone
-    np.testing.assert_allclose(twin.encode(SENTENCES), loaded.encode(SENTENCES), **SAME)
+    pooled = encoder.with_pooling("max")
+    assert (loaded.pooling, pooled.pooling, encoder.pooling) == ("max", "max", "mean")
+    assert pooled.backbone is encoder.backbone
+    np.testing.assert_allclose(pooled.encode(SENTENCES), loaded.encode(SENTENCES), **SAME)
     assert encoder.with_pooling(None) is encoder
     assert encoder.with_pooling("mean") is encoder
     with pytest.raises(InputError, match="choose mean, max, cls"):
@@ -312,10 +312,10 @@ def test_tokens_are_those_of_transformers(encoder: Encoder):
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
 def test_embed_is_encode_with_a_gradient(encoder: Encoder, pooling: str):
-    twin = encoder.with_pooling(pooling)
-    pooled = twin.embed(twin.tokenize(SENTENCES))
+    other = encoder.with_pooling(pooling)
+    pooled = other.embed(other.tokenize(SENTENCES))
     assert (pooled.dtype, pooled.requires_grad) == (torch.float32, True)
-    np.testing.assert_allclose(pooled.detach(), twin.encode(SENTENCES, normalize=False), **SAME)
+    np.testing.assert_allclose(pooled.detach(), other.encode(SENTENCES, normalize=False), **SAME)
 
 
 def test_gradients_reach_every_layer(folder: Path):

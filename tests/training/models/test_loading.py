@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import make_model
 
 from training.errors import InputError
-from training.models.loading import longest_input, open_backbone, open_tokenizer, random_backbone
+from training.models.loading import max_input_length, open_backbone, open_tokenizer, random_backbone
 
 
 @pytest.fixture
@@ -113,6 +113,6 @@ def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
     made = make_model(tmp_path / architecture, architecture)
     tokenizer = open_tokenizer(made)
     tokenizer.model_max_length = 10**30  # "no limit", as transformers says it
-    assert longest_input(tokenizer, open_backbone(made)) == longest
+    assert max_input_length(tokenizer, open_backbone(made)) == longest
     tokenizer.model_max_length = 20
-    assert longest_input(tokenizer, open_backbone(made)) == 20
+    assert max_input_length(tokenizer, open_backbone(made)) == 20

@@ -1,0 +1,84 @@
+"""Linear layers: oneDNN's private operators multiply as public functions do, and without them nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import make_model
+from torch import nn
+
+from training.inference.linear import FusedLinear, OneDnnLinear, fused_linear, has_onednn
+from training.models.encoder import Encoder
+
+SENTENCES = ["a man is playing a guitar", "the dog", ""]
+
+
+@pytest.fixture
+def no_cache() -> Iterator[None]:
+    """The check is made anew, in the test and after it."""
+    has_onednn.cache_clear()
+    yield
+    has_onednn.cache_clear()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+@torch.no_grad()
+def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
+    if not has_onednn("cpu", dtype):
+        pytest.skip("no oneDNN here")
+    layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
+    plain, fast = (kind([layer], 1.0, dtype) for kind in (FusedLinear, OneDnnLinear))
+    for a, b in [
+        (plain(x), fast(x)),
+        (plain.gelu(x), fast.gelu(x)),
+        (plain.plus(x, residual), fast.plus(x, residual)),
+    ]:
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+@torch.no_grad()
+def test_several_modules_are_one_product_and_the_first_is_scaled():
+    first, second, x = nn.Linear(8, 4), nn.Linear(8, 6), torch.randn(5, 8)
+    joined = fused_linear([first, second], 0.5, torch.float32)(x)
+    torch.testing.assert_close(joined, torch.cat([0.5 * first(x), second(x)], dim=1), rtol=0, atol=1e-5)
+
+
+def broken(*arguments: object) -> None:
+    raise RuntimeError("these arguments are not expected")
+
+
+def wrong(x: torch.Tensor, weight: torch.Tensor, *rest: object) -> torch.Tensor:
+    return torch.zeros(len(x), weight.shape[0])
+
+
+wrong.binary = lambda x, residual, *rest: residual  # type: ignore[attr-defined]
+UNUSABLE = {
+    "missing": SimpleNamespace(),
+    "with other arguments": SimpleNamespace(_reorder_linear_weight=broken, _linear_pointwise=broken),
+    "wrong": SimpleNamespace(_reorder_linear_weight=lambda weight, rows: weight, _linear_pointwise=wrong),
+}
+
+
+@pytest.mark.usefixtures("no_cache")
+@pytest.mark.parametrize("operators", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_without_usable_operators_vectors_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operators: SimpleNamespace
+):
+    folder = str(make_model(tmp_path / "tiny"))
+    expected = Encoder.load(folder, dtype="float32", device="cpu").encode(SENTENCES)
+    has_onednn.cache_clear()
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+    assert not has_onednn("cpu", torch.float32)
+    assert not has_onednn("cpu", torch.bfloat16)
+    assert type(fused_linear([nn.Linear(4, 4)], 1.0, torch.float32)) is FusedLinear
+    actual = Encoder.load(folder, dtype="float32", device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+
+
+def test_other_devices_take_public_functions():
+    assert not has_onednn("cuda", torch.float32)
