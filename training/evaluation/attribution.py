@@ -1,19 +1,19 @@
-"""Which words make the cosine: a map of word pairs that sums to it.
+"""Attribution: the cosine of two sentences as a sum over pairs of their words.
 
 **Mean pooling.** u is the mean of its token vectors h_i and v of its h_j, so the cosine is a sum over pairs:
 
     cos(u, v) = Σij  h_i·h_j / (T_u T_v |u| |v|)
 
-Nothing is approximated: each cell is a token pair's share, and all cells add up to the cosine.
+This is exact: each cell is the share of a token pair, and all cells add up to the cosine.
 
-**Max pooling.** Each dimension d of u is one token's value, and likewise of v, so u_d v_d / (|u| |v|) belongs to
-the pair of tokens that won the dimension. That map sums to the cosine too; ``shares`` says how many dimensions
-each token wins.
+**Max pooling.** Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
+the pair of tokens whose values are largest. This map sums to the cosine too; the shares are the fractions of
+dimensions in which each token has the largest value.
 
-**CLS pooling.** The vector is one token's output; the other words act inside the transformer, where no sum can
-be taken apart. There is no such map: leave words out one by one instead.
+**CLS pooling.** The vector is the output of one token. The other words act within the transformer, which is not a sum
+over words, so there is no such map: leave words out one by one instead.
 
-Sub-words are merged to words by adding their cells. [CLS] and [SEP] keep rows of their own: they are pooled too.
+The cells of sub-words are added up to words. [CLS] and [SEP] have rows of their own: they are pooled too.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class Word:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The cosine of two sentences, taken apart."""
+    """The cosine of two sentences as a sum over word pairs."""
 
     words_a: list[str]  # A
     words_b: list[str]  # B
     matrix: np.ndarray  # (A, B) float64, sums to the cosine
     cosine: float
-    shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions won (max); sums to 1
+    shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
     shares_b: np.ndarray  # (B,)
 
 
 def attribute(encoder: Encoder, a: str, b: str) -> Attribution:
-    """Take the cosine of ``a`` and ``b`` apart by word pairs. InputError under CLS pooling, where none exists."""
+    """Attribute the cosine of ``a`` and ``b`` to word pairs. InputError under CLS pooling, which has no such map."""
     first, second = encoder.token_vectors([a, b])
     return attribute_tokens(encoder.pooling, a, b, first, second)
 
 
 def attribute_tokens(pooling: str, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
-    """The same from token vectors that are already there."""
+    """Attribute the cosine of ``a`` and ``b`` to word pairs, given their token vectors. InputError as `attribute`."""
     if pooling not in _TOKEN_MAPS:
         raise InputError(NO_MAP_FOR_CLS)
     tokens, share_a, share_b = _TOKEN_MAPS[pooling](first.hidden.astype(np.float64), second.hidden.astype(np.float64))
@@ -82,7 +82,7 @@ def attribute_tokens(pooling: str, a: str, b: str, first: TokenVectors, second: 
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
-    """Tokens grouped to words, as the tokenizer split them, special tokens by themselves."""
+    """The words of a sentence as the tokenizer split them; each special token is a word of its own."""
     words: list[Word] = []
     group: list[int] = []
     for position, word in enumerate(vectors.words):
@@ -103,7 +103,7 @@ def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
 
 
 def _merger(words: list[Word], tokens: int) -> np.ndarray:
-    """(W, T) of zeros and ones that adds the tokens of each word."""
+    """A matrix (W, T) of zeros and ones that adds up the tokens of each word."""
     merger = np.zeros((len(words), tokens))
     for row, word in enumerate(words):
         merger[row, list(word.tokens)] = 1

@@ -1,17 +1,16 @@
-"""How sentence vectors lie on the sphere, and whether they have collapsed into one place.
+"""How sentence vectors are distributed on the unit sphere, and whether they have collapsed.
 
-A run can look perfect on its own data while every other pair of sentences drifts to a cosine of 0.99: regression
-only asks for the cosines of the pairs it sees. So each evaluation also measures sentences that were drawn at
-random, from the training data and from ``assets/plain-sentences.txt``, sentences of other domains that no run is
-trained on:
+A run can look perfect on its own data while all other pairs of sentences drift to a cosine of 0.99: regression only
+constrains the pairs that it sees. Each evaluation therefore also measures sentences drawn at random from the training
+data and from ``assets/plain-sentences.txt``, sentences of other domains that no run is trained on:
 
     random cosine     mean and standard deviation over all pairs of different sentences; near 0 is healthy
-    uniformity        log E exp(-2 |x - y|²) over the same pairs; lower is better spread (Wang & Isola 2020)
+    uniformity        log E exp(-2 |x - y|²) over the same pairs; lower is more uniform (Wang & Isola 2020)
     alignment         E |x - y|² over pairs that belong together; lower is better (Wang & Isola 2020)
-    effective rank    exp of the entropy of the singular values: how many dimensions are used, 1 to D
-                      (Roy & Vetterli 2007)
+    effective rank    exp of the entropy of the singular values: the number of dimensions in use,
+                      1 to D (Roy & Vetterli 2007)
 
-Vectors are float32 (N, D) and scaled to length 1 here. `collapsed` says in words when a mean is above 0.9.
+Vectors are float32 (N, D) and are scaled to length 1 here. `collapsed` gives the reason if a mean is above 0.9.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def random_cosines(vectors: np.ndarray) -> tuple[float, float]:
 
 
 def uniformity(vectors: np.ndarray) -> float:
-    """log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 for a collapse, about -4 well spread."""
+    """log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 if collapsed, about -4 if uniform."""
     cosines = _pair_cosines(vectors)
     if not len(cosines):
         return float("nan")
@@ -65,7 +64,7 @@ def effective_rank(vectors: np.ndarray) -> float:
 
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
-    """Random sentences of the training data, and the plain ones, both (N, D) -> the figures of an evaluation.
+    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation.
 
     Keys: random_cosine, random_cosine_std, plain_cosine, plain_cosine_std, uniformity and effective_rank (both
     of the training sentences).
@@ -83,13 +82,13 @@ def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
 
 
 def collapsed(figures: Mapping[str, float]) -> str | None:
-    """The reason in words, if random pairs lie above a mean cosine of 0.9, else None."""
-    where = {"random_cosine": "of the training data", "plain_cosine": "of plain sentences from other domains"}
-    high = {place: figures[key] for key, place in where.items() if figures.get(key, 0.0) > COLLAPSED_FROM}
+    """The reason in words if the mean cosine of random pairs is above 0.9, else None."""
+    sources = {"random_cosine": "of the training data", "plain_cosine": "of plain sentences from other domains"}
+    high = {source: figures[key] for key, source in sources.items() if figures.get(key, 0.0) > COLLAPSED_FROM}
     if not high:
         return None
-    found = " and ".join(f"random pairs {place} have a mean cosine of {mean:.2f}" for place, mean in high.items())
-    return f"collapsed: {found}, so that the cosine hardly tells related sentences from unrelated ones"
+    reasons = " and ".join(f"random pairs {source} have a mean cosine of {mean:.2f}" for source, mean in high.items())
+    return f"collapsed: {reasons}, so that the cosine hardly tells related sentences from unrelated ones"
 
 
 def _pair_cosines(vectors: np.ndarray) -> np.ndarray:

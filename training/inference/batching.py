@@ -1,9 +1,9 @@
-"""Smart batching: batches of similar length that fill a budget of tokens, results in the caller's order.
+"""Smart batching: sentences of similar length in batches of limited numbers of tokens.
 
-The paper (section 7) pads each batch only to its own longest sentence and groups sentences of similar length;
-that gave it +89% on a CPU and +48% on a GPU. Here batches are also cut by their number of tokens, not of
-sentences: a matrix product is as fast for 8 sentences of 128 tokens as for 64 of 16, and the activations of
-about a thousand tokens stay in a CPU's cache.
+The paper (section 7) groups sentences of similar length and pads each batch only to its own longest sentence, which
+gained 89% on a CPU and 48% on a GPU. Here batches are also limited by tokens, not by sentences: a matrix product is
+as fast for 8 sentences of 128 tokens as for 64 of 16, and the activations of about a thousand tokens fit into a CPU's
+cache.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """Token ids padded to the longest row. A mask of None means that nothing is padded."""
+    """Token ids padded to the longest row. A mask of None means no padding."""
 
     ids: Tensor  # (B, T) int64
-    mask: Tensor | None  # (B, T) bool, True = a real token
+    mask: Tensor | None  # (B, T) bool, False = padding
 
 
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
-    """Groups of indices into ``lengths``, longest first, each at most ``token_budget`` tokens once padded.
+    """Yield batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
 
-    A row longer than the budget gets a batch of its own. Longest first: memory peaks at once, not at the end,
-    and the time left that is estimated from the first batches is not too rosy.
+    A row longer than the budget gets a batch of its own. With the longest first, memory peaks at the start, and the
+    remaining time is not underestimated from the first batches.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
@@ -39,7 +39,7 @@ def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
-    """Rows of token ids -> one rectangle, padded on the right, with a mask only where one is needed."""
+    """Rows of token ids -> one batch, padded on the right, with a mask only if something is padded."""
     lengths = [len(row) for row in rows]
     longest = max(lengths)
     if min(lengths) == longest:
