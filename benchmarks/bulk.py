@@ -47,13 +47,13 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
         for name, count in files.items():
             _write(Path(folder) / f"{name}.csv", count)
         _write(Path(folder) / "sample.csv", SAMPLE_ROWS, first=files["encoder"] // 2)
-        found = {name: _in_a_process(name, folder, rounds) for name in files}
+        measured = {name: _in_a_process(name, folder, rounds) for name in files}
     return {
         "benchmark": "bulk",
         "rows": files["stand-in"],
-        "all_but_encoding": found["stand-in"],
+        "all_but_encoding": measured["stand-in"],
         "rows_with_the_encoder": files["encoder"],
-        **found["encoder"],
+        **measured["encoder"],
         "machine": about,
     }
 

@@ -46,14 +46,14 @@ def neighbours(
         if should_stop is not None and should_stop():
             raise Stopped
         queries = np.arange(start, min(start + ROWS, n))[:, None]
-        cosines, found = index.search(vectors[start : start + ROWS], k)
-        missing = ~(found == queries).any(axis=1)  # with many duplicates a vector may not find itself
-        found[missing, -1] = queries[missing, 0]
-        cosines[found == queries] = 2.0  # sorts a vector before its duplicates
-        cosines[found < 0] = -1.0  # the probed cells held fewer than k vectors
-        found = np.where(found < 0, queries, found)
+        cosines, nearest = index.search(vectors[start : start + ROWS], k)
+        missing = ~(nearest == queries).any(axis=1)  # with many duplicates a vector may not find itself
+        nearest[missing, -1] = queries[missing, 0]
+        cosines[nearest == queries] = 2.0  # sorts a vector before its duplicates
+        cosines[nearest < 0] = -1.0  # the probed cells held fewer than k vectors
+        nearest = np.where(nearest < 0, queries, nearest)
         order = np.argsort(-cosines, axis=1, kind="stable")
-        rows[queries[:, 0]] = np.take_along_axis(found, order, axis=1)
+        rows[queries[:, 0]] = np.take_along_axis(nearest, order, axis=1)
         distances[queries[:, 0]] = np.clip(1 - np.take_along_axis(cosines, order, axis=1), 0, 2)
         if on_progress is not None:
             on_progress(min(start + ROWS, n) / n)

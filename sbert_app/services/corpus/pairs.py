@@ -64,13 +64,13 @@ def most_similar_pairs(
         full = len(cosine) == k
         bound = float(cosine.min()) if full else threshold
         rows, block = products.rows_from(bound, slice(top, top + BLOCK), slice(left, left + BLOCK))
-        beats = block > bound if full else block >= bound
+        is_better = block > bound if full else block >= bound
         if top == left:
-            beats &= np.arange(block.shape[1]) > rows[:, None] - top  # each pair once, no sentence with itself
-        found = np.flatnonzero(beats)
-        if len(found):
-            i, j = np.divmod(found, block.shape[1])
-            cosine = np.concatenate([cosine, block.ravel()[found]])
+            is_better &= np.arange(block.shape[1]) > rows[:, None] - top  # each pair once, no sentence with itself
+        better = np.flatnonzero(is_better)
+        if len(better):
+            i, j = np.divmod(better, block.shape[1])
+            cosine = np.concatenate([cosine, block.ravel()[better]])
             pairs = np.concatenate([pairs, np.stack([rows[i], j + left])], axis=1)
             kept = _highest(cosine, k)
             cosine, pairs = cosine[kept], pairs[:, kept]

@@ -1,4 +1,4 @@
-"""Figures of maps and the lists beside them: every point knows its row, colours tell groups apart, no text is HTML."""
+"""Figures of maps and the lists beside them: points have their row, groups distinct colours, texts are escaped."""
 
 import json
 
@@ -92,7 +92,7 @@ class TestFigure:
 
 
 class TestHover:
-    def test_html_is_harmless_and_long_text_is_cut(self):
+    def test_html_is_escaped_and_long_text_truncated(self):
         assert hover_text("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
         assert hover_text("word " * 200).count("<br>") == 2
         assert hover_text("word " * 200).endswith(" …")
@@ -115,6 +115,6 @@ class TestList:
         assert html.count("<tr>") == 2
         assert html.index("0.800") < html.index("0.000")
 
-    def test_what_a_run_keeps_is_said(self):
+    def test_a_note_says_what_a_run_keeps(self):
         assert "before training and after" in views.training_note("mine", "base", "base")
         assert "choose its base &lt;base&gt; above" in views.training_note("mine", "<base>", "other")

@@ -12,14 +12,14 @@ from sbert_app.services.cache import DiskCache, LRUCache, digest
 
 
 class TestDiskCache:
-    def test_what_is_put_is_found_and_nothing_else(self, tmp_path):
+    def test_a_stored_array_is_read_back(self, tmp_path):
         cache = DiskCache(tmp_path / "deep" / "cache")
         cache.put("a", np.arange(3))
         assert cache.get("a").tolist() == [0, 1, 2]
         assert cache.get("b") is None
 
     @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all"])
-    def test_a_broken_file_is_as_none(self, tmp_path, content):
+    def test_a_damaged_file_counts_as_absent(self, tmp_path, content):
         (tmp_path / "a.npy").write_bytes(content)
         assert DiskCache(tmp_path).get("a") is None
 
@@ -27,7 +27,7 @@ class TestDiskCache:
         np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
         assert DiskCache(tmp_path).get("a") is None
 
-    def test_the_least_recently_used_goes(self, tmp_path):
+    def test_the_least_recently_used_is_evicted(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=2_500)  # two of 928
         for name in "abc":
             cache.put(name, np.zeros(100))
@@ -35,13 +35,13 @@ class TestDiskCache:
             cache.get("a")
         assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
 
-    def test_what_alone_is_too_big_is_not_kept(self, tmp_path):
+    def test_an_entry_larger_than_the_cache_is_not_stored(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=1_000)
         cache.put("a", np.zeros(10))
         cache.put("b", np.zeros(1_000))
         assert (cache.get("a") is not None, cache.get("b")) == (True, None)
 
-    def test_what_is_shipped_is_found_and_stays_as_it_is(self, tmp_path):
+    def test_shipped_files_are_read_and_never_changed(self, tmp_path):
         shipped = tmp_path / "shipped"
         DiskCache(shipped).put("a", np.arange(3))
         before = {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()}
@@ -50,7 +50,7 @@ class TestDiskCache:
         cache.put("b", np.zeros(1, dtype=np.int8))
         assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
 
-    def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path):
+    def test_an_unwritable_folder_is_no_error(self, tmp_path):
         blocked = tmp_path / "file"
         blocked.write_text("not a folder")
         cache = DiskCache(blocked / "cache")
@@ -102,6 +102,6 @@ class TestLRUCache:
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
-def test_a_digest_stands_for_its_texts(first, second):
+def test_a_digest_identifies_its_texts(first, second):
     without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
     assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])

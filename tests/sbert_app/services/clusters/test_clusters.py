@@ -1,4 +1,4 @@
-"""Clusters: dense groups and the tree, what is said of each, and corpora in which there are none."""
+"""Clusters: HDBSCAN and the hierarchical tree, descriptions and keywords, corpora that cannot be clustered."""
 
 import csv
 
@@ -99,7 +99,7 @@ class TestTree:
         between = 1 - (embedded.vectors @ embedded.vectors.T)[labels == 0][:, labels == 1].mean()
         assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
 
-    def test_it_is_grown_once(self, cache, monkeypatch):
+    def test_it_is_computed_once(self, cache, monkeypatch):
         embedded = encode(corpus_of(5), BagEncoder())
         first = linkage_tree(embedded, cache)
         monkeypatch.setattr(clustering, "condensed_distances", None)
@@ -110,12 +110,12 @@ class TestTree:
         with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
             linkage_tree(encode(corpus_of(5), BagEncoder()), cache)
 
-    def test_stop_is_heard(self, cache):
+    def test_it_can_be_stopped(self, cache):
         with pytest.raises(Stopped):
             linkage_tree(encode(corpus_of(5), BagEncoder()), cache, should_stop=lambda: True)
 
 
-class TestWhereThereIsNothingToCluster:
+class TestUnclusterable:
     @pytest.mark.parametrize(
         ("sentences", "method", "words"),
         [
@@ -127,7 +127,7 @@ class TestWhereThereIsNothingToCluster:
             (["same"] * 10, HIERARCHICAL, "at least 2 different sentences; all are the same here"),
         ],
     )
-    def test_it_is_said_in_words(self, clustered, sentences, method, words):
+    def test_the_error_says_how_many_sentences_there_are(self, clustered, sentences, method, words):
         with pytest.raises(InputError, match=words):
             clustered(sentences, method=method)
 
@@ -148,7 +148,7 @@ class TestWhereThereIsNothingToCluster:
             ({"method": HIERARCHICAL, "num_clusters": 16}, "16 clusters were requested; 15 sentences can make 1 to 15"),
         ],
     )
-    def test_settings_that_make_no_sense(self, clustered, settings, words):
+    def test_invalid_settings_are_refused(self, clustered, settings, words):
         with pytest.raises(InputError, match=words):
             clustered(corpus_of(5), **settings)
 
@@ -169,7 +169,7 @@ def test_numbers_follow_size_and_groups_stay(labels):
     assert (np.diff(sizes) <= 0).all()
 
 
-class TestGroups:
+class TestDescribeClusters:
     @pytest.fixture
     def found(self):
         embedded = encode(corpus_of(20), BagEncoder())
@@ -213,7 +213,7 @@ class TestGroups:
 
 
 class TestKeywords:
-    def test_words_that_all_have_alike_say_nothing(self):
+    def test_words_of_all_clusters_are_no_keywords(self):
         corpus = corpus_of(30)
         found = keywords(corpus.sentences, np.repeat([0, 1, 2], 30), k=9)
         for label, topic in enumerate(TOPICS.values()):

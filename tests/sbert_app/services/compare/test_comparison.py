@@ -1,4 +1,4 @@
-"""Comparison: one pass answers for three poolings; words left out; all pairs with measured times."""
+"""Comparison: three poolings from one pass; leave-one-out; all pairs with measured times."""
 
 import numpy as np
 import pytest

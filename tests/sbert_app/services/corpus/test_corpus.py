@@ -31,11 +31,11 @@ class TestText:
         assert Corpus.from_text(" A man sleeps. \r\n\n  \nA dog barks.").sentences == ["A man sleeps.", "A dog barks."]
 
     @pytest.mark.parametrize("text", ["", "  \n \t\n"])
-    def test_no_sentence_is_said(self, text):
+    def test_a_text_without_sentences_is_refused(self, text):
         with pytest.raises(InputError, match="contains no sentence"):
             Corpus.from_text(text)
 
-    def test_what_does_not_fit_is_left_out_and_said(self):
+    def test_sentences_beyond_the_limit_are_left_out_with_a_note(self):
         corpus = Corpus.from_text("\n".join(map(str, range(MAX_SENTENCES + 5))))
         assert len(corpus) == MAX_SENTENCES
         assert corpus.notes == ("Only the first 100,000 of 100,005 sentences are used.",)
@@ -80,7 +80,7 @@ class TestData:
         assert corpus.sentences[corpus.gold.rows[0, 1]] == "A man wearing a hard hat is dancing."
 
     @pytest.mark.parametrize("name", ["", "nonsense", "stsb:dev+nonsense", "/etc/passwd"])
-    def test_an_unknown_name_is_said(self, name):
+    def test_an_unknown_name_is_refused(self, name):
         with pytest.raises(InputError, match="choose one of stsb"):
             Corpus.from_data(name)
 
@@ -112,21 +112,21 @@ class TestEncode:
 
 class TestNeighbours:
     @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 5))
-    def test_they_are_the_nearest_itself_first(self, n, k, seed):
+    def test_they_are_the_nearest_with_the_sentence_itself_first(self, n, k, seed):
         vectors, k = unit(n, seed=seed), min(k, n)
         rows, distances = neighbours(vectors, k)
         assert rows[:, 0].tolist() == list(range(n))
         exact = np.sort(1 - vectors @ vectors.T, axis=1)[:, :k]
         np.testing.assert_allclose(distances, np.clip(exact, 0, 2), atol=1e-5)
 
-    def test_among_equals_each_finds_itself_and_none_twice(self):
+    def test_each_of_many_duplicates_finds_itself_and_no_row_twice(self):
         vectors = np.repeat(unit(2), 50, axis=0)
         rows, distances = neighbours(vectors, 5)
         assert rows[:, 0].tolist() == list(range(100))
         assert all(len(set(row)) == 5 for row in rows.tolist())
         assert distances.max() < 1e-5
 
-    def test_many_are_parted_into_cells_and_most_neighbours_are_found_each_time_alike(self, monkeypatch):
+    def test_a_large_corpus_is_searched_approximately_and_deterministically(self, monkeypatch):
         vectors = unit(3_000)
         exact, _ = neighbours(vectors, 10)
         monkeypatch.setattr(neighbours_module, "MAX_EXACT", 1_000)

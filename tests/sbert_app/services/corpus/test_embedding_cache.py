@@ -95,7 +95,7 @@ class TestSpaces:
         assert second.vectors is first.vectors
         assert (first.corpus.name, second.corpus.name) == ("one", "two")
 
-    def test_two_who_ask_at_once_wait_for_one_encoding(self, tmp_path):
+    def test_concurrent_requests_encode_once(self, tmp_path):
         slow = SlowEncoder()
         embeddings = EmbeddingCache(Models(slow), tmp_path)
         key = embeddings.add(Corpus.from_text(TEXT))
@@ -110,7 +110,7 @@ class TestSpaces:
         assert len(slow.seen) == 3  # sentences: encoded once
         assert len({id(embedded.vectors) for embedded in found}) == 1
 
-    def test_who_waits_for_another_can_stop_and_the_other_goes_on(self, tmp_path):
+    def test_a_waiting_request_can_be_stopped_and_the_other_continues(self, tmp_path):
         slow = SlowEncoder()
         embeddings = EmbeddingCache(Models(slow), tmp_path)
         key = embeddings.add(Corpus.from_text(TEXT))

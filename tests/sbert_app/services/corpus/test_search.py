@@ -1,4 +1,4 @@
-"""Search: the nearest by cosine, the cross-encoder's second look, and what is said about both."""
+"""Search: the nearest by cosine, and re-ranking by a cross-encoder."""
 
 import json
 
@@ -46,25 +46,25 @@ class TestReRanking:
         sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + ["cat", "dog sleeps", "dog sleeps there now"]
         return search(embedded_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
 
-    def test_both_orders_are_told(self, found):
+    def test_both_orders_are_returned(self, found):
         assert [hit.rank for hit in found.by_cosine] == [1, 2, 3, 4, 5]
         assert [hit.cross_rank for hit in found.by_cross] == [1, 2, 3, 4, 5]
         assert found.hits is found.by_cross
         assert (found.candidates, found.cross_encoder) == (5 * CANDIDATES, "overlap")
 
-    def test_its_order_is_that_of_its_scores(self, found):
+    def test_its_order_follows_its_scores(self, found):
         scores = [hit.cross_score for hit in found.by_cross]
         assert scores == sorted(scores, reverse=True)
         for hit in (*found.by_cosine, *found.by_cross):
             assert hit.cross_score == pytest.approx(CROSS.predict([("dog sleeps", hit.sentence)])[0])
 
-    def test_it_lifts_what_the_cosine_had_lower(self):
+    def test_it_can_rank_a_sentence_above_the_nearest_by_cosine(self):
         found = search(embedded_of(["a b c", "a a a a b c d", "x y"]), "a b c d", ENCODER, 1, CROSS)
         assert (found.by_cosine[0].sentence, found.by_cosine[0].cross_rank) == ("a b c", 2)
         assert (found.by_cross[0].sentence, found.by_cross[0].rank) == ("a a a a b c d", 2)
 
 
-def test_without_a_cross_encoder_nothing_is_said_of_one():
+def test_without_a_cross_encoder_its_fields_are_empty():
     found = search(embedded_of(["dog", "cat"]), "dog", ENCODER)
     assert (found.by_cross, found.cross_ms, found.candidates) == ([], None, 0)
     assert found.encode_ms >= 0
@@ -78,13 +78,13 @@ def test_an_answer_is_plain_json():
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n"])
-def test_an_empty_query_is_said(query):
+def test_an_empty_query_is_refused(query):
     with pytest.raises(InputError, match="the query is empty: type a sentence"):
         search(embedded_of(["dog"]), query, ENCODER)
 
 
 @pytest.mark.parametrize("k", [0, -1, 101])
-def test_a_k_out_of_bounds_is_said(k):
+def test_a_k_out_of_range_is_refused(k):
     with pytest.raises(InputError, match=f"k is {k}; it must be from 1 to 100"):
         search(embedded_of(["dog"]), "dog", ENCODER, k)
 
@@ -95,7 +95,7 @@ def test_few_and_identical_sentences_are_all_found(n):
     assert sorted(hit.row for hit in found.hits) == list(range(n))
 
 
-def test_above_the_limit_a_graph_finds_nearly_the_same(monkeypatch):
+def test_above_the_limit_the_graph_finds_nearly_the_same(monkeypatch):
     monkeypatch.setattr("sbert_app.services.corpus.index.MAX_EXACT", 500)
     random = np.random.default_rng(0)
     vectors = random.normal(size=(2_000, 32)).astype(np.float32)

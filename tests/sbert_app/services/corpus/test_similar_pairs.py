@@ -1,4 +1,4 @@
-"""The most similar pairs: exact, whichever product the processor has; repetitions; the same text; the file."""
+"""The most similar pairs: exact with and without bfloat16; near duplicates; equal texts; CSV files."""
 
 import csv
 
@@ -90,14 +90,14 @@ class TestMostSimilarPairs:
         assert most_similar_pairs(vectors, 3) == [(0, 1, 1.0), (2, 3, 1.0), (0, 2, 0.0)]
 
     @pytest.mark.usefixtures("small_blocks")
-    def test_progress_is_told_and_stop_is_heard(self):
+    def test_it_reports_progress_and_can_be_stopped(self):
         vectors, told = unit(np.eye(40)), []
         most_similar_pairs(vectors, 1, on_progress=lambda done, count: told.append((done, count)))
         assert told == [(done, 6) for done in range(1, 7)]
         with pytest.raises(Stopped):
             most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
 
-    def test_no_pairs_is_refused(self):
+    def test_zero_pairs_are_refused(self):
         with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
             most_similar_pairs(unit(np.eye(3)), 0)
 
@@ -114,10 +114,10 @@ class TestMostSimilarPairs:
         assert {pair[:2] for pair in found[:90]} <= {(int(i), int(j)) for _, i, j in mined}
 
 
-class TestRepeats:
+class TestNearDuplicates:
     @pytest.mark.usefixtures("product", "small_blocks")
     @given(vectors=clouds(), threshold=st.floats(0.1, 1.1))
-    def test_as_read_in_order_one_by_one(self, vectors, threshold):
+    def test_it_agrees_with_reading_the_sentences_one_by_one(self, vectors, threshold):
         original = near_duplicates(vectors, threshold)
         cosines = vectors.astype(np.float64) @ vectors.astype(np.float64).T
         kept = np.flatnonzero(original == np.arange(len(original)))
@@ -130,7 +130,7 @@ class TestRepeats:
                 assert own < row
                 assert cosines[row, own] >= threshold - 1e-6
 
-    def test_stop_is_heard(self):
+    def test_it_can_be_stopped(self):
         with pytest.raises(Stopped):
             near_duplicates(unit(np.eye(3)), 0.9, should_stop=lambda: True)
 
@@ -179,6 +179,6 @@ def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
     assert [row["sentence (file)"] for row in rows] == ["a", "c", "d", "e", "f"]
 
 
-def test_an_empty_find_is_a_file_with_a_header(embedded, tmp_path):
+def test_without_pairs_the_file_has_only_a_header(embedded, tmp_path):
     path = save_pairs(similar_pairs(embedded, 5, threshold=1.0), embedded.corpus, tmp_path)
     assert path.read_text() == "cosine,row1,row2,sentence1,sentence2\n"

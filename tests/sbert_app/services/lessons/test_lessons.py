@@ -1,4 +1,4 @@
-"""What the lessons claim, measured on the real model and the real benchmark."""
+"""The claims of the lessons, measured with the real model and the real benchmark."""
 
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def test_2_the_poolings_of_the_sample_are_those_of_the_encoder(models, home):
         np.testing.assert_allclose(u, direct, atol=0.06)  # bfloat16, other batches
 
 
-def test_3_beside_each_other_u_and_v_only_learn_by_heart(models, home):
+def test_3_a_head_on_u_and_v_alone_only_memorises(models, home):
     found = heads.measure(models, home, 300)
     heads_of = {row.concatenation: row for row in found.rows}
     assert list(heads_of) == list(ABLATIONS["concat"].variants)
@@ -135,7 +135,7 @@ def test_4_pulled_vectors_have_length_one_and_never_part(pull, seed):
     assert (moved @ moved.T).sum() >= (free @ free.T).sum() - 1e-9
 
 
-def test_5_rates_are_measured_once_a_moment(models, home):
+def test_5_rates_are_measured_once_for_each_request(models, home):
     found = cost.rates(models, home, 1.0)
     assert found is cost.rates(models, home, 1.0)
     assert found.throughput.sentences_per_second > 0 and found.throughput.pairs_per_second > 0
@@ -183,7 +183,7 @@ def test_7_the_cross_encoder_changes_the_order_and_is_the_better_judge(models, h
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])
-def test_an_empty_query_is_said_to_be_empty(models, home, blank):
+def test_an_empty_query_is_refused(models, home, blank):
     with pytest.raises(InputError, match="the query is empty"):
         orders.measure(models, home, blank, True)
     with pytest.raises(InputError, match="the query is empty"):

@@ -44,7 +44,7 @@ def purity(points, group):
 
 class TestOneMap:
     @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_near_stays_near(self, home, dimensions):
+    def test_neighbours_stay_close(self, home, dimensions):
         vectors, group = clouds()
         points = draw(vectors, MapSettings(dimensions=dimensions, epochs=100), home)
         assert points.shape == (120, dimensions)
@@ -86,7 +86,7 @@ class TestOneMap:
         changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
         assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
 
-    def test_progress_rises_to_the_end_and_stop_is_heard(self, home):
+    def test_progress_increases_to_the_end_and_a_stop_leaves_nothing_locked(self, home):
         vectors, _ = clouds(400)
         shares = []
         draw(vectors, MapSettings(), home, shares.append)
@@ -116,7 +116,7 @@ class TestSmallAndOdd:
             (["same"] * 10, "all are the same here"),
         ],
     )
-    def test_too_few_different_sentences_are_said(self, home, tmp_path, sentences, words):
+    def test_too_few_distinct_sentences_are_refused(self, home, tmp_path, sentences, words):
         embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
         with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
             project(embedded, QUICK, DiskCache(tmp_path), home)
@@ -143,7 +143,7 @@ class TestSmallAndOdd:
         )
         assert np.isfinite(both).all()
 
-    def test_a_collapsed_model_is_said(self, home, tmp_path):
+    def test_a_collapsed_model_is_refused(self, home, tmp_path):
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project(embedded, QUICK, DiskCache(tmp_path), home)
@@ -165,13 +165,13 @@ class TestSmallAndOdd:
             ({"seed": 2**31}, "the seed is"),
         ],
     )
-    def test_settings_that_make_no_sense_are_said(self, home, tmp_path, setting, words):
+    def test_invalid_settings_are_refused(self, home, tmp_path, setting, words):
         with pytest.raises(InputError, match=words):
             project(make_embedded(clouds()[0]), MapSettings(**setting), DiskCache(tmp_path), home)
 
 
-class TestTwoMaps:
-    def test_near_stays_near_on_both_and_each_sentence_near_its_other_self(self, home):
+class TestAlignedMaps:
+    def test_both_keep_neighbours_and_each_sentence_has_about_the_same_position(self, home):
         vectors, group = clouds(200, groups=4)
         after, _ = clouds(200, groups=4, seed=3)
         before_map, after_map = draw_aligned(vectors, after, MapSettings(), home)

@@ -1,4 +1,4 @@
-"""What can be read out of frozen vectors; triplets and labels; folds."""
+"""Transfer: classification of frozen vectors, the data it needs, the genres of STSb."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def noise(sentence: str) -> np.ndarray:
     return np.random.default_rng(crc32(sentence.encode())).standard_normal(8)
 
 
-def test_a_class_that_the_vectors_hold_is_read_out_and_noise_gives_chance():
+def test_a_class_encoded_in_the_vectors_is_learned_and_noise_gives_chance():
     labels = ["a" if number % 3 else "b" for number in range(300)]
     sentences = [f"{label} {number}" for number, label in enumerate(labels)]
     data = ClassificationData("toy", (sentences,), labels)
@@ -52,7 +52,7 @@ def test_a_class_that_the_vectors_hold_is_read_out_and_noise_gives_chance():
     assert score_transfer(Fixed(noise), data).mean == pytest.approx(found.majority, abs=0.06)
 
 
-def test_pairs_are_told_apart_by_their_difference():
+def test_pairs_are_classified_by_their_difference():
     rows = [(f"{i}", f"{i if i % 2 else i + 500}", "same" if i % 2 else "other") for i in range(200)]
     columns = ([a for a, _, _ in rows], [b for _, b, _ in rows])
     data = ClassificationData("pairs", columns, [label for *_, label in rows])
@@ -90,7 +90,7 @@ def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
         (["text", "label"], [[f"s{i}", f"l{i}"] for i in range(200)], "200 different labels"),
     ],
 )
-def test_what_cannot_be_learned_from_is_said_in_one_sentence(tmp_path, header, rows, complaint):
+def test_unusable_data_gives_one_clear_sentence(tmp_path, header, rows, complaint):
     with pytest.raises(InputError, match=complaint):
         read_labelled(write(tmp_path / "file.csv", header, rows))
 
@@ -105,7 +105,7 @@ def test_a_task_of_the_paper_is_taken_from_the_home_folder(tmp_path):
         load_task("nothing", tmp_path)
 
 
-def test_the_genres_of_stsb_are_at_hand(home):
+def test_the_genres_of_stsb(home):
     found = sentences_by_genre(home)
     assert {label for label, _ in found.classes} == {"captions", "forums", "news"}
     with pairs_by_genre(home).open(encoding="utf-8", newline="") as file:
