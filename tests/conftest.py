@@ -1,4 +1,4 @@
-"""What every test may use: a home folder with the embedded model and data; and for sources, none of anything."""
+"""What every test may use: a home folder with the default model and data; and for sources, none of anything."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from paths import ROOT
 from remote import NO_INDEX, Client, closed_door
 
 from training.sources import package_index, resolve
@@ -14,13 +15,25 @@ settings.register_profile("shared", deadline=None)  # a slow moment of the machi
 settings.load_profile("shared")
 
 
+@pytest.fixture(autouse=True)
+def restored_environment() -> Iterator[None]:
+    """After each test the variables and the working directory are what they were before, whatever it did to them."""
+    variables, folder = dict(os.environ), Path.cwd()
+    yield
+    if os.environ != variables:
+        os.environ.clear()
+        os.environ.update(variables)
+    os.chdir(folder)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A ready SBERT_HOME: models and data are links into the real home folder, what tests add stays here.
+    """A ready SBERT_HOME: models and data are links into the tests' home folder, what tests add stays here.
 
-    Where the real one lacks the embedded model or data, they are fetched into it first, as `make setup` does.
+    The tests' home folder is $SBERT_HOME or .cache/home, as in the Makefile; never the user's own. What it lacks of the
+    default model and data is fetched into it first.
     """
-    real = resolve.home_folder()
+    real = Path(os.environ.get("SBERT_HOME") or ROOT / ".cache" / "home").absolute()
     resolve.embed(real)
     own = tmp_path_factory.mktemp("home")
     for kind in ("models", "data"):
