@@ -11,7 +11,7 @@ layout in which they multiply fastest. Attention is two batched products and a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.inference.linear import FusedLinear as FusedLinear
 from training.inference.linear import fused_linear
 from training.parallel import run_parallel
 
@@ -40,10 +39,6 @@ class WeightNames:
     up: str = "intermediate.dense"
     down: str = "output.dense"
     down_norm: str = "output.LayerNorm"
-    after_padding: bool = False  # positions are counted from the padding token's id plus one
-    dropout: str = "hidden_dropout_prob"  # in the config
-    attention_dropout: str = "attention_probs_dropout_prob"
-    drops_output: bool = True  # whether dropout is applied to the attention's output before the residual
 
     @property
     def linears(self) -> tuple[str, ...]:
@@ -51,14 +46,14 @@ class WeightNames:
         return self.query, self.key, self.value, self.output, self.up, self.down
 
 
-_ROBERTA = WeightNames(after_padding=True)
+_BERT = WeightNames()
 ARCHITECTURES = {
-    "bert": WeightNames(),
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA,
-    "camembert": _ROBERTA,
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "camembert": _BERT,
     "mpnet": replace(
-        _ROBERTA,
+        _BERT,
         query="attention.attn.q",
         key="attention.attn.k",
         value="attention.attn.v",
@@ -75,9 +70,6 @@ ARCHITECTURES = {
         up="ffn.lin1",
         down="ffn.lin2",
         down_norm="output_layer_norm",
-        dropout="dropout",
-        attention_dropout="attention_dropout",
-        drops_output=False,
     ),
 }
 
@@ -116,9 +108,8 @@ class FusedBert:
             positions = (types[:, None] + positions).flatten(0, 1)
         self.position_embeddings = positions.to(dtype, copy=True)
         self.norm = FusedLayerNorm(embeddings.LayerNorm, dtype)
-        make = partial(fused_linear, dtype=dtype), partial(FusedLayerNorm, dtype=dtype)
         self.layers = run_parallel(
-            [partial(FusedLayer, layer, names, self.heads, *make) for layer in backbone.get_submodule(names.layers)]
+            [partial(FusedLayer, layer, names, self.heads, dtype) for layer in backbone.get_submodule(names.layers)]
         )
         self.relative_bias: Tensor | None = None  # (2 * max_length - 1, H), by distance, from 1 - max_length
         if config.model_type == "mpnet":
@@ -152,41 +143,29 @@ class FusedBert:
             relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
             biases = [relative if bias is None else relative + bias for bias in biases]
         for layer, layer_bias in zip(self.layers, biases, strict=True):
-            hidden = layer(hidden, partial(attention, rows=rows, heads=self.heads, bias=layer_bias))
+            hidden = layer(hidden, rows, layer_bias)
         return hidden.view(rows, width, -1)
 
 
 class FusedLayer:
-    """Self-attention and the feed-forward network, each with its residual and norm.
+    """Self-attention and the feed-forward network, each with its residual and norm."""
 
-    Args:
-        layer: a layer of the backbone, whose modules are where ``names`` says.
-        heads: number of attention heads.
-        linear: makes a linear layer of linear modules, concatenated, the first of them multiplied by a factor.
-        norm: makes a norm.
-    """
-
-    def __init__(
-        self,
-        layer: nn.Module,
-        names: WeightNames,
-        heads: int,
-        linear: Callable[[Sequence[nn.Linear], float], Any],
-        norm: Callable[[nn.LayerNorm], Any],
-    ) -> None:
+    def __init__(self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
+        self.heads = heads
         scale = (query.out_features // heads) ** -0.5  # of the attention's logits, multiplied into the query
-        self.projection = linear([query, key, value], scale)
-        self.output = linear([part(names.output)], 1.0)
-        self.output_norm = norm(part(names.output_norm))
-        self.up = linear([part(names.up)], 1.0)
-        self.down = linear([part(names.down)], 1.0)
-        self.down_norm = norm(part(names.down_norm))
+        self.projection = fused_linear([query, key, value], scale, dtype)
+        self.output = fused_linear([part(names.output)], 1.0, dtype)
+        self.output_norm = FusedLayerNorm(part(names.output_norm), dtype)
+        self.up = fused_linear([part(names.up)], 1.0, dtype)
+        self.down = fused_linear([part(names.down)], 1.0, dtype)
+        self.down_norm = FusedLayerNorm(part(names.down_norm), dtype)
 
-    def __call__(self, hidden: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
-        """Hidden states (M, D) -> (M, D); ``attend`` makes the context (M, D) of query, key and value (M, 3D)."""
-        hidden = self.output_norm(self.output.plus(attend(self.projection(hidden)), hidden))
+    def __call__(self, hidden: Tensor, rows: int, bias: Tensor | None) -> Tensor:
+        """Hidden states (R*W, D) of R rows, and the bias on the attention's logits -> (R*W, D)."""
+        context = attention(self.projection(hidden), rows, self.heads, bias)
+        hidden = self.output_norm(self.output.plus(context, hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
 

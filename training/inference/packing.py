@@ -28,25 +28,25 @@ class PackedBatch(NamedTuple):
 
     ids: Tensor  # (R, W) int64
     positions: Tensor  # (R, W) int64, the position of each token in its own sentence
-    owners: Tensor  # (R, W) int64, the sentence that each token belongs to, counted from 1; 0 = padding
-    places: Tensor  # (n, T) int64, the index of each sentence's tokens in the flattened rows
-    mask: Tensor | None  # (n, T) bool, False for padding of ``places``; None = no padding
+    sequence_ids: Tensor  # (R, W) int64, the sentence that each token belongs to, counted from 1; 0 = padding
+    token_index: Tensor  # (n, T) int64, the index of each sentence's tokens in the flattened rows
+    mask: Tensor | None  # (n, T) bool, False for padding of ``token_index``; None = no padding
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same on another device."""
-        ids, positions, owners, places = (part.to(device, non_blocking=True) for part in self[:4])
+        ids, positions, sequence_ids, token_index = (part.to(device, non_blocking=True) for part in self[:4])
         mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
-        return PackedBatch(ids, positions, owners, places, mask)
+        return PackedBatch(ids, positions, sequence_ids, token_index, mask)
 
     def unpack(self, hidden: Tensor) -> Tensor:
         """Hidden states of the rows (R, W, D) -> of the sentences (n, T, D)."""
-        return hidden.flatten(0, 1)[self.places]
+        return hidden.flatten(0, 1)[self.token_index]
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor | None:
         """(R, 1, W, W): 0 within a sentence, the lowest finite number elsewhere; None if each row is one sentence."""
-        if self.places.shape == self.owners.shape and self.mask is None:
+        if self.token_index.shape == self.sequence_ids.shape and self.mask is None:
             return None
-        apart = self.owners[:, None, :, None] != self.owners[:, None, None, :]
+        apart = self.sequence_ids[:, None, :, None] != self.sequence_ids[:, None, None, :]
         return torch.zeros(apart.shape, dtype=dtype, device=apart.device).masked_fill_(apart, torch.finfo(dtype).min)
 
 
@@ -72,14 +72,6 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
         yield from (rows[start : start + count] for start in range(0, len(rows), count))
 
 
-def pack(lengths: Sequence[int]) -> list[Row]:
-    """Pack all sentences into rows of one width, that of the longest rounded up, by best fit decreasing."""
-    by_length, width, rows = bins_by_length(lengths), round_up(max(lengths), TOKEN_MULTIPLE), list[Row]()
-    while sum(map(len, rows)) < len(lengths):
-        rows.append(pack_bin(by_length, width)[0])
-    return rows
-
-
 def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBatch:
     """Token ids -> the tensors of a batch, whose n sentences are those in ``rows``, in the order of the rows."""
     chosen = [sentences[i] for row in rows for i in row]
@@ -91,12 +83,12 @@ def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBa
     mask = steps < lengths[:, None]  # (n, T)
     sentence, step = np.nonzero(mask)
     index = firsts[sentence] + step
-    ids, positions, owners = np.zeros((3, len(rows) * width), dtype=np.int64)
-    ids[index], positions[index], owners[index] = np.concatenate(chosen), step, sentence + 1
+    ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
+    ids[index], positions[index], sequence_ids[index] = np.concatenate(chosen), step, sentence + 1
     return PackedBatch(
         torch.from_numpy(ids).view(-1, width),
         torch.from_numpy(positions).view(-1, width),
-        torch.from_numpy(owners).view(-1, width),
+        torch.from_numpy(sequence_ids).view(-1, width),
         torch.from_numpy(firsts[:, None] + steps * mask),
         None if mask.all() else torch.from_numpy(mask),
     )

@@ -34,8 +34,8 @@ class _PackedPairs(InferenceRunner[PairRow]):
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         packed = collate([pair.ids for pair in texts], rows).to(self.device)
         split = torch.tensor([texts[i].split for row in rows for i in row]).to(self.device)
-        second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.owners]  # (R, W)
-        return self.logits(packed, split, second & (packed.owners > 0)), None
+        second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W)
+        return self.logits(packed, split, second & (packed.sequence_ids > 0)), None
 
     @abstractmethod
     def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ class PackedJointPairs(_PackedPairs):
         self.cross = scorer.cross.detach().to(dtype)  # (layers, heads)
 
     def logits(self, packed: PackedBatch, split: Tensor, second: Tensor) -> Tensor:
-        starts = torch.cat([split.new_zeros(1), split])[packed.owners]
+        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
         bias = packed.attention_bias(self.transformer.dtype)  # (R, 1, W, W)
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
         cross_biases = [between * cross[:, None, None] for cross in self.cross]  # (R, H, W, W) for each layer
         biases = cross_biases if bias is None else [bias + cross_bias for cross_bias in cross_biases]
         hidden = self.transformer(packed.ids, packed.positions - second * starts, biases)
-        batch = PairBatch(packed.ids.flatten()[packed.places], packed.mask, split[:, None])
+        batch = PairBatch(packed.ids.flatten()[packed.token_index], packed.mask, split[:, None])
         return self.scorer.score(packed.unpack(hidden), batch)
 
 

@@ -77,7 +77,7 @@ def test_a_token_sees_its_own_sentence_and_no_other(sentences: list[list[int]]):
     for rows in plan_rows([len(ids) for ids in sentences], 400):
         packed = collate(sentences, rows)
         bias = packed.attention_bias(torch.float32)
-        same = packed.owners[:, :, None] == packed.owners[:, None, :]
+        same = packed.sequence_ids[:, :, None] == packed.sequence_ids[:, None, :]
         if bias is None:
             assert bool(same.all())
             continue
@@ -89,7 +89,7 @@ def test_a_token_sees_its_own_sentence_and_no_other(sentences: list[list[int]]):
 def test_widths_are_whole_steps(sentences: list[list[int]]):
     for rows in plan_rows([len(ids) for ids in sentences], 400):
         packed = collate(sentences, rows)
-        assert packed.ids.shape == packed.positions.shape == packed.owners.shape
+        assert packed.ids.shape == packed.positions.shape == packed.sequence_ids.shape
         assert packed.ids.shape[1] % TOKEN_MULTIPLE == 0
 
 
