@@ -1,204 +1,140 @@
-"""What the Compare page shows, as HTML and snippets. Pure functions; every user text is escaped here."""
+"""What the Compare page shows, as HTML: plain values for the templates in ``templates/``. Pure functions."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Sequence
-from html import escape
-from urllib.parse import urlencode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from markupsafe import Markup
+
+from sbert_app.pages.components.messages import note
+from sbert_app.pages.components.pickers import POOLING_LABELS
+from sbert_app.pages.components.templates import render
 from sbert_app.services.compare.calibration import Calibration, meaning
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 
-POOLING_NAMES = {"mean": "mean", "max": "max", "cls": "CLS"}
+BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
 
 
-def result(comparison: Comparison, curve: Calibration | None, gold: float | None) -> str:
-    """The two scores side by side, each with its meaning and its place on the gold scale."""
+@dataclass(frozen=True)
+class ScoreCard:
+    """One score of a pair, with its meaning."""
+
+    title: str
+    figure: str
+    meaning: str
+    foot: str
+    gold: float | None = None  # its place on the gold scale, 0–5; None: unknown
+
+
+def result(comparison: Comparison, curve: Calibration | None, gold: float | None, error: str = "") -> Markup:
+    """The scores of a pair side by side, and below them ``error``: why a score is missing."""
     cards = [_encoder_card(comparison, curve)]
     if comparison.cross_score is not None:
-        cards.append(_cross_card(comparison))
+        cards.append(_cross_encoder_card(comparison, comparison.cross_score))
     if gold is not None:
-        cards.append(_card("Gold score", f"{gold:.1f}", meaning(gold), _scale(gold), "human annotators, STSb dev"))
-    cut = [name for name, side in (("first", comparison.a), ("second", comparison.b)) if side.truncated]
-    note = ""
-    if cut:
-        which = " and the ".join(cut)
-        note = f'<p class="note">The {which} sentence is longer than the model reads: its end was cut.</p>'
-    return f'<div class="cards" aria-live="polite">{"".join(cards)}</div>{note}'
+        cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
+    truncated = [name for name, side in (("first", comparison.a), ("second", comparison.b)) if side.truncated]
+    return render("compare/templates/result.html", cards=cards, truncated=" and the ".join(truncated), error=error)
 
 
-def poolings(comparison: Comparison, curves: dict[str, Calibration | None]) -> str:
-    """The same pair under mean, max and CLS."""
+def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None]) -> Markup:
+    """The same pair under mean, max and CLS pooling."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
         curve = curves.get(name)
-        place = f"{curve.gold_score(cosine):.1f} of 5: {meaning(curve.gold_score(cosine))}" if curve else ""
-        chosen = ' class="chosen"' if name == comparison.pooling else ""
+        gold = curve.gold_score(cosine) if curve else None
         rows.append(
-            f'<tr{chosen}><th scope="row">{POOLING_NAMES[name]}</th><td class="number">{cosine:.3f}</td>'
-            f'<td class="barcell"><div class="bar"><i style="width:{max(0.0, cosine) * 100:.1f}%"></i></div></td>'
-            f'<td class="words">{escape(place)}</td></tr>'
+            {
+                "pooling": POOLING_LABELS[name],
+                "cosine": cosine,
+                "meaning": "" if gold is None else f"{gold:.1f} of 5: {meaning(gold)}",
+                "chosen": name == comparison.pooling,
+            }
         )
-    return (
-        '<table class="poolings"><caption>The same pair under three poolings, from one pass. A cosine means something '
-        f"else under each: the last column reads it on the gold scale.</caption>{''.join(rows)}</table>"
-    )
+    return render("compare/templates/poolings.html", rows=rows)
 
 
-def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> str:
-    """Both sentences with each word coloured by what leaving it out does, and the numbers in a table."""
+def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
+    """Both sentences, each word coloured by what leaving it out changes, and the changes in a table."""
     if not changes:
-        return '<p class="note">There is no word to leave out.</p>'
-    bound = max(max(abs(change.cosine_change) for change in changes), 1e-6)
-    spoken = {"a": comparison.a.text, "b": comparison.b.text}
-    sentences = "".join(
-        f'<p class="tinted">{_tinted(spoken[side], [c for c in changes if c.side == side], bound)}</p>' for side in "ab"
-    )
-    crossed = changes[0].cross_change is not None
-    ranked = sorted(changes, key=lambda change: change.cosine_change)
-    rows = "".join(
-        f"<tr><td>{escape(change.word)}</td><td>{'first' if change.side == 'a' else 'second'}</td>"
-        f'<td class="number">{change.cosine_change:+.3f}</td>'
-        + (f'<td class="number">{change.cross_change:+.3f}</td>' if change.cross_change is not None else "")
-        + "</tr>"
-        for change in ranked
-    )
-    head = "<th>word</th><th>sentence</th><th>cosine</th>" + ("<th>cross-encoder</th>" if crossed else "")
-    return (
-        '<p class="note">Each word is left out in turn and the pair scored again. <b class="blue">Blue</b>: the pair '
-        'is less similar without it, it holds the sentences together. <b class="red">Orange</b>: more similar without '
-        f'it, it sets them apart.</p>{sentences}<div class="scroll"><table class="plain"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+        return note("There is no word to leave out.")
+    largest = max(max(abs(change.cosine_change) for change in changes), 1e-6)
+    texts = {"a": comparison.a.text, "b": comparison.b.text}
+    sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
+    columns = [("word", ""), ("sentence", ""), ("cosine", "number")]
+    has_cross_encoder = changes[0].cross_change is not None
+    if has_cross_encoder:
+        columns.append(("cross-encoder", "number"))
+    rows = []
+    for change in sorted(changes, key=lambda change: change.cosine_change):
+        row = [change.word, "first" if change.side == "a" else "second", f"{change.cosine_change:+.3f}"]
+        rows.append([*row, f"{change.cross_change:+.3f}"] if change.cross_change is not None else row)
+    return render("compare/templates/left_out.html", sentences=sentences, columns=columns, rows=rows)
 
 
-def tokens(a: Side, b: Side) -> str:
+def tokens(a: Side, b: Side) -> Markup:
     """Both sentences as the model reads them."""
-    return "".join(
-        f'<p class="note">{name} sentence: {len(side.tokens)} tokens'
-        f'{", cut at the longest input" if side.truncated else ""}</p><p class="tokens">'
-        + "".join(f"<span>{escape(token)}</span>" for token in side.tokens)
-        + "</p>"
-        for name, side in (("First", a), ("Second", b))
-    )
+    return render("compare/templates/tokens.html", sides=[("First", a), ("Second", b)])
 
 
-def all_pairs_times(pairs: AllPairs, pace: Throughput) -> str:
-    """O(N) against O(N²): the measured times, then the paper's case at this machine's rates."""
+def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
+    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine."""
     n = len(pairs.lines)
-    crossed = (
-        f"{n * (n - 1) // 2:,} cross-encoder passes took <b>{_time(pairs.cross_seconds)}</b>"
-        if pairs.cross_seconds is not None
-        else "no cross-encoder was run"
-    )
-    cross_10k = pace.cross_seconds()
-    cross_cell = _time(cross_10k) if cross_10k is not None else "choose a cross-encoder"
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in pairs.notes)
-    return (
-        f'<p class="lead">{n} encodings took <b>{_time(pairs.encode_seconds)}</b> and the product '
-        f"<b>{_time(pairs.product_seconds)}</b>; {crossed}.</p>{notes}"
-        '<table class="plain"><caption>The most similar pair among '
-        f"{PAPER_SENTENCES:,} sentences, at the rates measured on this machine now ({pace.sentences_per_second:,.0f} "
-        "sentences/s" + (f", {pace.pairs_per_second:,.0f} pairs/s" if pace.pairs_per_second else "") + ")</caption>"
-        "<thead><tr><th></th><th>work</th><th>this machine</th><th>the paper, V100</th></tr></thead><tbody>"
-        f"<tr><td>bi-encoder</td><td>{PAPER_SENTENCES:,} encodings</td><td><b>{_time(pace.encode_seconds())}</b></td>"
-        "<td>about 5 s</td></tr>"
-        f"<tr><td></td><td>one product</td><td><b>{_time(pace.product_seconds)}</b></td><td>about 0.01 s</td></tr>"
-        f"<tr><td>cross-encoder</td><td>{PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2:,} passes</td>"
-        f"<td><b>{cross_cell}</b></td><td>about 65 hours</td></tr></tbody></table>"
+    return render(
+        "compare/templates/all_pairs.html",
+        sentences=n,
+        pairs=n * (n - 1) // 2,
+        encode_seconds=pairs.encode_seconds,
+        product_seconds=pairs.product_seconds,
+        cross_seconds=pairs.cross_seconds,
+        notes=pairs.notes,
+        sentences_per_second=throughput.sentences_per_second,
+        pairs_per_second=throughput.pairs_per_second,
+        paper_sentences=PAPER_SENTENCES,
+        paper_pairs=PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2,
+        paper_encode_seconds=throughput.encode_seconds(),
+        paper_product_seconds=throughput.product_seconds,
+        paper_cross_seconds=throughput.cross_seconds(),
     )
 
 
-def link(base: str, **view: str | None) -> str:
-    """A link that opens the page in this view."""
-    return f"{base.rstrip('/')}/?{urlencode({key: value for key, value in view.items() if value})}"
-
-
-def as_python(a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
-    """The same with the Python API."""
-    lines = [
-        f"from training import Encoder{', CrossEncoder' if cross_encoder else ''}",
-        "",
-        f"a, b = {a!r}, {b!r}",
-        f"encoder = Encoder.load({model!r}, pooling={pooling!r})",
-        "u, v = encoder.encode([a, b])",
-        'print("cosine", float(u @ v))',
-    ]
-    if cross_encoder:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({cross_encoder!r}).predict([(a, b)])[0]))')
-    return "\n".join(lines)
-
-
-def as_curl(base: str, a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
-    """The same with the HTTP API."""
-    body = json.dumps({"data": [a, b, model, pooling, cross_encoder or ""]}, ensure_ascii=False)
-    return (
-        f"curl -s {shlex.quote(base.rstrip('/') + '/gradio_api/run/compare')} \\\n"
-        f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
+def _encoder_card(comparison: Comparison, curve: Calibration | None) -> ScoreCard:
+    gold = curve.gold_score(comparison.cosine) if curve else None
+    return ScoreCard(
+        title=f"Cosine · {comparison.model} · {POOLING_LABELS[comparison.pooling]} pooling",
+        figure=f"{comparison.cosine:.2f}",
+        meaning="being measured: what this cosine means for this model" if gold is None else meaning(gold),
+        foot=f"{comparison.encoder_ms:.0f} ms for both sentences",
+        gold=gold,
     )
 
 
-def _encoder_card(comparison: Comparison, curve: Calibration | None) -> str:
-    title = f"Cosine · {comparison.model} · {POOLING_NAMES[comparison.pooling]} pooling"
-    if curve is None:
-        words, scale = "being measured: what this cosine means for this model", ""
-    else:
-        gold = curve.gold_score(comparison.cosine)
-        words, scale = meaning(gold), _scale(gold)
-    foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
-    return _card(title, f"{comparison.cosine:.2f}", words, scale, foot, first=True)
-
-
-def _cross_card(comparison: Comparison) -> str:
-    score = comparison.cross_score or 0.0
+def _cross_encoder_card(comparison: Comparison, score: float) -> ScoreCard:
     foot = f"{comparison.cross_ms:.0f} ms for the pair"
-    measured = (comparison.card or {}).get("spearman", {}).get("test")
-    if measured is not None:
-        foot += f" · Spearman {measured:.1f} on STSb test"
-    title = f"Cross-encoder · {comparison.cross_encoder}"
-    return _card(title, f"{score:.2f}", meaning(score * 5), _scale(score * 5), foot)
+    spearman = (comparison.card or {}).get("spearman", {}).get("test")
+    if spearman is not None:
+        foot += f" · Spearman {spearman:.1f} on STSb test"
+    return ScoreCard(f"Cross-encoder · {comparison.cross_encoder}", f"{score:.2f}", meaning(score * 5), foot, score * 5)
 
 
-def _card(title: str, number: str, words: str, scale: str, foot: str, first: bool = False) -> str:
-    return (
-        f'<section class="card{" first" if first else ""}"><h3>{escape(title)}</h3>'
-        f'<p class="score"><b>{escape(number)}</b><span>{escape(words)}</span></p>{scale}'
-        f'<p class="foot">{escape(foot)}</p></section>'
-    )
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a sentence; one with a colour is a word that was left out."""
+
+    text: str
+    colour: str = ""
+    title: str = ""
 
 
-def _scale(gold: float) -> str:
-    ticks = "".join(f'<i style="left:{tick * 20}%">{tick}</i>' for tick in range(6))
-    return (
-        f'<div class="scale" role="img" aria-label="{gold:.1f} on the gold scale from 0 to 5">'
-        f'<div class="rail"><u style="left:{min(max(gold, 0), 5) * 20:.1f}%"></u></div>'
-        f'<div class="ticks">{ticks}</div></div><p class="place">{gold:.1f} of 5 on the gold scale</p>'
-    )
-
-
-def _tinted(sentence: str, changes: list[LeftOut], bound: float) -> str:
-    """A sentence with a coloured background behind each word."""
-    pieces, at = [], 0
+def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[_Piece]:
+    """The sentence in pieces, each word's colour as strong as its change relative to the ``largest``."""
+    pieces, end = [], 0
     for change in sorted(changes, key=lambda change: change.start):
-        strength = min(1.0, abs(change.cosine_change) / bound)
-        colour = "0,114,178" if change.cosine_change < 0 else "213,94,0"
-        pieces.append(escape(sentence[at : change.start]))
-        pieces.append(
-            f'<span style="background:rgba({colour},{0.08 + 0.55 * strength:.2f})" '
-            f'title="{change.cosine_change:+.3f}">{escape(sentence[change.start : change.end])}</span>'
-        )
-        at = change.end
-    return "".join([*pieces, escape(sentence[at:])])
-
-
-def _time(seconds: float | None) -> str:
-    """Seconds in the unit a person would say."""
-    if seconds is None:
-        return "–"
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.1f} s" if seconds >= 1 else f"{seconds * 1000:,.1f} ms"
+        opacity = 0.08 + 0.55 * min(1.0, abs(change.cosine_change) / largest)
+        colour = f"rgba({BLUE if change.cosine_change < 0 else ORANGE},{opacity:.2f})"
+        pieces.append(_Piece(sentence[end : change.start]))
+        pieces.append(_Piece(sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
+        end = change.end
+    return [*pieces, _Piece(sentence[end:])]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
+from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.tasks import TaskProgress
 from training.errors import UserFacingError
@@ -38,7 +39,7 @@ def error_of(action: Callable[[], object]) -> Markup:
 
 def progress_bar(step: TaskProgress) -> Markup:
     """What is being done, how much of it, and the time left."""
-    left = "" if step.seconds_left is None else f" · {spoken_seconds(step.seconds_left)} left"
+    left = "" if step.seconds_left is None else f" · {format_estimate(step.seconds_left)} left"
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 

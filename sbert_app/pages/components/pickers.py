@@ -1,17 +1,19 @@
-"""The pickers that several pages share: model, pooling, cross-encoder."""
+"""The pickers that several pages share: model, pooling, cross-encoder. A choice is a (label, value) pair."""
 
 from __future__ import annotations
 
 import gradio as gr
 
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
+from training.registry import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
 
 MODELS = list(ENCODERS)
-POOLINGS = [("mean", "mean"), ("max", "max"), ("CLS", "cls")]
-CROSS_ENCODERS = [
-    ("none", "none"),
-    ("minilm-stsb (built in)", "minilm-stsb"),
-    ("mpnet-stsb (stronger; 404 MB)", "mpnet-stsb"),
+POOLING_LABELS = {"mean": "mean", "max": "max", "cls": "CLS"}
+POOLINGS = [(label, name) for name, label in POOLING_LABELS.items()]
+NO_CROSS_ENCODER = "none"
+CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": "stronger; 404 MB"}
+CROSS_ENCODER_CHOICES = [
+    (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
+    *((f"{name} ({CROSS_ENCODER_REMARKS[name]})", name) for name in CROSS_ENCODERS),
     ("cross-encoder/stsb-roberta-base (Hub)", "cross-encoder/stsb-roberta-base"),
 ]
 
@@ -22,7 +24,7 @@ def model_picker(value: str = DEFAULT_MODEL) -> gr.Dropdown:
         MODELS,
         value=value,
         label="Model",
-        info="Or type a Hub id, folder or run:<id>",
+        info="Or type a Hub id, a folder or run:<id>",
         allow_custom_value=True,
         elem_classes="model",
         min_width=240,
@@ -39,10 +41,10 @@ def pooling_picker(value: str = "mean") -> gr.Radio:
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
     """A cross-encoder by name, or none."""
     return gr.Dropdown(
-        CROSS_ENCODERS,
+        CROSS_ENCODER_CHOICES,
         value=value,
         label="Cross-encoder",
-        info="Reads both sentences at once: slower, finer",
+        info="Reads both sentences at once: slower, more accurate",
         allow_custom_value=True,
         elem_classes="cross",
         min_width=240,

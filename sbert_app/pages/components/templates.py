@@ -14,18 +14,28 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from sbert_app.formats import format_count, format_duration, format_estimate, format_number
+
 MACROS = "components/templates/macros.html"
+FILTERS: dict[str, Callable[..., str]] = {
+    "count": format_count,  # {{ 1 | count("pair") }} -> 1 pair
+    "duration": format_duration,
+    "estimate": format_estimate,
+    "number": format_number,  # {{ 12345.678 | number(1) }} -> 12,345.7
+}
 
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= FILTERS
+    return environment
 
 
 def render(template: str, **values: Any) -> Markup:

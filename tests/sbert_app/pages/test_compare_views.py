@@ -1,0 +1,131 @@
+"""What the Compare page shows of a pair: scores with their meaning, words, tokens; and the snippets to copy."""
+
+import json
+import shlex
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sbert_app.pages.compare import snippets, views
+from sbert_app.services.compare.calibration import Calibration
+from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
+from sbert_app.services.compare.throughput import Throughput
+
+HOSTILE = "<script>alert(1)</script>"
+CURVE = Calibration((0.0, 1.0), (0.0, 5.0))
+
+
+def side(text: str, truncated: bool = False) -> Side:
+    return Side(text, ["[CLS]", *text.split(), "[SEP]"], [], truncated)
+
+
+def comparison(**changes: object) -> Comparison:
+    values = {
+        "model": "all-MiniLM-L6-v2",
+        "pooling": "mean",
+        "a": side("A dog barks."),
+        "b": side("A cat sleeps."),
+        "cosine": 0.6,
+        "by_pooling": {"mean": 0.6, "max": 0.8, "cls": -0.1},
+        "encoder_ms": 12.0,
+        "attribution": None,
+    }
+    return Comparison(**(values | changes))
+
+
+class TestScores:
+    def test_a_cosine_has_its_place_on_the_gold_scale(self):
+        html = views.result(comparison(), CURVE, gold=None)
+        assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
+        assert "3.0 of 5 on the gold scale" in html
+        assert "roughly the same" in html
+        assert 'style="left:60.0%"' in html
+
+    def test_an_uncalibrated_model_has_no_scale(self):
+        html = views.result(comparison(), None, gold=None)
+        assert "being measured" in html
+        assert "on the gold scale" not in html
+
+    def test_cross_encoder_and_gold_score_stand_beside_it(self):
+        card = {"spearman": {"test": 86.4}}
+        scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card)
+        html = views.result(scored, CURVE, gold=4.6)
+        assert html.count("<section") == 3
+        assert html.count('class="card first"') == 1
+        assert "Spearman 86.4 on STSb test" in html
+        assert "the same meaning" in html
+
+    def test_a_truncated_sentence_is_named(self):
+        long = side("word", truncated=True)
+        assert "The second sentence is longer" in views.result(comparison(b=long), CURVE, None)
+        assert "The first and the second sentence is longer" in views.result(comparison(a=long, b=long), CURVE, None)
+
+    def test_an_error_stands_below_the_scores_that_there_are(self):
+        html = views.result(comparison(), CURVE, None, error="No such cross-encoder")
+        assert html.index("0.60") < html.index("No such cross-encoder")
+
+    def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_an_empty_bar(self):
+        html = views.poolings(comparison(), {"mean": CURVE, "max": None})
+        assert html.count('<tr class="chosen">') == 1
+        assert "3.0 of 5" in html
+        assert "width:0.0%" in html
+
+
+class TestLeftOut:
+    CHANGES = (LeftOut("a", "dog", 2, 5, -0.3, 0.1), LeftOut("b", "cat", 2, 5, 0.15, -0.2))
+
+    def test_each_word_has_a_colour_and_a_row(self):
+        html = views.left_out(self.CHANGES, comparison())
+        assert 'A <span style="background:rgba(0,114,178,0.63)" title="-0.300">dog</span> barks.' in html
+        assert "rgba(213,94,0,0.36)" in html
+        assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "the most harmful omission first"
+        assert "cross-encoder" in html
+
+    def test_without_a_cross_encoder_its_column_is_absent(self):
+        html = views.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
+        assert "cross-encoder" not in html
+
+    def test_without_words_a_note_says_so(self):
+        assert "no word to leave out" in views.left_out([], comparison())
+
+
+def test_no_text_of_a_user_becomes_markup():
+    hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
+    change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
+    shown = [
+        views.result(hostile, CURVE, 1.0, error=HOSTILE),
+        views.left_out([change], hostile),
+        views.tokens(hostile.a, hostile.b),
+    ]
+    assert not any("<script" in html for html in shown)
+    assert all("&lt;script&gt;" in html for html in shown)
+
+
+@pytest.mark.parametrize("pairs_per_second", [None, 500.0])
+def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
+    seconds = None if pairs_per_second is None else 0.132
+    pairs = AllPairs(["a"] * 12, None, 0.004, 0.00001, cross_seconds=seconds, notes=[HOSTILE])
+    html = views.all_pairs_times(pairs, Throughput(2_000.0, pairs_per_second, 0.25))
+    assert "12 encodings took <b>4 ms</b>" in html
+    assert "49,995,000 passes" in html
+    assert ("66 cross-encoder passes took <b>132 ms</b>" in html) == (pairs_per_second is not None)
+    assert ("<b>27 h 46 min</b>" in html) == (pairs_per_second is not None)
+    assert ("choose a cross-encoder" in html) == (pairs_per_second is None)
+    assert "<script" not in html
+
+
+class TestSnippets:
+    def test_a_link_holds_every_input_that_is_given(self):
+        link = snippets.link("http://host/", a="One & two", b="drei", model="m", pooling="max", cross=None)
+        assert link.startswith("http://host/?")
+        assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
+
+    def test_python_quotes_the_sentences_and_loads_a_cross_encoder_only_if_there_is_one(self):
+        code = snippets.as_python('say "hi"', "it's", "m", "mean", None)
+        compile(code, "snippet", "exec")
+        assert "CrossEncoder" not in code
+        assert "CrossEncoder.load('minilm-stsb')" in snippets.as_python("a", "b", "m", "mean", "minilm-stsb")
+
+    def test_curl_survives_a_shell(self):
+        arguments = shlex.split(snippets.as_curl("http://host", "it's", "b", "m", "max", None).replace("\\\n", ""))
+        assert json.loads(arguments[-1]) == {"data": ["it's", "b", "m", "max", ""]}
