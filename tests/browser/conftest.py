@@ -1,7 +1,6 @@
 """A real app and a real Chromium. One app for all browser tests; each test has a fresh browser context.
 
-`open_page` gives a page that has been watched: a console error, an uncaught exception or a request to another host
-fails the test that caused it.
+A page of `open_page` is monitored: a console error, an uncaught exception or a request to another host fails the test.
 """
 
 import shutil
@@ -29,9 +28,11 @@ FLAGS = [
     "--disable-sync",
 ]
 
-
-PATIENCE = 60_000  # milliseconds that a slow machine may take for anything
-expect.set_options(timeout=PATIENCE)
+TIMEOUT_MS = 60_000  # for any one expectation, on a slow machine
+START_UP_SECONDS = 240
+# What Gradio logs about requests that a reload aborts.
+ABORTED = ("AbortError: signal is aborted", "Connection errored out.")
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +42,9 @@ def app_url(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url, log = f"http://127.0.0.1:{port}", tmp_path_factory.mktemp("app") / "log.txt"
-    with log.open("w") as said:
+    with log.open("w") as output:
         command = [sys.executable, "app.py", "--port", str(port), "--home", str(home)]
-        app = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT)
+        app = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_until_up(url, app, log)
             yield url
@@ -62,16 +63,13 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-CUT_OFF = "AbortError: signal is aborted", "Connection errored out."  # Gradio, of requests that a reload cuts off
-
-
 @pytest.fixture
 def open_page(chromium: Browser, app_url: str) -> Iterator[Callable[..., Page]]:
-    """open_page("/bulk", width=390, dark=True) -> a page. Fails the test on errors and on foreign requests."""
+    """open_page("/bulk", width=390, dark=True) -> a page. Fails the test on errors and on requests to other hosts."""
     faults: list[str] = []
     contexts, loads = [], []
 
-    def opened(path: str = "/", width: int = 1280, dark: bool = False) -> Page:
+    def open_context(path: str = "/", width: int = 1280, dark: bool = False) -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": 844 if width < 600 else 900},
             color_scheme="dark" if dark else "light",
@@ -80,32 +78,33 @@ def open_page(chromium: Browser, app_url: str) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(TIMEOUT_MS)
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.on("domcontentloaded", lambda loaded: loads.append(loaded))
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: _own(request.url, app_url) or faults.append(f"asked {request.url}"))
+        page.on("request", lambda request: _is_local(request.url, app_url) or faults.append(f"requested {request.url}"))
         page.goto(app_url + path)
         return page
 
-    yield opened
+    yield open_context
     for context in contexts:
         context.close()
-    if len(loads) > len(contexts):  # one of them has been loaded anew
-        faults = [fault for fault in faults if not any(said in fault for said in CUT_OFF)]
+    if len(loads) > len(contexts):  # a page was reloaded
+        faults = [fault for fault in faults if not any(text in fault for text in ABORTED)]
     assert faults == []
 
 
-def _own(url: str, app_url: str) -> bool:
+def _is_local(url: str, app_url: str) -> bool:
     return url.startswith((app_url, "data:", "blob:"))
 
 
 def _wait_until_up(url: str, app: subprocess.Popen, log: Path) -> None:
-    for _ in range(600):
+    deadline = time.monotonic() + START_UP_SECONDS
+    while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             assert app.poll() is None, f"the app ended: {log.read_text()}"
             time.sleep(0.1)
-    raise AssertionError(f"the app did not start: {log.read_text()}")
+    raise AssertionError(f"the app did not start in {START_UP_SECONDS} s: {log.read_text()}")

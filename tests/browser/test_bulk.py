@@ -75,7 +75,7 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
     page.click("#score")
     expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
     expect(page.locator("#status")).to_contain_text("Rows kept and marked in the column note: 1 without text.")
-    expect(page.locator("#status")).to_contain_text("1 cells that a spreadsheet would run")
+    expect(page.locator("#status")).to_contain_text("1 cell that a spreadsheet would run")
     page.click("#status summary")
     expect(page.locator("#status li")).to_have_text(["row 2: no text in right"])
 

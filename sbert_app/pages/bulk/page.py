@@ -1,4 +1,4 @@
-"""The Bulk page: a file of sentence pairs in, the same file with scores out, and what the scores tell."""
+"""The Bulk page: a file of sentence pairs in, the same file with scores out, and statistics of the scores."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.api import score_file as bulk_api
 from sbert_app.pages.bulk import views
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message
-from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.pages.components.messages import INTERNAL_ERROR, USER_ERRORS, error_message, heading, lead, waiting
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
 from sbert_app.services.files.summary import ScoreSummary
@@ -30,65 +30,66 @@ Update = dict[Any, Any]  # component -> its new value
 
 
 def build(services: Services) -> None:
-    """Lay the page out inside the open Blocks; its example is scored when it is opened."""
+    """Build the page inside the open Blocks; its example is scored when it is opened."""
     tasks = ScoreTasks(services.models, services.settings.temp_folder)
-    page = _Page(services, tasks)
-    page.wire()
+    _Page(services, tasks).wire()
     bulk_api.build(services, tasks)
 
 
 class _Page:
-    """The components of the page, and what happens to them."""
+    """The components of the page and their handlers."""
 
     def __init__(self, services: Services, tasks: ScoreTasks) -> None:
         self.tasks = tasks
         self.table = gr.State(None)
-        gr.HTML('<h1 class="title">Score a file</h1><p class="tagline">Every pair of a file, with its cosine.</p>')
+        gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
-                gr.HTML(views.limits(services.settings.upload_limit_mb))
-                self.upload = gr.File(label="Your file", height=130, elem_id="upload")
-                with gr.Row():
-                    self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
-                    self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
-                self.gold = gr.Dropdown(
-                    label="Gold score", info="Scored by people, if the file has it", elem_id="column-gold"
-                )
-                self.model, self.pooling, self.cross = model_picker(), pooling_picker(), cross_encoder_picker("none")
-                with gr.Row():
-                    self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
-                    self.halt = gr.Button("Stop", interactive=False, elem_id="stop", min_width=120)
+                self._build_inputs(services.settings.upload_limit_mb)
             with gr.Column(scale=5, min_width=320):
-                self.file_line = gr.HTML(elem_id="file-line")
-                self.status = gr.HTML('<div class="waiting">Opening the example …</div>', elem_id="status")
-                with gr.Row():
-                    self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
-                    self.as_parquet = gr.DownloadButton(
-                        "Download Parquet", visible=False, elem_id="parquet", min_width=140
-                    )
-                self.cards = gr.HTML(elem_id="agreement")
-                with gr.Row():
-                    self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
-                    self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
-                self.rows = gr.HTML(elem_id="rows")
-                self.worst = gr.HTML(elem_id="disagreements")
+                self._build_results()
+
+    def _build_inputs(self, upload_limit_mb: int) -> None:
+        gr.HTML(views.limits(upload_limit_mb))
+        self.upload = gr.File(label="Your file", height=130, elem_id="upload")
+        with gr.Row():
+            self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
+            self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
+        self.gold = gr.Dropdown(label="Gold score", info="Human scores, if the file has them", elem_id="column-gold")
+        self.model, self.pooling = model_picker(), pooling_picker()
+        self.cross = cross_encoder_picker(NO_CROSS_ENCODER)
+        with gr.Row():
+            self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
+            self.halt = gr.Button("Stop", interactive=False, elem_id="stop", min_width=120)
+
+    def _build_results(self) -> None:
+        self.file_line = gr.HTML(elem_id="file-line")
+        self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
+        with gr.Row():
+            self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
+            self.as_parquet = gr.DownloadButton("Download Parquet", visible=False, elem_id="parquet", min_width=140)
+        self.cards = gr.HTML(elem_id="agreement")
+        with gr.Row():
+            self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
+            self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
+        self.rows = gr.HTML(elem_id="rows")
+        self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
-        """Connect the components with what they do."""
+        """Connect the components with their handlers."""
         root = gr.context.Context.root_block
-        chosen = [self.table, self.first, self.second, self.gold, self.model, self.pooling, self.cross]
-        opened = [self.table, self.first, self.second, self.gold, self.file_line, self.go]
+        models = [self.model, self.pooling, self.cross]
+        columns = [self.table, self.first, self.second, self.gold]
         results = [
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.rows, self.worst, self.go, self.halt),
+            *(self.rows, self.disagreements, self.go, self.halt),
         ]
-        everything = list(dict.fromkeys([*opened, *results]))
-        models = [self.model, self.pooling, self.cross]
+        everything = [*columns, self.file_line, *results]
         visited = root.load(self.visit, models, everything, concurrency_limit=2, **PRIVATE)
         gr.on([self.upload.upload, self.upload.clear], self.open, self.upload, everything, **PRIVATE)
-        scored = self.go.click(self.score, chosen, results, concurrency_limit=2, **PRIVATE)
+        scored = self.go.click(self.score, [*columns, *models], results, concurrency_limit=2, **PRIVATE)
         for event in (visited, scored):
-            event.failure(self.failed, None, [self.status, self.go, self.halt], **PRIVATE)
+            event.failure(self.fail, None, [self.status, self.go, self.halt], **PRIVATE)
         self.halt.click(self.stop, None, self.halt, queue=False, **PRIVATE)
         root.unload(self.leave)
 
@@ -100,10 +101,10 @@ class _Page:
         yield from self._run(table, picked, model, pooling, cross, request)
 
     def open(self, path: str | None) -> Update:
-        """Show what an uploaded file is, or one sentence why it cannot be used; without a file, the example."""
+        """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         try:
             table = open_table(path or EXAMPLE)
-        except InputError as error:
+        except USER_ERRORS as error:
             return {
                 **self._cleared(),
                 self.table: None,
@@ -113,13 +114,10 @@ class _Page:
                 self.go: gr.Button(interactive=False),
             }
         try:
-            picked, status = pick_columns(table), '<p class="lead">Press Score.</p>'
+            picked, hint = pick_columns(table), "Press Score."
         except InputError:
-            picked, status = (
-                None,
-                '<p class="lead">Choose the two columns that hold the sentences, then press Score.</p>',
-            )
-        return {**self._opened(table, picked), self.status: status}
+            picked, hint = None, "Choose the two columns that hold the sentences, then press Score."
+        return {**self._opened(table, picked), self.status: lead(hint)}
 
     def score(
         self,
@@ -135,31 +133,29 @@ class _Page:
         """Score the open file with the chosen columns and models."""
         try:
             table, picked = _picked(table, first, second, gold)
-        except InputError as error:
+        except USER_ERRORS as error:
             yield {self.status: error_message(error)}
         else:
             yield from self._run(table, picked, model, pooling, cross, request)
 
     def stop(self, request: gr.Request) -> Update:
-        """Let the run come to an end; what is done is kept."""
+        """Stop scoring; the rows that are done are kept."""
         self.tasks.stop(request.session_hash or "")
         return gr.Button("Stopping …", interactive=False)
 
-    def failed(self) -> Update:
-        """An error that is no fault of the user's."""
-        return {
-            self.status: error_message(INTERNAL_ERROR),
-            **self._buttons(running=False),
-        }
+    def fail(self) -> Update:
+        """Show that scoring failed because of a fault in the app."""
+        return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
     def leave(self, request: gr.Request) -> None:
-        """The person has left: so does their work."""
+        """Stop the person's task and delete its files when they leave."""
         self.tasks.forget(request.session_hash or "")
 
     def _run(
         self, table: Table, picked: PairColumns, model: str, pooling: str, cross: str, request: gr.Request
     ) -> Iterator[Update]:
-        task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, None if cross == "none" else cross)
+        cross_encoder = None if cross == NO_CROSS_ENCODER else cross
+        task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
         yield {
             **self._cleared(),
             self.rows: views.preview(table, picked),
@@ -172,7 +168,7 @@ class _Page:
                     yield {**self._finished(event, table), **self._buttons(running=False)}
                 else:
                     yield {self.status: views.progress(event)}
-        except InputError as error:
+        except USER_ERRORS as error:
             yield {self.status: error_message(error), **self._buttons(running=False)}
         except Stopped:
             yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
@@ -191,34 +187,33 @@ class _Page:
         }
 
     def _buttons(self, running: bool) -> Update:
-        """Score or Stop, whichever there is to press."""
         return {self.go: gr.Button(interactive=not running), self.halt: gr.Button("Stop", interactive=running)}
 
     def _cleared(self) -> Update:
-        """Nothing of an earlier result."""
+        """No result."""
         hidden = (self.as_csv, self.as_parquet, self.histogram, self.scatter)
-        return {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.worst: ""}
+        return {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
 
     def _finished(self, summary: ScoreSummary, table: Table) -> Update:
-        report, drawn = summary.report, {}
+        report, plots = summary.report, {}
         if report and summary.scored:
-            drawn[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
+            plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
         if report and report.scatter:
-            drawn[self.scatter] = gr.Plot(figures_bulk.scatter(report, summary.columns.score or ""), visible=True)
-        by_ending = {Path(output).suffix: output for output in summary.outputs}
+            plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, summary.columns.score or ""), visible=True)
+        by_suffix = {Path(output).suffix: output for output in summary.outputs}
         return {
             self.status: views.outcome(summary, table.row_estimate),
-            self.as_csv: gr.DownloadButton(value=by_ending[".csv"], visible=True),
-            self.as_parquet: gr.DownloadButton(value=by_ending[".parquet"], visible=True),
+            self.as_csv: gr.DownloadButton(value=by_suffix[".csv"], visible=True),
+            self.as_parquet: gr.DownloadButton(value=by_suffix[".parquet"], visible=True),
             self.cards: views.agreements(summary),
-            **drawn,
+            **plots,
             self.rows: views.scored_rows(summary),
-            self.worst: views.disagreements(summary),
+            self.disagreements: views.disagreements(summary),
         }
 
 
 def _picked(table: Table | None, first: str | None, second: str | None, gold: str | None) -> tuple[Table, PairColumns]:
-    """The open table and the columns that the person chose. InputError if something is missing."""
+    """The open table and the chosen columns. InputError if something is missing."""
     if table is None:
         raise InputError("Choose a file first.")
     if not first or not second:

@@ -1,4 +1,6 @@
-"""What the Bulk page shows: every text of a file escaped, numbers and times as people say them."""
+"""What the Bulk page shows: every text of a file is escaped, counts have their noun, progress its estimate."""
+
+from dataclasses import replace
 
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
@@ -29,7 +31,7 @@ def summary(evil, tmp_path):
     return score_file(evil, [tmp_path / "out.csv"], BagEncoder(), OverlapCrossEncoder())
 
 
-def test_no_text_of_a_file_becomes_html(evil, summary):
+def test_no_text_of_a_file_becomes_markup(evil, summary):
     table = open_table(evil)
     shown = [
         views.file_line(table, is_example=False),
@@ -39,7 +41,7 @@ def test_no_text_of_a_file_becomes_html(evil, summary):
         views.agreements(summary),
         views.disagreements(summary),
         error_message(EVIL),
-        views.progress(TaskProgress(EVIL, 0, 1, 0.0)),
+        views.progress(TaskProgress(EVIL, 0, 1, 0)),
     ]
     assert not any("<script" in html or "<i>name" in html for html in shown)
     assert "&lt;script&gt;" in shown[1]
@@ -47,8 +49,41 @@ def test_no_text_of_a_file_becomes_html(evil, summary):
 
 def test_scores_stand_first_and_the_note_only_where_there_is_one(summary):
     html = views.scored_rows(summary)
-    assert html.index("<th class=added>cosine") < html.index("<th>sentence1")
-    assert "<th class=added>note" not in html
+    assert html.index('<th class="added">cosine') < html.index("<th>sentence1")
+    assert '<th class="added">note' not in html
+
+
+def test_only_the_first_columns_of_a_wide_file_are_shown(tmp_path):
+    path = tmp_path / "wide.csv"
+    names = ["sentence1", "sentence2", *(f"extra{i}" for i in range(11))]
+    path.write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
+    table = open_table(path)
+    html = views.preview(table, pick_columns(table))
+    assert "1 more column is not shown" in html
+    assert "extra10" not in html
+
+
+def test_a_column_is_marked_with_its_role_unless_its_name_says_it(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("left,sentence 2\na,b\n")
+    table = open_table(path)
+    html = views.preview(table, pick_columns(table, ["left", "sentence 2"]))
+    assert '<th>left <span class="role">sentence 1</span></th>' in html
+    assert "<th>sentence 2</th>" in html
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"guarded": 1}, "1 cell that a spreadsheet would run as a formula has an apostrophe"),
+        ({"guarded": 2_000}, "2,000 cells that a spreadsheet would run as a formula have an apostrophe"),
+        ({"stopped_at": 21}, "Stopped at row 21 of 5,000 rows"),
+        ({"bad_gold": 3}, "3 with a gold score that is not a number"),
+        ({"malformed": 1}, "1 malformed"),
+    ],
+)
+def test_what_happened_to_the_rows_is_said(summary, changes, remark):
+    assert remark in views.outcome(replace(summary, **changes), 5_000)
 
 
 def test_the_example_has_sixty_pairs_of_all_kinds():
@@ -62,16 +97,8 @@ def test_the_example_has_sixty_pairs_of_all_kinds():
     assert set("éüøŁ") & set(text), "accents"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (42, "42 s"), (200, "3 min 20 s"), (7_500, "2 h 5 min")],
-)
-def test_times_as_people_say_them(seconds, said):
-    assert views.spoken_seconds(seconds) == said
-
-
-def test_the_bar_tells_a_screen_reader_too():
-    html = views.progress(TaskProgress("Scoring", 420.6, 1_000, 2.0))
+def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
+    html = views.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
     assert 'role="progressbar"' in html
     assert 'aria-valuenow="42"' in html
     assert "421 of 1,000 rows · 210 rows/s · 3 s left" in html
