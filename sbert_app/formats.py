@@ -5,6 +5,7 @@
     format_count(1, "pair")     "1 pair"
     format_number(None)         "–"
     json_values({"p": nan})     {"p": None}
+    format_time(1763764200)     "21 Nov 23:30"        today: "23:30"
 
 Used by the command line and the pages alike.
 """
@@ -12,6 +13,7 @@ Used by the command line and the pages alike.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +60,13 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json_value(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def format_time(seconds: float) -> str:
+    """A moment (seconds since 1970) in the server's time zone: "14:05" today, else "21 Nov 23:30"."""
+    moment, today = time.localtime(seconds), time.localtime()
+    is_today = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M" if is_today else "%-d %b %H:%M", moment)
 
 
 def _format_whole_seconds(seconds: int) -> str:

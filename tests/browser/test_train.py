@@ -1,4 +1,4 @@
-"""The Train page in a real Chromium: runs are started, watched from two tabs, stopped, resumed, compared, exported."""
+"""The Train page in a real Chromium: runs are started, followed in two tabs, stopped, resumed, compared, exported."""
 
 import re
 import shutil
@@ -18,8 +18,8 @@ STATUS = "#run-status .card.run"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_worker_stays(home: Path) -> Iterator[None]:
-    """The worker outlives the app, as it should; not the tests."""
+def stop_workers(home: Path) -> Iterator[None]:
+    """Workers outlive the app, as they should, but not the tests."""
     yield
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
@@ -32,7 +32,7 @@ def set_up(page: Page, name: str, steps: int, base: str = "scratch:1x32") -> Non
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-base input").fill(base)
     page.locator("#train-base input").press("Enter")
-    page.get_by_label("Most steps").fill(str(steps))
+    page.get_by_label("Maximum steps").fill(str(steps))
     page.locator("#run-name textarea").fill(name)
 
 
@@ -118,7 +118,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(compared.locator("#answer .card").first).to_contain_text("run:")
 
     page.click("#delete-run")
-    page.click("#delete-really")
+    page.click("#confirm-delete")
     expect(row(page, "mine")).to_have_count(0)
     expect(row(page, "a long one")).to_have_count(1)
 

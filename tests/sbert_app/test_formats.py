@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbert_app.formats import format_count, format_duration, format_estimate, format_number, json_values
+from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time, json_values
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,10 @@ def test_what_is_not_finite_is_null():
         "b": [None, 1.5],
         "c": [1, "x"],
     }
+
+
+def test_a_moment_of_today_is_a_time_and_any_other_has_its_day():
+    now = time.time()
+    assert format_time(now) == time.strftime("%H:%M", time.localtime(now))
+    other = time.mktime((2025, 11, 5, 23, 30, 0, 0, 0, -1))
+    assert format_time(other) == "5 Nov 23:30"

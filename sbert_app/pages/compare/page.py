@@ -113,7 +113,7 @@ class _TwoSentences:
         # change, not input: a paste fires no input event. A burst of keys is answered by its last state.
         changes = [*(each.change for each in inputs), self.a.submit, self.b.submit]
         ask: dict[str, Any] = {
-            "fn": self.compare,
+            "fn": self.answer_pair,
             "inputs": [*inputs, self.gold_pair],
             "outputs": outputs,
             **PRIVATE,
@@ -140,7 +140,7 @@ class _TwoSentences:
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
         self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.gold_pair], **PRIVATE)
 
-    def compare(
+    def answer_pair(
         self,
         a: str,
         b: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
@@ -41,6 +41,28 @@ def progress_bar(step: TaskProgress) -> Markup:
     """What is being done, how much of it, and the time left."""
     left = "" if step.seconds_left is None else f" · {format_estimate(step.seconds_left)} left"
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
+
+
+def estimate_plan(
+    facts: Sequence[str], seconds: float | None, source: str, measuring: bool, remarks: Sequence[str]
+) -> Markup:
+    """What pressing Start would do, and how long it would take.
+
+    Args:
+        seconds: the estimate; None while the throughput is unknown.
+        source: where the throughput is known from.
+        measuring: whether it is being measured now.
+        remarks: what else to know, such as what will be derived from the data.
+    """
+    estimate: str
+    if seconds is not None:
+        estimate, source = macro("strong")(f"about {format_estimate(seconds)}"), f"from {source}"
+    elif measuring:
+        estimate, source = "measuring the throughput of this machine…", ""
+    else:
+        estimate = macro("strong")("time unknown")
+        source = "no run from this base has been made on this machine; the first one will show"
+    return macro("plan")(facts, estimate, source, remarks)
 
 
 def spoken_seconds(seconds: float) -> str:

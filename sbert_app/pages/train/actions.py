@@ -1,24 +1,23 @@
-"""What the buttons of the Train page's living half do to a run, and what its list tells."""
+"""What the buttons and the list in the live half of the Train page do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from sbert_app.figures.training import COLOURS
-from sbert_app.pages.components.messages import error_message
-from sbert_app.pages.train.live import QUIET, Panel, look_on
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.messages import USER_ERRORS, error_message, error_of
+from sbert_app.pages.train.live import Panel, refresh_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
-from training.errors import UserFacingError
 
 REMEMBER_RUN = """(run) => {
   window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
 }"""
-# The zip is offered as a button; it is pressed for the person as soon as it is there.
+# The zip is offered as a download button; it is clicked for the user as soon as it is ready.
 CLICK_DOWNLOAD = """() => {
   let tries = 100;
   const press = () => {
@@ -30,40 +29,41 @@ CLICK_DOWNLOAD = """() => {
 }"""
 
 
-def wire(services: Services, panel: Panel) -> None:
-    """Make the panel live: the timer, the list, the buttons."""
-    look_on(services, panel, gr.Timer(1.0).tick)
-    look_on(services, panel, gr.context.Context.root_block.load(_from_link, None, panel.opened, **QUIET).then)
-    _wire_list(services, panel)
-    _wire_buttons(services, panel)
+def connect(services: Services, panel: Panel) -> None:
+    """Connect the timer, the list and the buttons with their handlers."""
+    refresh_on(services, panel, gr.Timer(1.0).tick)
+    refresh_on(services, panel, gr.context.Context.root_block.load(_from_link, None, panel.opened, **UNQUEUED).then)
+    _connect_list(services, panel)
+    _connect_buttons(services, panel)
 
 
-def _wire_list(services: Services, panel: Panel) -> None:
-    chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.trouble, panel.download], **QUIET)
-    look_on(services, panel, chosen.then)
+def _connect_list(services: Services, panel: Panel) -> None:
+    chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.error, panel.download], **UNQUEUED)
+    refresh_on(services, panel, chosen.then)
     chosen.then(None, panel.opened, None, js=REMEMBER_RUN)
-    look_on(services, panel, panel.runs.overlay_run(_overlay, panel.ticked, panel.ticked, **QUIET).then)
+    refresh_on(services, panel, panel.runs.overlay_run(_overlay, panel.overlaid, panel.overlaid, **UNQUEUED).then)
 
 
-def _wire_buttons(services: Services, panel: Panel) -> None:
+def _connect_buttons(services: Services, panel: Panel) -> None:
     for button, action in ((panel.stop, _stop), (panel.resume, _resume)):
-        look_on(services, panel, button.click(partial(action, services), panel.current, panel.trouble, **QUIET).then)
+        clicked = button.click(partial(action, services), panel.current, panel.error, **UNQUEUED)
+        refresh_on(services, panel, clicked.then)
     for event in (panel.rename.click, panel.name.submit):
-        renamed = event(partial(_rename, services), [panel.current, panel.name], panel.trouble, **QUIET)
-        look_on(services, panel, renamed.then)
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **QUIET)
-    panel.keep.click(lambda: gr.update(visible=False), None, panel.confirm, **QUIET)
-    deleted = panel.really.click(
-        partial(_delete, services), panel.current, [panel.trouble, panel.opened, panel.confirm], **QUIET
+        renamed = event(partial(_rename, services), [panel.current, panel.name], panel.error, **UNQUEUED)
+        refresh_on(services, panel, renamed.then)
+    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirmation, **UNQUEUED)
+    panel.cancel.click(lambda: gr.update(visible=False), None, panel.confirmation, **UNQUEUED)
+    deleted = panel.confirm.click(
+        partial(_delete, services), panel.current, [panel.error, panel.opened, panel.confirmation], **UNQUEUED
     )
-    look_on(services, panel, deleted.then)
+    refresh_on(services, panel, deleted.then)
     deleted.then(None, panel.opened, None, js=REMEMBER_RUN)
-    panel.export.click(lambda: gr.update(visible=False), None, panel.download, **QUIET).then(
+    panel.export.click(lambda: gr.update(visible=False), None, panel.download, **UNQUEUED).then(
         partial(_export, services),
         panel.current,
-        [panel.trouble, panel.download],
+        [panel.error, panel.download],
         api_visibility="private",
-        show_progress_on=panel.trouble,
+        show_progress_on=panel.error,
     ).success(None, None, None, js=CLICK_DOWNLOAD)
 
 
@@ -76,43 +76,34 @@ def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
     return event.run, "", gr.update(visible=False)
 
 
-def _overlay(ticked: list[str], event: gr.EventData) -> list[str]:
-    others = [run_id for run_id in ticked if run_id != event.run]
+def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
+    others = [run_id for run_id in overlaid if run_id != event.run]
     return [*others, event.run][-len(COLOURS) :] if event.on else others
 
 
 def _stop(services: Services, run_id: str) -> str:
-    return _said(lambda: services.jobs.stop(run_id))
+    return error_of(lambda: services.jobs.stop(run_id))
 
 
 def _resume(services: Services, run_id: str) -> str:
     services.models.forget(f"run:{run_id}")  # its model will change
-    return _said(lambda: services.jobs.resume(run_id))
+    return error_of(lambda: services.jobs.resume(run_id))
 
 
 def _rename(services: Services, run_id: str, name: str) -> str:
-    return _said(lambda: services.jobs.store.rename(run_id, name))
+    return error_of(lambda: services.jobs.store.rename(run_id, name))
 
 
 def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
-    trouble = _said(lambda: services.jobs.store.delete(run_id))
+    error = error_of(lambda: services.jobs.store.delete(run_id))
     services.models.forget(f"run:{run_id}")
-    return trouble, "", gr.update(visible=False)
+    return error, "", gr.update(visible=False)
 
 
 def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
         file = export(services.jobs.store, run_id, services.settings.temp_folder / "exports")
-    except UserFacingError as error:
+    except USER_ERRORS as error:
         return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6
     return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)
-
-
-def _said(action: Callable[[], object]) -> str:
-    """Do it; what is wrong with it, as HTML, or nothing."""
-    try:
-        action()
-    except UserFacingError as error:
-        return error_message(error)
-    return ""

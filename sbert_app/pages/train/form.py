@@ -1,7 +1,7 @@
-"""The form of a run: one component for each field of a RunConfig, and the way from their values to the config.
+"""The form of a run: a component for each field of RunConfig, and their conversion to a RunConfig.
 
-Data is named or uploaded; an upload is kept in the home folder, under its content, so that a run that is resumed next
-week still finds it. A path on the server that somebody types is not read: the page may be open to others.
+Data is named or uploaded. An upload is kept in the home folder under the hash of its content, so that a run resumed
+next week still finds it. A server path that somebody types is not read: the page may be open to others.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.pickers import MODELS
-from sbert_app.pages.train.views import rate
+from sbert_app.pages.components.pickers import MODELS, POOLINGS
+from sbert_app.pages.train.views import format_learning_rate
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
 from training.atomic import replace_file
@@ -34,26 +34,26 @@ DEV_DATA = [
     ("STSb dev: 1,500 scored pairs", "stsb:dev"),
     ("none: random pairs only", "none"),
 ]
-POOLING_CHOICES = [("mean", "mean"), ("max", "max"), ("CLS", "cls"), ("as the base", "base")]
+POOLING_CHOICES = [*POOLINGS, ("same as the base", "base")]
 OBJECTIVES = {
     "classification": "softmax over the concatenation; labelled pairs",
     "regression": "(cos(u, v) − gold)²; scored pairs",
-    "triplet": "the anchor nearer to its positive, by a margin",
-    "mnrl": "each pair against all others of the batch",
+    "triplet": "the anchor closer to its positive than to its negative, by a margin",
+    "mnrl": "each pair against all other pairs of the batch",
 }
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 Fields = dict[str, Any]  # the components, by the field of RunConfig
 
 
 def build() -> Fields:
-    """Lay the form out inside the open column, filled with the first preset."""
+    """Build the form inside the open column, filled with the first preset."""
     start = next(iter(PRESETS.values())).config()
     fields: Fields = {
         "objective": gr.Radio(
             list(OBJECTIVES), value=start.objective, label="Objective", info=OBJECTIVES[start.objective]
         ),
         "concatenation": gr.Dropdown(
-            [(_spoken(value), value) for value in CHOICES["concatenation"]],
+            [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
             value=start.concatenation,
             label="Concatenation",
             info="What the softmax sees of u and v (Table 6); the paper's is (u, v, |u−v|)",
@@ -85,7 +85,7 @@ def _data(start: RunConfig) -> Fields:
             TRAIN_DATA,
             value=start.train_data,
             label="Training data",
-            info="A named set (a + b joins two), or your own file",
+            info="A named data set (a + b joins two), or your own file",
             allow_custom_value=True,
             scale=4,
             elem_id="train-data",
@@ -96,7 +96,7 @@ def _data(start: RunConfig) -> Fields:
             DEV_DATA,
             value=start.eval_data,
             label="Dev data",
-            info="Measured about every 100 steps; the best model is kept",
+            info="Evaluated about every 100 steps; the best model is kept",
             allow_custom_value=True,
             scale=4,
             elem_id="dev-data",
@@ -114,18 +114,22 @@ def _numbers(start: RunConfig) -> Fields:
     with gr.Row():
         fields: Fields = {
             "epochs": gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90),
-            "max_steps": gr.Number(start.max_steps, label="Most steps", info="Empty: no limit", min_width=90),
-            "batch_size": gr.Number(start.batch_size, label="Batch size", info="Rows a step", min_width=90),
+            "max_steps": gr.Number(start.max_steps, label="Maximum steps", info="Empty: no limit", min_width=90),
+            "batch_size": gr.Number(
+                start.batch_size, label="Batch size", info=batch_size_info(start.objective), min_width=90
+            ),
         }
     with gr.Row():
         fields["learning_rate"] = gr.Textbox(
-            rate(start.learning_rate), label="Learning rate", info="Adam’s highest", min_width=90
+            format_learning_rate(start.learning_rate), label="Learning rate", info="Peak learning rate", min_width=90
         )
-        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Share of the steps", min_width=90)
-        fields["seed"] = gr.Number(start.seed, label="Seed", info="Of all that is random", min_width=90)
+        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Fraction of the steps", min_width=90)
+        fields["seed"] = gr.Number(start.seed, label="Seed", info="Random seed", min_width=90)
     with gr.Row():
         fields["lora_rank"] = gr.Number(
-            start.lora_rank, label="LoRA rank", info="0 trains all weights; 8 or 16 a small addition to each layer"
+            start.lora_rank,
+            label="LoRA rank",
+            info="0 trains all weights; 8 or 16 train small additions to the layers",
         )
     return fields
 
@@ -134,13 +138,15 @@ def _more(start: RunConfig) -> Fields:
     with gr.Row():
         more: Fields = {
             "eval_every": gr.Number(None, label="Evaluate every", info="Steps; empty: about 100", min_width=110),
-            "max_length": gr.Number(None, label="Longest input", info="Tokens; empty: the base's", min_width=110),
+            "max_length": gr.Number(
+                None, label="Maximum length", info="Tokens; empty: same as the base", min_width=110
+            ),
             "dtype": gr.Dropdown(list(CHOICES["dtype"]), value=start.dtype, label="Precision", min_width=110),
         }
     with gr.Row():
         more["weight_decay"] = gr.Number(start.weight_decay, label="Weight decay", info="Paper: none", min_width=110)
         more["max_grad_norm"] = gr.Number(
-            start.max_grad_norm, label="Clip at norm", info="Of the gradients", min_width=110
+            start.max_grad_norm, label="Gradient clipping", info="Maximum norm", min_width=110
         )
     with gr.Row():
         more["triplet_metric"] = gr.Dropdown(
@@ -148,50 +154,54 @@ def _more(start: RunConfig) -> Fields:
         )
         more["triplet_margin"] = gr.Number(start.triplet_margin, label="Triplet margin ε", min_width=110)
     with gr.Row():
-        more["mnrl_scale"] = gr.Number(start.mnrl_scale, label="mnrl scale", info="Factor on the cosine", min_width=110)
-        more["mnrl_symmetric"] = gr.Checkbox(start.mnrl_symmetric, label="mnrl both ways", min_width=110)
+        more["mnrl_scale"] = gr.Number(start.mnrl_scale, label="mnrl scale", info="Factor of the cosine", min_width=110)
+        more["mnrl_symmetric"] = gr.Checkbox(start.mnrl_symmetric, label="mnrl symmetric", min_width=110)
     return more
 
 
+def batch_size_info(objective: str) -> str:
+    """What a batch is counted in."""
+    return "Triplets per step" if objective == "triplet" else "Pairs per step"
+
+
 def config_fields(fields: Fields) -> Fields:
-    """The components whose values make a config, without the upload buttons."""
+    """The components that belong to a field of RunConfig: all but the upload buttons."""
     return {name: component for name, component in fields.items() if not name.startswith("upload")}
 
 
 def to_config(values: Fields, home: Path) -> RunConfig:
-    """The values of the form, by field, as a config. InputError for what cannot be."""
-    made = dict(values)
-    made["pooling"] = None if made["pooling"] == "base" else made["pooling"]
-    made["eval_data"] = None if made["eval_data"] in (None, "", "none") else made["eval_data"]
-    made["base"] = (made["base"] or "").strip()
-    made["name"] = " ".join((made["name"] or "").split())
+    """The values of the form, by field, as a config. InputError if one of them is invalid."""
+    settings = dict(values)
+    settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
+    settings["eval_data"] = None if settings["eval_data"] in (None, "", "none") else settings["eval_data"]
+    settings["base"] = (settings["base"] or "").strip()
+    settings["name"] = " ".join((settings["name"] or "").split())
     for name in OPTIONAL:
-        made[name] = made[name] or None
+        settings[name] = settings[name] or None
     for name in RANGES:
-        if isinstance(made[name], str):
-            made[name] = _number(name, made[name])
-    if not made["train_data"]:
-        raise InputError("there is no training data yet; upload a file or choose a set")
+        if isinstance(settings[name], str):
+            settings[name] = _number(name, settings[name])
+    if not settings["train_data"]:
+        raise InputError("there is no training data yet; upload a file or choose a data set")
     for name in ("train_data", "eval_data"):
-        if made[name] is not None:
-            check_data(made[name], home)
-    return RunConfig(**made)
+        if settings[name] is not None:
+            check_data(settings[name], home)
+    return RunConfig(**settings)
 
 
 def check_data(name: str, home: Path) -> None:
     """InputError unless each part of ``name`` is a known set or a file that was uploaded."""
-    kept = (home / "data").resolve()
+    data_folder = (home / "data").resolve()
     for part in split_names(name):
-        known = is_data_name(part)
-        if not known and not Path(part).resolve().is_relative_to(kept):
+        if not is_data_name(part) and not Path(part).resolve().is_relative_to(data_folder):
             raise InputError(
-                f"data {part!r} is neither a known set ({', '.join(DATA_NAMES)}), nor hf:org/name on the Hub, nor an "
-                "upload; upload the file, or name its path on the command line"
+                f"data {part!r} is neither a known data set ({', '.join(DATA_NAMES)}), nor hf:org/name on the Hub, nor "
+                "an upload; upload the file, or give its path on the command line"
             )
 
 
 def keep_upload(file: str, home: Path) -> Path:
-    """Copy an upload to where runs find it as long as the home folder is there."""
+    """Copy an upload into the home folder, where runs find it. Returns the path of the copy."""
     source = Path(file)
     with source.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()[:12]
@@ -205,17 +215,17 @@ def keep_upload(file: str, home: Path) -> Path:
 
 
 def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
-    """The models that ship or are known, then every run that has a model."""
+    """The built-in models, then every run that has a model."""
     return [(name, name) for name in MODELS] + [
         (f"run: {run.name} ({run.id[:8]})", f"run:{run.id}") for run in runs if run.has_model
     ]
 
 
-def filled(preset: Preset, names: list[str], base: str | None) -> list[Any]:
-    """The values of the components ``names`` for a preset, in their order."""
-    plain = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
-    plain["learning_rate"] = rate(plain["learning_rate"])
-    return [gr.update(value=plain[name]) for name in names]
+def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[Any]:
+    """Updates of the components ``names`` with the values of a preset, in their order."""
+    values = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
+    values["learning_rate"] = format_learning_rate(values["learning_rate"])
+    return [gr.update(value=values[name]) for name in names]
 
 
 def _number(name: str, text: str) -> float:
@@ -225,5 +235,5 @@ def _number(name: str, text: str) -> float:
         raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
 
 
-def _spoken(concatenation: str) -> str:
+def _concatenation_label(concatenation: str) -> str:
     return f"({', '.join(CONCATENATIONS[part] for part in concatenation.split('+'))})"

@@ -1,7 +1,7 @@
-"""The living half of the Train page: the opened run, its curves, and the list of all runs.
+"""The live half of the Train page: the opened run, its curves, and the list of all runs.
 
-A timer looks once a second. Each part is sent to the browser only when it differs from what the browser has, so a
-tab that watches costs little, and nothing flickers. What the buttons do is in `train_actions`.
+A timer refreshes it once a second. A component is updated only when it differs from what the browser has: an open
+tab costs little, and nothing flickers. What the buttons do is in `sbert_app.pages.train.actions`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.messages import note, section
 from sbert_app.pages.train import views
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.runs.record import AT_WORK, Run
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-
-# A name opens a run, a tick overlays it. The list is drawn anew when it changes: the focus finds its place again.
+# A name opens a run, a tick overlays it. When the list is rendered anew, the focus returns to its element.
 LIST_JS = """
 let focused = null;
 element.addEventListener("focusin", (event) => { focused = event.target.dataset.key || null; });
@@ -42,18 +42,18 @@ watch("value", () => {
 
 @dataclass(frozen=True)
 class Panel:
-    """The components of the living half."""
+    """The components of the live half."""
 
     opened: gr.State  # the id of the run that was opened; "" follows the one at work, else the newest
-    ticked: gr.State  # ids whose curves are overlaid
-    shown: gr.State  # what the browser has: a stamp by part
-    current: gr.State  # the id of the run that is seen, "" before the first
+    overlaid: gr.State  # ids of the runs whose curves are overlaid
+    sent: gr.State  # what the browser has: the version of each output
+    current: gr.State  # the id of the run that is shown, "" before the first
     status: gr.HTML
     stop: gr.Button
     resume: gr.Button
     export: gr.Button
     download: gr.DownloadButton
-    trouble: gr.HTML
+    error: gr.HTML
     measure: gr.Plot
     loss: gr.Plot
     random: gr.Plot
@@ -61,21 +61,21 @@ class Panel:
     name: gr.Textbox
     rename: gr.Button
     delete: gr.Button
-    confirm: gr.Group
-    really: gr.Button
-    keep: gr.Button
+    confirmation: gr.Group
+    confirm: gr.Button
+    cancel: gr.Button
     log: gr.HTML
     runs: gr.HTML
 
 
-# The parts that `look` tells of, in this order.
-PARTS = ("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "runs", *FIGURES)
+# The components that `refresh` updates, in this order.
+OUTPUTS = ("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "runs", *FIGURES)
 
 
-class Part(NamedTuple):
-    """One part of the page: what tells its versions apart, and the update that shows it."""
+class Output(NamedTuple):
+    """The present version of a component: a value that differs between versions, and the update that shows it."""
 
-    stamp: Any
+    version: Any
     update: Callable[[], Any]
 
 
@@ -87,7 +87,7 @@ def build_layout() -> Panel:
         parts["resume"] = gr.Button("Resume", size="sm", visible=False, elem_id="resume-run")
         parts["export"] = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
         parts["download"] = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
-    parts["trouble"] = gr.HTML(elem_id="run-trouble")
+    parts["error"] = gr.HTML(elem_id="run-error")
     parts["measure"] = gr.Plot(show_label=False, visible=False, elem_id="curve-measure")
     with gr.Row():
         parts["loss"] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id="curve-loss")
@@ -97,68 +97,68 @@ def build_layout() -> Panel:
             parts["name"] = gr.Textbox(label="Name", scale=3, elem_id="new-name")
             parts["rename"] = gr.Button("Rename", size="sm", elem_id="rename-run")
             parts["delete"] = gr.Button("Delete…", size="sm", visible=False, elem_id="delete-run")
-        with gr.Group(visible=False) as parts["confirm"]:
-            gr.HTML("<p class='note pad'>Delete this run and its model? It cannot be brought back.</p>")
+        with gr.Group(visible=False) as parts["confirmation"]:
+            gr.HTML(note("Delete this run and its model? This cannot be undone."), elem_classes="pad")
             with gr.Row():
-                parts["really"] = gr.Button("Delete for good", variant="stop", size="sm", elem_id="delete-really")
-                parts["keep"] = gr.Button("Keep it", size="sm")
+                parts["confirm"] = gr.Button("Delete permanently", variant="stop", size="sm", elem_id="confirm-delete")
+                parts["cancel"] = gr.Button("Cancel", size="sm")
         parts["log"] = gr.HTML(elem_id="run-log")
-    gr.HTML('<h2 class="section">All runs</h2>')
+    gr.HTML(section("All runs"))
     parts["runs"] = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
-    parts |= {"opened": gr.State(""), "ticked": gr.State([]), "shown": gr.State({}), "current": gr.State("")}
+    parts |= {"opened": gr.State(""), "overlaid": gr.State([]), "sent": gr.State({}), "current": gr.State("")}
     return Panel(**{field.name: parts[field.name] for field in fields(Panel)})
 
 
-def look_on(services: Services, panel: Panel, event: Callable[..., Any]) -> Any:
-    """Look whenever ``event`` (a timer's tick, another event's then) happens."""
-    outputs = [getattr(panel, name) for name in PARTS]
-    inputs = [panel.opened, panel.ticked, panel.shown]
-    return event(partial(look, services), inputs, [*outputs, panel.shown], **QUIET)
+def refresh_on(services: Services, panel: Panel, event: Callable[..., Any]) -> Any:
+    """Refresh the panel whenever ``event`` (a timer's tick, another event's then) happens."""
+    outputs = [getattr(panel, name) for name in OUTPUTS]
+    inputs = [panel.opened, panel.overlaid, panel.sent]
+    return event(partial(refresh, services), inputs, [*outputs, panel.sent], **UNQUEUED)
 
 
-def look(services: Services, opened: str, ticked: Sequence[str], shown: dict[str, Any]) -> list[Any]:
-    """What has changed since the browser was last told: an update for each of `PARTS`, and what it has now."""
-    parts = _parts(services, opened, ticked)
-    stamps = {name: parts[name].stamp for name in PARTS}
-    if stamps == shown:
-        return [gr.skip() for _ in (*PARTS, "shown")]
-    updates = [gr.skip() if name in shown and shown[name] == stamps[name] else parts[name].update() for name in PARTS]
-    return [*updates, stamps]
+def refresh(services: Services, opened: str, overlaid: Sequence[str], sent: dict[str, Any]) -> list[Any]:
+    """An update for each of `OUTPUTS` that has changed since the browser got ``sent``, and what it has now."""
+    outputs = _outputs(services, opened, overlaid)
+    versions = {name: outputs[name].version for name in OUTPUTS}
+    if versions == sent:
+        return [gr.skip() for _ in (*OUTPUTS, "sent")]
+    unchanged = {name for name in OUTPUTS if name in sent and sent[name] == versions[name]}
+    return [*(gr.skip() if name in unchanged else outputs[name].update() for name in OUTPUTS), versions]
 
 
-def _parts(services: Services, opened: str, ticked: Sequence[str]) -> dict[str, Part]:
-    """Every part as it is now."""
-    store = services.jobs.store
-    runs = store.list()
-    if any(run.state == "queued" for run in runs):
-        services.jobs.reconcile()
-    run = pick(runs, opened)
-    drawn = _drawn(runs, run, ticked)
-    curves = [_curve(services, each, COLOURS[i]) for i, each in enumerate(drawn)]
-    colours = {each.id: COLOURS[i] for i, each in enumerate(drawn)}
-    version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
-    current = run.id if run else ""
-    return {
-        "current": Part(current, lambda: current),
-        "status": _text(_status(services, run, runs)),
-        "runs": _text(views.run_list(runs, current, colours)),
-        "log": _text(views.log_view(store.log(run.id)) if run else ""),
-        "name": Part((run.id, run.name) if run else None, lambda: run.name if run else ""),
-        **{name: _visible(yes) for name, yes in views.can(run).items()},
-        **{name: Part(version, partial(_draw, name, curves)) for name in FIGURES},
-    }
-
-
-def pick(runs: Sequence[Run], opened: str) -> Run | None:
+def select_run(runs: Sequence[Run], opened: str) -> Run | None:
     """The run that was opened; else the one at work; else the newest."""
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == "running"] or [run for run in runs if run.state in AT_WORK]
     return next(iter([*by_id, *at_work, *runs]), None)
 
 
-def _drawn(runs: Sequence[Run], opened: Run | None, ticked: Sequence[str]) -> list[Run]:
-    """The runs whose curves are drawn: the opened one first, then the ticked ones."""
-    others = [run for run in runs if run.id in ticked and run is not opened]
+def _outputs(services: Services, opened: str, overlaid: Sequence[str]) -> dict[str, Output]:
+    """Every component as it is now."""
+    store = services.jobs.store
+    runs = store.list()
+    if any(run.state == "queued" for run in runs):
+        services.jobs.reconcile()
+    run = select_run(runs, opened)
+    drawn = _drawn(runs, run, overlaid)
+    curves = [_curve(services, each, COLOURS[i]) for i, each in enumerate(drawn)]
+    colours = {each.id: COLOURS[i] for i, each in enumerate(drawn)}
+    version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
+    current = run.id if run else ""
+    return {
+        "current": Output(current, lambda: current),
+        "status": _html(_status(run, runs)),
+        "runs": _html(views.run_list(runs, current, colours)),
+        "log": _html(views.log(store.log(run.id)) if run else ""),
+        "name": Output((run.id, run.name) if run else None, lambda: run.name if run else ""),
+        **{name: _visibility(possible) for name, possible in views.possible_actions(run).items()},
+        **{name: Output(version, partial(_draw, name, curves)) for name in FIGURES},
+    }
+
+
+def _drawn(runs: Sequence[Run], opened: Run | None, overlaid: Sequence[str]) -> list[Run]:
+    """The runs whose curves are drawn: the opened one first, then the overlaid ones."""
+    others = [run for run in runs if run.id in overlaid and run is not opened]
     return [*([opened] if opened else []), *others][: len(COLOURS)]
 
 
@@ -167,20 +167,20 @@ def _curve(services: Services, run: Run, colour: str) -> Curve:
     return Curve(run.name, colour, events, run.progress.steps, run.progress.measure)
 
 
-def _status(services: Services, run: Run | None, runs: Sequence[Run]) -> str:
+def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
-        return views.nothing_yet(precomputed("pooling"))
-    before = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
-    return views.status(run, len(before))
+        return views.no_runs(precomputed("pooling"))
+    ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
+    return views.status(run, len(ahead))
 
 
 def _draw(name: str, curves: Sequence[Curve]) -> Any:
     return gr.update(value=FIGURES[name](curves), visible=True) if curves else gr.update(value=None, visible=False)
 
 
-def _text(html: str) -> Part:
-    return Part(hash(html), lambda: html)
+def _html(html: str) -> Output:
+    return Output(hash(html), lambda: html)
 
 
-def _visible(yes: bool) -> Part:
-    return Part(yes, lambda: gr.update(visible=yes))
+def _visibility(visible: bool) -> Output:
+    return Output(visible, lambda: gr.update(visible=visible))

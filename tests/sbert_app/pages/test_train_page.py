@@ -1,6 +1,7 @@
-"""The parts of the Train page that need no browser: the form's way to a config, the views, the curves, the look."""
+"""The Train page without a browser: the form's values as a RunConfig, the views, the curves, the updates."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
 from sbert_app.services.container import Services
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -68,9 +70,9 @@ def test_the_form_says_what_a_config_says(tmp_path):
         ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be a number"),
         ({"epochs": None}, "epochs is None, but passes over the training data"),
         ({"train_data": ""}, "no training data yet"),
-        ({"train_data": "/etc/passwd"}, "neither a known set"),
-        ({"train_data": "stsb:train+../secret.csv"}, "neither a known set"),
-        ({"eval_data": "/etc/passwd"}, "neither a known set"),
+        ({"train_data": "/etc/passwd"}, "neither a known data set"),
+        ({"train_data": "stsb:train+../secret.csv"}, "neither a known data set"),
+        ({"eval_data": "/etc/passwd"}, "neither a known data set"),
     ],
 )
 def test_what_the_form_cannot_mean_is_told(tmp_path, changes, told):
@@ -101,8 +103,8 @@ def test_every_state_has_its_words_and_hostile_names_stay_text(services, state):
     run = store.get(run.id)
     if state == "running":  # nobody works on it
         assert run.state == "interrupted"
-    shown = train_views.status(run, 0) + train_views.run_list([run], run.id, {}) + train_views.log_view(HOSTILE)
-    assert train_views.STATE_WORDS[run.state] in shown
+    shown = train_views.status(run, 0) + train_views.run_list([run], run.id, {}) + train_views.log(HOSTILE)
+    assert train_views.state_label(run) in shown
     assert "<img" not in shown
 
 
@@ -121,11 +123,46 @@ def test_the_gain_over_the_base_is_shown(services):
     assert "the space is open" in shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "1 s"), (42, "42 s"), (200, "3 min"), (7_200, "2.0 hours"), (300_000, "3.5 days")]
-)
-def test_a_time_is_said_as_people_say_it(seconds, words):
-    assert train_views.duration(seconds) == words
+def test_a_run_in_the_queue_says_how_many_are_ahead(services):
+    run = services.jobs.store.create(RunConfig("regression"))
+    assert "1 run ahead in the queue" in train_views.status(run, 1)
+    assert "next in the queue" in train_views.status(run, 0)
+
+
+def test_the_list_marks_the_opened_run_and_those_whose_curves_are_drawn(services):
+    store = services.jobs.store
+    one, two = finished(store, "one"), finished(store, "two")
+    html = train_views.run_list([one, two], one.id, {two.id: "#0072B2"})
+    assert html.count('<tr class="open">') == 1
+    assert html.count(" checked>") == 1
+    assert '<i style="background:#0072B2"></i>two' in html
+    assert "+5.0" in html
+
+
+def test_without_runs_the_list_says_where_they_will_be():
+    assert "Runs appear here" in train_views.run_list([], "", {})
+
+
+class TestEstimate:
+    CONFIG = RunConfig("regression", max_steps=200)
+    RATE = TrainingRate(300.0, 1.0, "8 steps measured <just> now")
+
+    def estimate(self, **changes: object) -> RunEstimate:
+        return replace(RunEstimate(self.CONFIG, 5_749, 2, "scored pairs", ("one <b>note</b>",)), **changes)
+
+    def test_rows_steps_time_and_notes(self):
+        html = train_views.planned(self.estimate(), self.RATE)
+        assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
+        assert "from 8 steps measured &lt;just&gt; now" in html
+        assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
+
+    def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
+        assert "<b>time unknown</b>" in train_views.planned(self.estimate(), None)
+        assert "measuring the throughput" in train_views.planned(self.estimate(), None, measuring=True)
+
+    def test_unknown_data_has_unknown_steps(self):
+        unknown = self.estimate(config=RunConfig("regression"), rows=None)
+        assert "known once the data is loaded" in train_views.planned(unknown, self.RATE)
 
 
 # ---------------------------------------------------------------- the curves
@@ -150,39 +187,40 @@ def test_a_run_judged_by_something_else_is_not_drawn_among_the_others(services):
     assert len(FIGURES["measure"]([spearman, accuracy]).data) == 1
 
 
-# ---------------------------------------------------------------- the look
+# ---------------------------------------------------------------- the updates
 
 
-def parts(services: Services, shown: dict, opened: str = "", ticked: tuple[str, ...] = ()) -> tuple[set[str], dict]:
-    """The parts that are sent to a browser that has ``shown``, and what it has then."""
-    *updates, now = train_live.look(services, opened, ticked, shown)
+def updates(services: Services, sent: dict) -> tuple[set[str], dict]:
+    """The outputs that are updated in a browser that has ``sent``, and what it has then."""
+    *changes, now = train_live.refresh(services, "", (), sent)
     skipped = {"__type__": "update"}
-    sent = {name for name, update in zip(train_live.PARTS, updates, strict=True) if update != skipped}
-    return sent, shown if now == skipped else now
+    updated = {name for name, change in zip(train_live.OUTPUTS, changes, strict=True) if change != skipped}
+    return updated, sent if now == skipped else now
 
 
-def test_a_browser_is_told_only_what_changed(services):
+def test_only_what_has_changed_is_sent(services):
     store = services.jobs.store
     run = finished(store)
-    sent, shown = parts(services, {})
-    assert sent == set(train_live.PARTS)
-    sent, shown = parts(services, shown)
-    assert sent == set()
+    updated, sent = updates(services, {})
+    assert updated == set(train_live.OUTPUTS)
+    updated, sent = updates(services, sent)
+    assert updated == set()
     store.rename(run.id, "another name")
-    sent, shown = parts(services, shown)
-    assert {"status", "runs", "name"} <= sent
-    assert not {"log", "stop", "current"} & sent
+    updated, sent = updates(services, sent)
+    assert {"status", "runs", "name"} <= updated
+    assert not {"log", "stop", "current"} & updated
 
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     store = services.jobs.store
     old, waiting, new = finished(store, "old"), store.create(RunConfig("mnrl")), finished(store, "new")
     runs = store.list()
-    assert train_live.pick(runs, "").id == waiting.id
-    assert train_live.pick(runs, old.id).id == old.id
-    assert train_live.pick([run for run in runs if run.id != waiting.id], "").id == new.id
-    assert train_live.pick([], "gone") is None
+    assert train_live.select_run(runs, "").id == waiting.id
+    assert train_live.select_run(runs, old.id).id == old.id
+    assert train_live.select_run([run for run in runs if run.id != waiting.id], "").id == new.id
+    assert train_live.select_run([], "gone") is None
 
 
 def test_before_the_first_run_the_page_says_what_to_do(services):
-    assert "No run yet" in train_live._parts(services, "", [])["status"].update()
+    updates = dict(zip(train_live.OUTPUTS, train_live.refresh(services, "", [], {}), strict=False))
+    assert "No run yet" in updates["status"]
