@@ -1,7 +1,7 @@
-"""The sweep that the Ablation page shows: its grid, its figure, its table, and what may be done to it.
+"""The sweep that the Ablation page shows: its grid, its figure, its table, and the buttons that act on it.
 
-``look`` reads the folders and tells the browser what has changed, two seconds after two seconds: so a tab that watches
-costs little, nothing flickers, and every tab sees the same.
+Every two seconds ``refresh`` reads the runs' folders and sends what has changed: an open tab costs little, nothing
+flickers, and every tab shows the same.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
-from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.messages import error_of
 from sbert_app.services.experiments.record import Sweep
 from sbert_app.services.experiments.sweeps import Sweeps
-from training.errors import UserFacingError
 
 POLL_SECONDS = 2.0
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The components."""
+    """The components of the sweep."""
 
-    seen: gr.State  # the id of the sweep that was chosen; None sees the newest
-    shown: gr.State  # a stamp of what the browser has
+    selected: gr.State  # the id of the sweep that is shown; None: the newest
+    sent: gr.State  # the version that the browser has
     picker: gr.Dropdown
     status: gr.HTML
     grid: gr.HTML
@@ -38,14 +37,14 @@ class Panel:
     stop: gr.Button
     resume: gr.Button
     delete: gr.Button
-    really: gr.Button
+    confirm: gr.Button
 
     @property
     def outputs(self) -> list[Any]:
-        """In the order of `look`."""
+        """In the order of `refresh`."""
         return [
-            *(self.shown, self.seen, self.picker, self.status, self.grid, self.figure, self.table),
-            *(self.stop, self.resume, self.delete, self.really),
+            *(self.sent, self.selected, self.picker, self.status, self.grid, self.figure, self.table),
+            *(self.stop, self.resume, self.delete, self.confirm),
         ]
 
 
@@ -58,51 +57,58 @@ def build_layout() -> Panel:
             stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-sweep")
             resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-sweep")
             delete = gr.Button("Delete", size="sm", visible=False, elem_id="delete-sweep")
-            really = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
+            confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
         grid = gr.HTML(elem_id="grid")
         figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
         table = gr.HTML(elem_id="sweep-table")
-    return Panel(gr.State(None), gr.State(None), picker, status, grid, figure, table, stop, resume, delete, really)
+    return Panel(gr.State(None), gr.State(None), picker, status, grid, figure, table, stop, resume, delete, confirm)
 
 
-def wire(sweeps: Sweeps, name: gr.Radio, panel: Panel) -> Callable[[Any], Any]:
-    """Connect the buttons and the timer. ``name`` is the ablation. Returns: look after this event."""
-    inputs = [name, panel.seen, panel.shown]
+def connect(sweeps: Sweeps, name: gr.Radio, panel: Panel) -> Callable[[Any], Any]:
+    """Connect the buttons and the timer with their handlers.
 
-    def then_look(event: Any) -> Any:
-        return event.then(partial(look, sweeps), inputs, panel.outputs, **QUIET)
+    Args:
+        name: the ablation.
 
-    gr.Timer(POLL_SECONDS).tick(partial(look, sweeps), inputs, panel.outputs, **QUIET)
-    then_look(panel.picker.input(lambda chosen: chosen, panel.picker, panel.seen, **QUIET))
-    for button, act in ((panel.stop, sweeps.stop), (panel.resume, sweeps.resume), (panel.really, sweeps.delete)):
-        then_look(button.click(partial(_act, act), panel.seen, panel.status, **QUIET))
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.really, **QUIET)
-    return then_look
+    Returns:
+        A function that refreshes the panel after a given event.
+    """
+    inputs = [name, panel.selected, panel.sent]
+
+    def refresh_after(event: Any) -> Any:
+        return event.then(partial(refresh, sweeps), inputs, panel.outputs, **UNQUEUED)
+
+    gr.Timer(POLL_SECONDS).tick(partial(refresh, sweeps), inputs, panel.outputs, **UNQUEUED)
+    refresh_after(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **UNQUEUED))
+    for button, action in ((panel.stop, sweeps.stop), (panel.resume, sweeps.resume), (panel.confirm, sweeps.delete)):
+        refresh_after(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED))
+    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **UNQUEUED)
+    return refresh_after
 
 
-def look(sweeps: Sweeps, name: str, seen: str | None, shown: Any) -> list[Any]:
-    """What has changed since the browser was last told; without a choice the newest sweep of the ablation."""
-    found = sweeps.list(name)
-    sweep = next((each for each in found if each.id == seen), found[0] if found else None)
+def refresh(sweeps: Sweeps, name: str, selected: str | None, sent: Any) -> list[Any]:
+    """An update for each of `Panel.outputs`, if anything has changed since the browser got the version ``sent``."""
+    candidates = sweeps.list(name)
+    sweep = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
     if sweep is not None and sweep.counts["queued"]:
         sweeps.jobs.reconcile()
-    choices = [(views.sweep_name(each), each.id) for each in found]
-    stamp = [choices, *_stamp(sweep)]
-    if stamp == shown:
+    choices = [(views.sweep_name(each), each.id) for each in candidates]
+    version = [choices, *_version(sweep)]
+    if version == sent:
         return [gr.skip() for _ in range(11)]
     if sweep is None:
         hidden = gr.update(visible=False)
-        return [stamp, None, gr.update(choices=[], value=None, visible=False), "", "", hidden, "", *[hidden] * 4]
+        return [version, None, gr.update(choices=[], value=None, visible=False), "", "", hidden, "", *[hidden] * 4]
     rows, running = sweep.rows, sweep.state == "running"
     has_values = bool(sweep.values)
     figure = gr.update(value=figures_ablation.bars(rows, "this sweep") if has_values else None, visible=has_values)
     return [
-        stamp,
+        version,
         sweep.id,
         gr.update(choices=choices, value=sweep.id, visible=True),
         views.sweep_status(sweep),
         views.grid(sweep),
-        gr.skip() if shown and shown[-1] == stamp[-1] else figure,
+        gr.skip() if sent and sent[-1] == version[-1] else figure,
         views.statistics(rows) if has_values else "",
         gr.update(visible=running),
         gr.update(visible=not running and sweep.can_resume),
@@ -111,19 +117,15 @@ def look(sweeps: Sweeps, name: str, seen: str | None, shown: Any) -> list[Any]:
     ]
 
 
-def _stamp(sweep: Sweep | None) -> list[Any]:
-    """What tells two looks at a sweep apart; the last part is what the figure shows."""
+def _version(sweep: Sweep | None) -> list[Any]:
+    """A value that differs between versions of a sweep; its last part is what the figure shows."""
     if sweep is None:
         return [None, None]
     values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items())
     return [[f"{cell.state} {cell.share:.3f}" for cell in sweep.cells], [sweep.id, values]]
 
 
-def _act(act: Callable[[str], object], seen: str | None) -> Any:
-    """Stop, resume or delete the sweep that is seen -> a problem, if there is one."""
-    try:
-        if seen:
-            act(seen)
-    except UserFacingError as error:
-        return error_message(error)
-    return gr.skip()
+def _act(action: Callable[[str], object], selected: str | None) -> Any:
+    """Stop, resume or delete the selected sweep. Returns an error message, if there is one."""
+    error = error_of(lambda: action(selected) if selected else None)
+    return error or gr.skip()

@@ -1,0 +1,99 @@
+"""What the Ablation page shows: precomputed tables with their source, statistics, the grid of a sweep."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sbert_app.pages.ablation import views
+from sbert_app.pages.ablation.sweep import refresh
+from sbert_app.services.container import Services
+from sbert_app.services.experiments import statistics
+from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.precomputed import precomputed
+from sbert_app.services.experiments.sweeps import Sweeps
+from sbert_app.settings import Settings
+
+POOLING = ABLATIONS["pooling"]
+AFTER = {("mean", 0): 86.0, ("mean", 1): 86.4, ("max", 0): 80.0, ("max", 1): 80.6}
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path) -> Sweeps:
+    services = Services.start(Settings(home=tmp_path))
+    services.jobs.starts_workers = False
+    return Sweeps(services.jobs)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_a_precomputed_table_says_where_it_comes_from(name):
+    table = precomputed(name)
+    if table is None:
+        assert "ships without measurements" in views.not_measured(ABLATIONS[name])
+    else:
+        html = views.source(table)
+        assert f"{len(table.runs)} runs" in html
+        assert table.machine["device"] in html
+        assert f"<code>{table.command}</code>" in html
+
+
+def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
+    html = views.legend(POOLING, statistics.rows(POOLING, AFTER))
+    assert "Best here: <b>mean</b>. Last: <b>max</b>, 5.9 points below; in the paper the span is" in html
+    assert "bert-base-uncased" in html
+
+
+def test_one_variant_is_no_comparison():
+    html = views.legend(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
+    assert "Best here" not in html
+
+
+def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
+    html = views.statistics(statistics.rows(POOLING, AFTER, before=AFTER))
+    assert html.count("<tr class=") == len(POOLING.variants)
+    assert html.count('<tr class="chosen">') == 1
+    assert "<b>86.20</b> ± 0.28" in html
+    assert "the default" in html
+    assert "69.92" in html, "the paper's max"
+    assert "p = 0.0" in html
+
+
+def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
+    sweep = sweeps.start("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
+    html = views.grid(sweep)
+    assert html.count('<a class="cell queued" href="train?run=') == 6
+    assert html.count("queued</a>") == 6
+    assert "seed 1</th>" in html
+    status = views.sweep_status(sweep)
+    assert "0 of 6 runs finished" in status
+    assert "scratch:1x32 · " in status
+    assert "20 steps · batch 16" in status
+    assert "2 seeds · 0/6" in views.sweep_name(sweep)
+
+
+def test_the_reason_of_a_failed_run_is_text(sweeps):
+    sweep = sweeps.start("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"})
+    run = sweep.cells[0].run
+    record = {"state": "failed", "created": 1.0, "reason": '"><script>alert(1)</script>'}
+    (run.folder / "run.json").write_text(json.dumps(record))
+    sweep = sweeps.get(sweep.id)
+    html = views.grid(sweep) + views.sweep_status(sweep)
+    assert "<script" not in html
+    assert 'class="cell failed"' in html
+
+
+def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
+    estimate = sweeps.estimate("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"})
+    html = views.planned(estimate, None, measuring=True)
+    assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
+    assert "measuring the throughput" in html
+
+
+def test_only_a_change_is_sent(sweeps):
+    first = refresh(sweeps, "pooling", None, None)
+    assert first[1] is None, "no sweep"
+    sweep = sweeps.start("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"})
+    second = refresh(sweeps, "pooling", None, first[0])
+    assert second[1] == sweep.id, "the newest is shown"
+    unchanged = refresh(sweeps, "pooling", sweep.id, second[0])
+    assert all(update == {"__type__": "update"} for update in unchanged)
