@@ -18,7 +18,7 @@ from sbert_app.pages.ablation import sweep as ablation_sweep
 from sbert_app.pages.ablation import views
 from sbert_app.pages.ablation.sweep import Panel
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.components.messages import USER_ERRORS, error_message, heading, section
+from sbert_app.pages.components.messages import error_message, heading, section
 from sbert_app.pages.components.pickers import MODELS
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
@@ -26,6 +26,7 @@ from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.experiments.sweeps import Sweeps
 from sbert_app.services.runs.estimate import can_measure_rate, measure_rate
+from training.errors import UserFacingError
 from training.registry import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))
@@ -169,7 +170,7 @@ def _estimate(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
     latest["form"] = values
     try:
         estimate = sweeps.estimate(*_arguments(*values))
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error)
     rate = sweeps.rate(estimate)
     first = next(iter(estimate.estimates.values()))
@@ -184,7 +185,7 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
         if sweeps.rate(estimate) or not can_measure_rate(first.config, sweeps.store):
             return gr.skip()
         rate = measure_rate(first, sweeps.store)
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error)
     return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
 
@@ -193,7 +194,7 @@ def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
     """Queue the sweep. Returns updates of the estimate (an error message) and of the sweep to show."""
     try:
         sweep = sweeps.start(*_arguments(*values))
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), sweep.id
 

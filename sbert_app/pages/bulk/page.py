@@ -12,7 +12,7 @@ from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.api import score_file as bulk_api
 from sbert_app.pages.bulk import views
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.messages import INTERNAL_ERROR, USER_ERRORS, error_message, heading, lead, waiting
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
@@ -20,7 +20,7 @@ from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.tasks import TaskProgress
 from training.assets import asset
 from training.data.tables.table import PairColumns, Table, open_table, pick_columns
-from training.errors import InputError, Stopped
+from training.errors import InputError, Stopped, UserFacingError
 from training.registry import DEFAULT_MODEL
 
 EXAMPLE = asset("examples/bulk-example.csv")
@@ -104,7 +104,7 @@ class _Page:
         """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         try:
             table = open_table(path or EXAMPLE)
-        except USER_ERRORS as error:
+        except UserFacingError as error:
             return {
                 **self._cleared(),
                 self.table: None,
@@ -133,7 +133,7 @@ class _Page:
         """Score the open file with the chosen columns and models."""
         try:
             table, picked = _picked(table, first, second, gold)
-        except USER_ERRORS as error:
+        except UserFacingError as error:
             yield {self.status: error_message(error)}
         else:
             yield from self._run(table, picked, model, pooling, cross, request)
@@ -168,7 +168,7 @@ class _Page:
                     yield {**self._finished(event, table), **self._buttons(running=False)}
                 else:
                     yield {self.status: views.progress(event)}
-        except USER_ERRORS as error:
+        except UserFacingError as error:
             yield {self.status: error_message(error), **self._buttons(running=False)}
         except Stopped:
             yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}

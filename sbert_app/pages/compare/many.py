@@ -9,12 +9,12 @@ import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import views
-from sbert_app.pages.components.messages import USER_ERRORS, error_message
+from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
 from sbert_app.services.compare import examples, throughput
 from sbert_app.services.compare.comparison import AllPairs, compare_all
 from sbert_app.services.container import Services
-from training.errors import Stopped
+from training.errors import Stopped, UserFacingError
 from training.registry import DEFAULT_MODEL
 
 Outputs = tuple[Any, Any, Any, Any]  # times, cosine matrix, cross-encoder matrix, ranked pairs
@@ -86,7 +86,7 @@ def _all_pairs(
         cross_encoder = services.models.cross_encoder_or_none(cross)
         pairs = compare_all(encoder, cross_encoder, lines, stop_event.is_set)
         rates = throughput.measure(encoder, cross_encoder, services.settings.home)
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error), gr.skip(), gr.skip(), gr.skip()
     except Stopped:
         return error_message("stopped: the results below are the previous ones"), gr.skip(), gr.skip(), gr.skip()

@@ -12,7 +12,6 @@ from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import many, snippets, views
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
 from sbert_app.pages.components.messages import (
-    USER_ERRORS,
     error_message,
     heading,
     note,
@@ -29,6 +28,7 @@ from sbert_app.pages.components.pickers import (
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, compare_by_name, leave_one_out
 from sbert_app.services.container import Services
+from training.errors import UserFacingError
 
 OPENING_PAIR = examples.pairs()[1]  # the opposite pair: the page opens with something to think about
 GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
@@ -156,11 +156,11 @@ class _TwoSentences:
         error, cross_encoder = "", inputs.cross_encoder
         try:
             models.cross_encoder_or_none(cross_encoder)
-        except USER_ERRORS as unusable:  # the cosine is worth showing without it
+        except UserFacingError as unusable:  # the cosine is worth showing without it
             error, cross_encoder = error_message(unusable), None
         try:
             comparison = compare_by_name(models, a, b, model, pooling, cross_encoder)
-        except USER_ERRORS as wrong:
+        except UserFacingError as wrong:
             nothing = dict.fromkeys((self.lesson, self.poolings, self.map_note, self.tokens), "")
             return {self.comparison: None, self.answer: error_message(wrong), **nothing}
         gold = gold_pair.score if gold_pair and (gold_pair.a, gold_pair.b) == (a, b) else None

@@ -12,7 +12,6 @@ from sbert_app.services.tasks import TaskProgress
 from training.errors import UserFacingError
 from training.evaluation.attribution import NO_MAP_FOR_CLS
 
-USER_ERRORS = (UserFacingError,)  # shown to the user as they are; anything else is a fault of the app
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
 
 heading = macro("heading")
@@ -32,7 +31,7 @@ def error_of(action: Callable[[], object]) -> Markup:
     """Call ``action``; return the user's error that it raises as HTML, or an empty text."""
     try:
         action()
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error)
     return Markup()
 

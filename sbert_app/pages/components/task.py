@@ -9,10 +9,10 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.messages import INTERNAL_ERROR, USER_ERRORS, error_message, progress_bar
+from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.container import Services
 from sbert_app.services.tasks import TaskResult
-from training.errors import Stopped
+from training.errors import Stopped, UserFacingError
 
 Update = dict[Any, Any]  # component -> its new value
 
@@ -48,7 +48,7 @@ class TaskWidget:
                     yield {**show(event.value), **idle}
                 else:
                     yield {self.status: progress_bar(event), self.halt: gr.Button("Stop", interactive=True)}
-        except USER_ERRORS as error:
+        except UserFacingError as error:
             yield {**otherwise, self.status: error_message(error), **idle}
         except Stopped:
             yield {**otherwise, self.status: error_message("stopped before there was a result."), **idle}

@@ -9,10 +9,11 @@ import gradio as gr
 
 from sbert_app.figures.training import COLOURS
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.components.messages import USER_ERRORS, error_message, error_of
+from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.train.live import Panel, refresh_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
+from training.errors import UserFacingError
 
 REMEMBER_RUN = """(run) => {
   window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
@@ -103,7 +104,7 @@ def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
 def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
         file = export(services.jobs.store, run_id, services.settings.temp_folder / "exports")
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6
     return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)

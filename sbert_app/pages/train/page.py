@@ -13,7 +13,7 @@ import gradio as gr
 
 from sbert_app.pages.api import runs as train_endpoints
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.components.messages import USER_ERRORS, error_message, heading
+from sbert_app.pages.components.messages import error_message, heading
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.train import actions, form, live, views
 from sbert_app.pages.train.form import to_config
@@ -22,6 +22,7 @@ from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, kno
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.data.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
 from training.data.load import load_data
+from training.errors import UserFacingError
 
 # Kind of data -> the objective that fits it
 OBJECTIVE_FOR = {SCORED: "regression", LABELLED: "classification", TRIPLETS: "triplet", PAIRS: "mnrl"}
@@ -134,7 +135,7 @@ def _estimate(services: Services, names: list[str], latest: dict[str, Any], *val
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         store = services.jobs.store
         estimate = estimate_run(config, store)
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error)
     rate = known_rate(estimate, store.list(), store)
     return views.planned(estimate, rate, measuring=rate is None and can_measure_rate(config, store))
@@ -149,7 +150,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
         if known_rate(estimate, store.list(), store) or not can_measure_rate(config, store):
             return gr.skip()
         rate = measure_rate(estimate, store)
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error)
     return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
 
@@ -160,7 +161,7 @@ def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any
         config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
         estimate_run(config, services.jobs.store)
         run = services.jobs.start(config)
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), run.id
 
@@ -170,7 +171,7 @@ def _upload(services: Services, file: str) -> tuple[Any, Any, Any]:
     choice = _as_choice(services, file, form.TRAIN_DATA)
     try:
         kind = load_data(choice["value"]).kind
-    except USER_ERRORS as error:
+    except UserFacingError as error:
         return choice, gr.skip(), error_message(error)
     return choice, OBJECTIVE_FOR.get(kind, gr.skip()), gr.skip()
 
