@@ -138,7 +138,7 @@ def settings(sweep: Sweep) -> str:
     varied = next(iter(sweep.ablation.variants.values())).changes
     shared = [value for name, value in (("base", config.base), ("objective", config.objective)) if name not in varied]
     length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
-    rate = f"learning rate {config.learning_rate:g}"
+    rate = f"lr {config.learning_rate:g}"
     return " · ".join([*shared, config.train_data, length, f"batch {config.batch_size}", rate])
 
 

@@ -34,7 +34,7 @@ DEV_DATA = [
     ("STSb dev: 1,500 scored pairs", "stsb:dev"),
     ("none: random pairs only", "none"),
 ]
-POOLING_CHOICES = [*POOLINGS, ("same as the base", "base")]
+POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 OBJECTIVES = {
     "classification": "softmax over the concatenation; labelled pairs",
     "regression": "(cos(u, v) − gold)²; scored pairs",

@@ -97,7 +97,7 @@ def settings(run: Run) -> str:
         config.train_data.rsplit("/", 1)[-1],
         f"{config.max_steps:,} steps" if config.max_steps else _epochs(config.epochs),
         f"batch {config.batch_size}",
-        f"learning rate {format_learning_rate(config.learning_rate)}",
+        f"lr {format_learning_rate(config.learning_rate)}",
         f"LoRA {config.lora_rank}" if config.lora_rank else "",
         f"seed {config.seed}",
     ]
