@@ -1,7 +1,7 @@
 """The command line: sbert-lab serve | encode | score | evaluate | train | ablate | runs | worker | benchmark
 
-Exit codes: 0 good; 2 the user's input is wrong, said in one line; 130 stopped by Ctrl-C; 1 anything else, in one line
-too (SBERT_DEBUG=1 shows the whole traceback, and what is logged on the way). Half-written files never stay.
+Exit codes: 0 success; 2 the input is wrong; 130 stopped by Ctrl-C; 1 any other error. An error is one line on stderr;
+SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ app = typer.Typer(
     name="sbert-lab",
     help="SBERT Lab: understand, measure and tune sentence similarity with Sentence-BERT.",
     add_completion=False,
-    rich_markup_mode=None,  # plain help: it is there at once, and in any terminal
+    rich_markup_mode=None,  # plain help appears at once, in any terminal
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 for command in (serve, encode, score, evaluate, train, ablate, benchmark, worker):
@@ -57,53 +57,53 @@ _WRONG_PATH = (FileNotFoundError, NotADirectoryError, IsADirectoryError, Permiss
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command -> its exit code. Without arguments: the help."""
+    """Run one command and return its exit code. Without arguments, print the help."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
-    _be_quiet(debug)
+    _configure_output(debug)
     configure_process()
     try:
         code = app(given, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
-            return _say("stopped", INTERRUPTED)
+            return _print_error("stopped", INTERRUPTED)
         return code if isinstance(code, int) else GOOD
     except (KeyboardInterrupt, typer.Abort):
-        return _say("stopped", INTERRUPTED)
+        return _print_error("stopped", INTERRUPTED)
     except Stopped as error:
-        return _say(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has left: | head
+        return _print_error(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
+    except BrokenPipeError:  # the reader of stdout has closed it, such as | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except _UsageError as error:
-        return _say(f"error: {error.format_message()}", WRONG_INPUT)
+        return _print_error(f"error: {error.format_message()}", WRONG_INPUT)
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
     except _WRONG_PATH as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_INPUT, debug)
-    except Exception as error:  # noqa: BLE001 - the last place where a mistake of ours can become one line
+    except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
         return _fail(f"{type(error).__name__}: {error}", BROKEN, debug)
 
 
 def _fail(what: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    return _say(f"error: {what}", code)
+    return _print_error(f"error: {what}", code)
 
 
-def _say(line: str, code: int) -> int:
+def _print_error(line: str, code: int) -> int:
     print(" ".join(line.split()), file=sys.stderr)
     return code
 
 
-def _be_quiet(debug: bool) -> None:
-    """Libraries keep their advice and their bars to themselves. Ours goes to stderr: to a person all of it."""
+def _configure_output(debug: bool) -> None:
+    """Silence libraries; log to stderr, on a terminal from level INFO, elsewhere from WARNING."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    ours = logging.getLogger("sbert_lab")
-    ours.handlers = [StderrHandler(logging.INFO if debug or sys.stderr.isatty() else logging.WARNING)]
-    ours.setLevel(logging.INFO)
+    app_logger = logging.getLogger("sbert_lab")
+    app_logger.handlers = [StderrHandler(logging.INFO if debug or sys.stderr.isatty() else logging.WARNING)]
+    app_logger.setLevel(logging.INFO)
     if debug:
         return
     warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
-"""ablate: change one thing, keep the rest, and measure what it does: a grid of runs, one after another.
+"""ablate: vary one setting, keep the others, and measure its effect: a grid of runs, one after another.
 
-The runs are the home folder's own, so the Ablation page shows the same sweep, and each run can be opened there. After
-Ctrl-C ``ablate --resume ID`` goes on with what is missing.
+The sweep is stored in the home folder, so the Ablation page shows it and its runs. After Ctrl-C, ``ablate --resume ID``
+executes the runs that are missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ablate(
     train_data: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
     ] = None,
-    resume: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this sweep, as it was set.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
@@ -50,7 +50,7 @@ def ablate(
         try:
             sweep = sweeps.run_here(sweep_id, _runner(sweeps))
         except KeyboardInterrupt:
-            print(f"go on with: ablate --resume {sweep_id}", file=sys.stderr)
+            print(f"resume it with: ablate --resume {sweep_id}", file=sys.stderr)
             raise
     print_result(sweep.to_json(), as_json, _table(sweep))
     if sweep.reasons:
@@ -69,22 +69,22 @@ def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, 
 
 
 def _runner(sweeps: Sweeps) -> Callable[[str], object]:
-    """A function that works on one run and shows how far it is."""
+    """Returns a function that executes one run and shows its progress."""
     from sbert_app.services.jobs.execution import execute
 
-    def work(run_id: str) -> None:
+    def execute_run(run_id: str) -> None:
         run = sweeps.store.get(run_id)
         with ProgressBar(run.name, "steps") as bar:
 
-            def show(event: dict[str, Any]) -> None:
+            def show_progress(event: dict[str, Any]) -> None:
                 if event["kind"] == "train":
                     bar(event["step"], event["steps"])
 
-            result = execute(sweeps.store, run_id, on_event=show, foreground=True)
+            result = execute(sweeps.store, run_id, on_event=show_progress, foreground=True)
         after = (result.final or {}).get("spearman")
         print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
 
-    return work
+    return execute_run
 
 
 def _table(sweep: Sweep) -> str:

@@ -35,7 +35,7 @@ def encode(
     from sbert_app.services.files.encode import check_output, encode_file, open_sentences
 
     with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-        table, chosen = open_sentences(source, column)  # what is wrong is said before the model is loaded
+        table, chosen = open_sentences(source, column)  # reports errors before the model is loaded
         check_output(output, source)
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         summary = encode_file(table, chosen, output, encoder, normalize, on_progress=bar)

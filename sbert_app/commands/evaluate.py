@@ -36,7 +36,7 @@ def evaluate(
     from training.evaluation.scoring import evaluate as measure
 
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-        dataset = load_data(data, place, split="test")  # a wrong name is said before the model is loaded
+        dataset = load_data(data, place, split="test")  # reports a wrong name before the model is loaded
         scorer = options.load_scorer(model, pooling, dtype, device, place)
         found = measure(scorer, dataset, place, on_progress=bar)
     print_result(found, as_json, _table(found))

@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they mean before the work begins."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def prepare(home: Path | None, offline: bool) -> Path:
-    """The home folder, with the network left alone if that is asked for."""
+    """Return the home folder; with ``offline``, forbid the network."""
     if offline:
         set_offline(True)
     folder = home_folder(home)
@@ -43,14 +43,14 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 
 def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:
-    """The bi-encoder, after the seconds that torch takes to import."""
+    """The bi-encoder. Imports torch, which takes seconds."""
     from training.models.encoder import Encoder
 
     return Encoder.load(model, pooling, dtype, device, home)
 
 
 def load_scorer(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Scorer:
-    """What evaluate takes: a bi-encoder, a baseline such as tfidf, a cross-encoder."""
+    """A bi-encoder, a baseline such as tfidf, or a cross-encoder."""
     from training.models.scorer import load_scorer
 
     return load_scorer(model, pooling, dtype, device, home)

@@ -57,7 +57,7 @@ def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 
 @runs.command()
 def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
-    """Queue a run again. A worker goes on with it; train --resume does so here and now."""
+    """Queue a run again. A worker resumes it; train --resume does so in this process."""
     from sbert_app.services.jobs.queue import Jobs
 
     _told(Jobs(_store(home)).resume(run_id), as_json)

@@ -1,4 +1,4 @@
-"""score IN OUT: a file of sentence pairs, with their cosine beside them."""
+"""score IN OUT: adds the cosine of each sentence pair to a file."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def score(
     from training.data.tables.table import open_table, pick_columns
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
-        table = open_table(source)  # what is wrong with the file is said before the model is loaded
+        table = open_table(source)  # reports errors before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         encoder = options.load_encoder(model, pooling, dtype, device, place)
-        crosser = None
+        cross_encoder_model = None
         if cross_encoder:
             from training.models.cross_encoder import CrossEncoder
 
-            crosser = CrossEncoder.load(cross_encoder, dtype, device, place)
+            cross_encoder_model = CrossEncoder.load(cross_encoder, dtype, device, place)
         if should_stop():
             raise Stopped
         summary = score_file(
             table,
             [output],
             encoder,
-            crosser,
+            cross_encoder_model,
             picked,
             on_progress=bar,
             should_stop=should_stop,
@@ -67,7 +67,7 @@ def score(
 
 
 def _figures(summary: ScoreSummary) -> dict[str, Any]:
-    """The summary without what is there for pictures."""
+    """The summary without the data of figures."""
     figures = summary.to_dict()
     del figures["head"]
     if figures["report"] is not None:
@@ -76,7 +76,7 @@ def _figures(summary: ScoreSummary) -> dict[str, Any]:
 
 
 def _text(summary: ScoreSummary) -> str:
-    """What happened, and how the scores agree with the gold scores and with each other."""
+    """The summary, and the agreement of the scores with the gold scores and with each other."""
     lines, report = [*summary.remarks, summary.sentence], summary.report
     pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
     for field, what in pairs:

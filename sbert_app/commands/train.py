@@ -1,7 +1,7 @@
 """train: one run in the foreground, in a folder of its own among the home folder's runs.
 
-Ctrl-C writes a checkpoint and ends; ``train --resume ID`` goes on from there. A run that waits in the queue is
-started in the app; both are the same run, shown by ``runs`` and on the Train page.
+Ctrl-C writes a checkpoint and ends; ``train --resume ID`` resumes from it. The runs that the app queues are in the same
+folder; ``runs`` and the Train page show all of them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def train(
         bool | None, typer.Option("--mnrl-symmetric", help="For mnrl: also from the positive to the anchor.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="What to call the run.")] = None,
-    resume: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this run, as it was set.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
-    """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume goes on from it."""
+    """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
     settings = {key: value for key, value in locals().items() if key not in _NOT_SETTINGS and value is not None}
     place = options.prepare(home, offline)
     from sbert_app.services.jobs.execution import execute
@@ -76,9 +76,9 @@ def train(
     store = RunStore(place)
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal() as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
-        result = execute(store, run_id, on_event=_shown_on(bar, run_id), should_end=should_end, foreground=True)
+        result = execute(store, run_id, on_event=_progress_handler(bar, run_id), should_end=should_end, foreground=True)
     if should_end() and result.status == "stopped":
-        raise Stopped(f"{run_id} at step {result.steps:,}; go on with: train --resume {run_id}")
+        raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
     print_result(asdict(result), as_json, _summary(result))
     if result.status == "failed":
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
@@ -93,33 +93,33 @@ def _created(store: RunStore, settings: dict[str, Any]) -> str:
 
     for key in ("base", "train_data", "eval_data"):
         if key in settings:
-            settings[key] = _placed(settings[key])
+            settings[key] = _absolute_paths(settings[key])
     if settings.get("eval_data") == "none":
         settings["eval_data"] = None
     config = RunConfig.from_dict(settings)
-    estimate_run(config, store)  # what cannot work is said now, and leaves no run behind
+    estimate_run(config, store)  # raises before a run is created
     return store.create(config, queue=False).id
 
 
-def _placed(name: str) -> str:
-    """Files and folders by their whole path: the run may be resumed from elsewhere."""
+def _absolute_paths(name: str) -> str:
+    """Names of files and folders as absolute paths: the run may be resumed from another folder."""
     paths = {part: Path(part).expanduser() for part in split_names(name)}
     return "+".join(str(path.absolute()) if path.exists() else part for part, path in paths.items())
 
 
 def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:
     if settings:
-        raise InputError(f"--resume goes on with the run's own settings; leave out {', '.join(sorted(settings))}")
+        raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
     run = store.get(run_id)
     if run.state not in RESUMABLE:
         raise InputError(f"run {run_id} is {run.state}; there is nothing to resume")
     return run_id
 
 
-def _shown_on(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]], None]:
-    """A function that tells the run's id when it begins, then turns its events into the bar's line."""
+def _progress_handler(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]], None]:
+    """Returns an event handler that prints the run's id at its start and updates the progress bar."""
 
-    def show(event: dict[str, Any]) -> None:
+    def handle(event: dict[str, Any]) -> None:
         if event.get("state") == "running":
             print(f"run {run_id}", file=sys.stderr)
         if event["kind"] == "train":
@@ -127,7 +127,7 @@ def _shown_on(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]], None]
             bar.description = f"loss {loss}"
             bar(event["step"], event["steps"])
 
-    return show
+    return handle
 
 
 def _summary(result: RunResult) -> str:

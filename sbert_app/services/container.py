@@ -1,4 +1,4 @@
-"""What the pages are given: the settings and the services, made once when the app starts."""
+"""Services: the settings and one instance of each service, created when the app starts and passed to the pages."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ log = logging.getLogger("sbert_lab.services")
 
 @dataclass(frozen=True)
 class Services:
-    """One of each service."""
+    """One instance of each service."""
 
     settings: Settings
     access: AccessPolicy  # what visitors may name
     models: ModelCache
-    jobs: Jobs  # and its store: the runs
+    jobs: Jobs  # the queue of runs; `Jobs.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
     tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
     _calibrating: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
-        """Make the services. Nothing heavy happens here: models load when they are first asked for."""
+        """Create the services. Models are loaded at their first use."""
         settings.home.mkdir(parents=True, exist_ok=True)
         access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
         models = ModelCache(settings.home, settings.models_kept, access.check_model)
@@ -42,7 +42,7 @@ class Services:
         return cls(settings, access, models, jobs, embeddings)
 
     def warm(self) -> None:
-        """Load the default models and answer once, so that the first person does not wait. For a thread."""
+        """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
         self.jobs.reconcile()  # runs that were queued when the app last ended
         try:
             self.models.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
@@ -50,13 +50,13 @@ class Services:
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
         freeze_startup_objects()
-        if self.settings.warm_maps:  # last, as half a minute of compiling must not delay an answer
+        if self.settings.warm_maps:  # last, as it compiles for half a minute
             from sbert_app.services.maps import umap_engine
 
             umap_engine.warm_up(self.settings.home)
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Measure, in the background, what a cosine of this model means; the next answer will know."""
+        """Calibrate the cosine of this model in a background thread, for the requests that follow."""
         key = (model, pooling)
         if key in self._calibrating:
             return
