@@ -1,7 +1,6 @@
-"""Make the home folder hold the default model and the STS benchmark: python -m scripts.fetch_embedded
+"""Put the default model and the STS benchmark into the home folder: python -m scripts.fetch_embedded
 
-Says for each where it came from. Takes no time when both are there. Exit status 1, with the reason, if one cannot
-be had.
+Prints the source of each. Returns at once if both are there. Exit status 1, with the reason, if one is not available.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import logging
 import sys
 
 from training.errors import InputError
-from training.sources.resolve import embed
+from training.sources.resolve import fetch_embedded
 
 
 def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("sbert_lab.sources").setLevel(logging.INFO)
     try:
-        embed()
+        fetch_embedded()
     except InputError as error:
         print(f"fetch_embedded: {error}", file=sys.stderr)
         return 1

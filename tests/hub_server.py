@@ -1,4 +1,4 @@
-"""A small Hub on loopback, for the real huggingface_hub client: models and data sets out of plain folders.
+"""A small Hub on loopback for the real huggingface_hub and datasets clients: repositories from plain folders.
 
     with HubServer(models={"org/tiny": folder}, datasets={"org/pairs": folder}) as hub:
         subprocess.run([...], env={**os.environ, **hub.environment(tmp_path)})

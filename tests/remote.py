@@ -1,4 +1,4 @@
-"""What the tests of sources share: a client in a process of its own, little repositories, little wheels."""
+"""Shared by the tests of sources: a client in a process of its own, small repositories, small wheels."""
 
 import hashlib
 import json

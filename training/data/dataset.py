@@ -1,8 +1,8 @@
 """Dataset: rows of one, two or three sentences, with gold scores or labels, as parallel lists.
 
-Every source and every view ends in this one form, in the same units: gold scores run from 0 to 5, labels are
-numbered from 0 and have names, and what was decided on the way (a row left out, a range of scores stretched) is
-a sentence in ``notes``, which the pages show.
+Every source and every transform produces this type, in the same units: gold scores run from 0 to 5, labels are
+numbered from 0 and have names. Each decision on the way (a row left out, scores rescaled) is a sentence in
+``notes``, which the pages show.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Dataset:
 
     ``columns`` holds one list per sentence of a row: (sentence,), (first, second) or (anchor, positive,
     negative). ``scores`` are gold scores in 0–5, ``labels`` indices into ``label_names``. ``rows`` are the
-    1-based row numbers in the source, so that a message can name a row that its owner can find.
+    1-based row numbers in the source, so that a message can name a row that the user can find.
     """
 
     name: str
@@ -72,18 +72,18 @@ class Dataset:
 
 
 def join(parts: Sequence[Dataset]) -> Dataset:
-    """Data sets of one form one after the other. InputError if their forms or their labels differ."""
-    first, *others = parts
-    if not others:
+    """Data sets of one form, concatenated. InputError if their forms or their labels differ."""
+    first, *rest = parts
+    if not rest:
         return first
-    for other in others:
+    for other in rest:
         if other.kind != first.kind:
             raise InputError(
                 f"{first.name} holds {first.kind} and {other.name} {other.kind}; join sets of the same form"
             )
         if other.label_names != first.label_names:
-            ours, theirs = ", ".join(first.label_names), ", ".join(other.label_names)
-            raise InputError(f"the labels of {first.name} are {ours}, those of {other.name} {theirs}")
+            one, two = ", ".join(first.label_names), ", ".join(other.label_names)
+            raise InputError(f"the labels of {first.name} are {one}, those of {other.name} {two}")
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple([s for part in parts for s in part.columns[i]] for i in range(len(first.columns))),

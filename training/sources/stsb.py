@@ -1,7 +1,7 @@
 """The Hub's copy of the STS benchmark, written back as the published files.
 
-On the Hub the benchmark lies as three Parquet files with the scores divided by 5 and without genre, file and year.
-Those who read the benchmark know one form only, the published one: tab separated, never quoted.
+On the Hub the benchmark is three Parquet files, with the scores divided by 5 and without genre, file and year. The
+rest of the code reads one format only, the published one: tab separated, never quoted.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def write(snapshot: Path, fresh: Path) -> None:
 
 
 def _line(number: int, row: dict[str, Any]) -> str:
-    """Genre, file and year, which are unknown; id, gold score 0–5, the sentences."""
+    """A line: genre, file and year, which are unknown; id, gold score 0–5, the two sentences."""
     sentences = (re.sub(r"[\t\r\n]+", " ", row[column]) for column in ("sentence1", "sentence2"))
     return "\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.9g}", *sentences]) + "\n"

@@ -1,10 +1,10 @@
-"""CSV, TSV and their relatives, read the way people write them.
+"""CSV, TSV and other delimited text.
 
-The delimiter comes from the file's first records (a ``sep=;`` line, Excel's own hint, settles it). Quotes follow
-RFC 4180, strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
-begins with a quotation mark, the one line is read again as plain text and marked, and reading goes on with the
+The delimiter is found from the first records; a first line ``sep=;``, as Excel writes it, decides. Quoting follows
+RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
+begins with a quotation mark, that one line is read again as plain text and marked, and reading continues with the
 next line: an unclosed quote costs a note, not the rest of the file. Tab-separated files that were never quoted
-(the STS benchmark is one) are recognised by their odd quotes and read as they stand.
+(the STS benchmark is one) are recognised by their unbalanced quotes and read without quoting.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
 @dataclass(frozen=True)
 class DelimitedReader:
-    """A delimited text file whose encoding, delimiter, quoting and columns are settled."""
+    """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
     text: TextFile
     delimiter: str
@@ -115,7 +115,7 @@ class DelimitedReader:
         return csv.reader(lines, delimiter=self.delimiter, strict=strict)
 
     def _plain(self, line: str) -> list[str]:
-        """A line whose quotes make no sense: as plain text where that gives the right number of fields."""
+        """The fields of a line with invalid quotes: split as plain text if that gives the right number of fields."""
         plain = line.rstrip("\r\n").split(self.delimiter)
         if len(plain) == len(self.columns):
             return plain
@@ -127,7 +127,7 @@ class DelimitedReader:
 
 
 def open_delimited(path: Path) -> DelimitedReader:
-    """Settle encoding, delimiter, quoting and header of a text file.
+    """Determine encoding, delimiter, quoting and header of a text file.
 
     Raises:
         InputError: the file is empty, is not text, or has more columns than a table of sentences can have.
@@ -175,7 +175,7 @@ def _remarks(
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that splits the first records most sensibly: known column names count most, then regularity."""
+    """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
         return "\t"
     lines = head.splitlines(keepends=True)
@@ -199,9 +199,9 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are mere characters: each odd one is in a line complete by itself.
+    """Whether quotes in a tab-separated file are plain characters: every line with an odd one has all its fields.
 
-    A first line that has all its fields in quotes says that it was quoted.
+    A first line with all fields in quotes means that the file was quoted.
     """
     evidence = False
     with text.open() as file:

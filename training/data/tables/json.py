@@ -1,9 +1,8 @@
-"""JSON Lines, and the JSON array of objects, as a table.
+"""JSON Lines, or a JSON array of objects, as a table.
 
-An object's keys are its columns, and no first line tells them all: ``open_json`` reads the whole file once and
-so knows every key, the type of every column and the number of rows before the first batch is asked for.
-A line that is no object stays a row: empty, with a note that says why. An array is read object by object, never
-whole, so that its size does not matter either.
+The keys of all objects are the columns, so ``open_json`` reads the whole file once: every key, the type of every
+column and the number of rows are known before the first batch. A line that is not an object is kept as an empty row
+with a note. An array is read object by object, never as a whole, whatever its size.
 """
 
 from __future__ import annotations

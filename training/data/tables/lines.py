@@ -1,9 +1,8 @@
 """Plain text, a sentence a line: what a .txt file of sentences is. Commas, quotes and tabs are part of the sentence.
 
-`training.data.tables.table.open_table` would look for columns in it, and take a first line that stands apart for
-their names.
-An empty line is a row without text, so that row i stays line i; empty lines at the end are none. A first line that
-is just the name of a column of sentences ("sentence", "text") is a header.
+`training.data.tables.table.open_table` would look for columns in it, and could take the first line for their names.
+An empty line is a row without text, so that row i stays line i; empty lines at the end are left out. A first line that
+is the name of a column of sentences ("sentence", "text") is a header.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parquet as a table: batches straight from the file, their types kept for whoever writes them again."""
+"""Parquet as a table, in batches that keep their Arrow types for writing them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_COLUMNS = 2_000
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """A Parquet file whose footer is read."""
+    """A Parquet file whose footer has been read."""
 
     path: Path
     columns: tuple[str, ...]
@@ -96,5 +96,5 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
 
 
 def _brief(error: Exception) -> str:
-    """The first sentence of what Arrow says."""
+    """The first sentence of Arrow's message."""
     return str(error).splitlines()[0].split(". ")[0][:120] if str(error) else type(error).__name__

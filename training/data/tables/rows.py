@@ -1,9 +1,9 @@
-"""Rows on their way from a file: a batch of columns, each row's number, and what is wrong with it.
+"""Batches of rows by column, with row numbers and notes on malformed rows.
 
-Every reader gives single records; ``gather`` makes batches of them that are bounded in rows and in characters,
-so that a file with a megabyte in each cell needs no more memory than one with a word. Nothing is dropped:
-a row with too few fields is filled up with None, a row with too many keeps the surplus in its note, an empty
-line between rows is a row (rows of the result stay beside the rows of the input); only those at the end are not.
+Readers yield single records; ``gather`` makes batches of them that are bounded in rows and in characters, so that
+a file with a megabyte in each cell needs no more memory than one with a word. Nothing is dropped: a row with too few
+fields is filled up with None, a row with too many keeps the surplus in its note, and an empty line between rows is a
+row, so that row i of a result belongs to row i of the input. Only empty lines at the end are left out.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
 
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[list[Any], str]:
-    """A row with too few or too many fields, made ``width`` long, and the note that says so and loses nothing."""
+    """A row with too few or too many fields, made ``width`` long, and a note that holds the surplus."""
     found = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
     if len(record) > width:
         found += "; beyond the header: " + " | ".join(map(str, record[width:]))

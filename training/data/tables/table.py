@@ -1,14 +1,13 @@
-"""Users' files, read as a stream of row batches: CSV, TSV, JSON Lines, Parquet, XLSX in any encoding.
+"""Users' files, read in batches of rows: CSV, TSV, JSON Lines, Parquet and XLSX in any encoding.
 
 >>> table = open_table(Path("pairs.csv"))
 >>> table.description, table.columns, table.row_estimate
 >>> for batch in table.batches(): batch.first_row, batch.rows["sentence1"], batch.notes
 
-``open_table`` settles everything that can be settled before the first row is used (format, encoding, delimiter,
-columns) and says in one clear sentence why a file cannot be used. After that nothing is guessed and nothing is
-dropped: rows that are wrong come with a note. The first bytes decide the format, the name only where they are
-silent: a workbook named .csv is still a workbook. The formats live in table_<format>.py; names of columns and
-numbers in table_columns.py.
+``open_table`` determines format, encoding, delimiter and columns before the first row is used, and raises one clear
+sentence if a file cannot be used. After that nothing is guessed and nothing is dropped: malformed rows come with a
+note. The first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a
+workbook. Each format has a module of its own beside this one; names of columns and numbers are in `columns`.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ FOREIGN = {
 
 
 class Reader(Protocol):
-    """What every format offers."""
+    """The interface of every format."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -104,7 +103,7 @@ class Table:
 
     @property
     def row_estimate(self) -> int:
-        """The number of rows: exact for JSON and Parquet; for text by its lines, for a workbook by what it says."""
+        """The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the file for XLSX."""
         return self.reader.row_estimate
 
     @property
@@ -120,7 +119,7 @@ class Table:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
         Raises:
-            InputError: the file is damaged further down, or the disk fails; the message says after which row.
+            InputError: the file is damaged further down, or the disk fails; the message names the row.
         """
         try:
             yield from self.reader.batches(size)
@@ -154,7 +153,7 @@ def open_table(path: Path | str) -> Table:
 
 
 def read_columns(path: Path | str) -> dict[str, list[Any]]:
-    """A whole file in memory, for training: column -> values, with the columns called what training calls them.
+    """A whole file in memory, for training: canonical column name -> values.
 
     text1 and text2 become sentence1 and sentence2, similarity becomes score, … See ``canonical_names``.
 
@@ -171,7 +170,7 @@ def read_columns(path: Path | str) -> dict[str, list[Any]]:
 
 
 def _opener(path: Path) -> Callable[[Path], Reader]:
-    """Which format a file has: by its first bytes, then by its name."""
+    """The reader of a file's format, which its first bytes decide, then its name."""
     if not path.exists():
         raise InputError(f"There is no file {path}.")
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""An Excel workbook as a table: the first visible sheet with anything in it, row by row, every cell as it reads.
+"""An Excel workbook as a table: the rows of the first visible sheet that is not empty.
 
-Cells have types, columns have none; so all values become text, like in a CSV: 4.2 is "4.2", a date is
-"2026-11-21 00:00:00", TRUE is "TRUE". Formulas give the value that Excel stored with them.
+Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2", a date is
+"2026-11-21 00:00:00", TRUE is "TRUE". A formula gives the value that Excel stored with it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ BROKEN = (
     ValueError,
     zlib.error,
 )
-"""All that openpyxl lets through when a workbook is damaged."""
+"""What openpyxl raises for damaged workbooks."""
 
 
 @dataclass(frozen=True)
 class XlsxReader:
-    """A workbook whose sheet and columns are settled."""
+    """A workbook whose sheet and columns are known."""
 
     path: Path
     sheet: str
@@ -143,7 +143,7 @@ def _unescaped(text: str) -> str:
 
 @contextmanager
 def _workbook(path: Path) -> Iterator[Any]:
-    """The open workbook; whatever breaks inside means that it is damaged."""
+    """The open workbook; any error of openpyxl inside the block means that the file is damaged."""
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
 
@@ -159,7 +159,7 @@ def _workbook(path: Path) -> Iterator[Any]:
 
 
 def _check_size(path: Path) -> None:
-    """Refuse a workbook that unpacks to more than memory and patience allow."""
+    """InputError for a workbook that unpacks to more than fits into memory."""
     try:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
