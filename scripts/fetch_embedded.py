@@ -9,14 +9,14 @@ import logging
 import sys
 
 from training.errors import InputError
-from training.sources.resolve import fetch_embedded
+from training.sources.resolve import embed
 
 
 def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("sbert_lab.sources").setLevel(logging.INFO)
     try:
-        fetch_embedded()
+        embed()
     except InputError as error:
         print(f"fetch_embedded: {error}", file=sys.stderr)
         return 1

@@ -39,7 +39,7 @@ def training_data(name: str, objective: str, seed: int = 0, home: str | Path | N
 
 
 def transform_for(data: Dataset, objective: str, seed: int = 0) -> Dataset:
-    """``data`` in the form that ``objective`` needs; ``seed`` fixes what is drawn at random. InputError if impossible."""
+    """``data`` in the form that ``objective`` needs; ``seed`` fixes random draws. InputError if there is none."""
     transform = TRANSFORMS.get((objective, data.kind))
     if transform is None:
         raise InputError(

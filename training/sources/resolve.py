@@ -173,7 +173,7 @@ def _why_no_data(pick: hub.Pick, folder: Path) -> str:
 # ---------------------------------------------------------------- for use without a network
 
 
-def fetch_embedded(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]:
+def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]:
     """Put the default model and the STS benchmark into the home folder, so that the app works without a network.
 
     Returns both, with their sources. InputError if one is not available.
