@@ -45,7 +45,7 @@ SHOTS = (
     Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
     Shot("evaluate", "/evaluate", "#quality-speed .js-plotly-plot", height=1600),
     Shot("explore", "/explore", ".nearest", ("#map-plot .nsewdrag",), whole=True),
-    Shot("learn", "/learn?lesson=3", "#told-3 .measured", whole=True),
+    Shot("learn", "/learn?lesson=3", "#result-3 .measured", whole=True),
 )
 
 

@@ -41,6 +41,11 @@ PAGES = (
 
 def build_app(services: Services) -> gr.Blocks:
     """All pages in one Gradio app."""
+
+    def leave(request: gr.Request) -> None:
+        if request.session_hash:
+            services.tasks.forget(request.session_hash)
+
     app = gr.Blocks(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
     for module, title, path in PAGES:
         with app if path == "/" else app.route(title, path):
@@ -48,6 +53,7 @@ def build_app(services: Services) -> gr.Blocks:
             import_module(f"sbert_app.pages.{module}.page").build(services)
     with app:
         core.build(services)
+        app.unload(leave)
     return app
 
 

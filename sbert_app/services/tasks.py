@@ -33,6 +33,10 @@ class ReportProgress(Protocol):
         """``done`` of ``total``; a new ``description`` begins a new stage, with its own rate and time left."""
 
 
+class Superseded(Stopped):
+    """The owner began another task."""
+
+
 @dataclass(frozen=True)
 class TaskProgress:
     """How far a stage of a task is."""
@@ -94,7 +98,7 @@ class TaskRunner:
                 `Stopped` at once and leave the thread to end by itself.
 
         Raises:
-            Stopped: `stop` was called, or a new task of the owner began.
+            Stopped: `stop` was called; its subclass Superseded: a new task of the owner began.
             Exception: whatever ``work`` raised.
         """
         self.stop(owner)
@@ -114,6 +118,10 @@ class TaskRunner:
         threading.Thread(target=target, name=f"task: {description}", daemon=True).start()
         try:
             yield from _events(outcomes, stage, stop, keeps_partial_result)
+        except Stopped:
+            if self._stop_events.get(owner) is not stop:
+                raise Superseded from None
+            raise
         finally:
             stop.set()  # also when the iterator is closed
             if self._stop_events.get(owner) is stop:

@@ -32,7 +32,7 @@ def upload(page: Page, place: str, text: str) -> None:
 def test_triplets_of_stsb_and_labels_of_a_file(opened):
     page = opened("Triplets and labels")
     page.click("#score-labels")
-    expect(page.locator("#labels-status .lead")).to_contain_text(re.compile(r"nearer in 99\.\d\d% of 264 triplets"))
+    expect(page.locator("#labels-status .lead")).to_contain_text(re.compile(r"closer in 99\.\d\d% of 264 triplets"))
     rows = "A man plays.,A man makes music.,entailment\nA man plays.,He <b>sings</b>.,neutral\n"
     rows += "A dog.,No dog.,contradiction\n"
     upload(page, "#labels-file", "sentence1,sentence2,label\n" + 3 * rows)
@@ -60,7 +60,7 @@ def test_transfer_scores_each_model_and_says_why_one_has_no_score(opened):
     table = page.locator("#transfer-status table")
     expect(table).to_contain_text("100.00")
     expect(table).to_contain_text("TF-IDF")
-    expect(table).to_contain_text("a cross-encoder has no sentence vectors")
+    expect(table).to_contain_text("a cross-encoder has no sentence embeddings")
     expect(table).to_contain_text("50.00")  # always the largest class
 
 

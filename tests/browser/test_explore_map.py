@@ -128,7 +128,7 @@ def test_two_models_side_by_side_and_moving(open_page):
     pick(page, "#map-pooling", "max")
     expect(page.locator("#map-plot .annotation-text").last).to_have_text("after: all-MiniLM-L6-v2, max")
     expect(page.locator("#map-status")).to_contain_text("Two aligned maps of 12 sentences")
-    pick(page, "#map-how", "Moving")
+    pick(page, "#map-how", "Animated")
     expect(page.locator("#map-mover input")).to_be_visible()
     page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
     start = traces(page)[0]["x"]
@@ -169,6 +169,7 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     expect(page.locator("#corpus-status .problem")).to_have_text("Choose a file first.")
     page.set_input_files("#corpus-file input[type=file]", path)
     expect(page.locator("#corpus-status")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
+    expect(page.locator("#corpus-column input")).to_have_value("Detected: text")
     choose(page, "#corpus-column", "text")
     pick(page, "fieldset:has-text('From token vectors')", "max")
     page.click("#corpus-open")
@@ -188,7 +189,7 @@ def test_stop_keeps_what_was_open(open_page, tmp_path):
     page.click("#corpus-open")
     expect(page.locator("#corpus-status .lead")).to_contain_text("Encoding 60,000 sentences")
     page.click("#corpus-stop")
-    expect(page.locator("#corpus-status .problem")).to_contain_text("Stopped: what the tabs show is what was open")
+    expect(page.locator("#corpus-status .problem")).to_contain_text("Stopped: the tabs show what was open")
     expect(page.locator("#corpus-open")).to_be_enabled()
     expect(page.locator("#map-status")).to_contain_text("461 sentences")
 

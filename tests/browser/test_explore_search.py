@@ -121,7 +121,7 @@ class TestSimilarPairs:
     def test_number_threshold_repeats_and_the_file(self, open_page):
         page = opened(open_page, "Similar pairs")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
-        page.get_by_label("Hide the same text").uncheck()
+        page.get_by_label("Hide identical text").uncheck()
         expect(page.locator("#pairs-status")).to_contain_text("461 sentences, 106,030 pairs")
         expect(page.locator("#pairs-table tbody tr").first).to_contain_text("1.000")
         slide(page, "#pairs-k", 7)
@@ -134,14 +134,16 @@ class TestSimilarPairs:
         assert list(rows[0]) == ["cosine", "row1", "row2", "sentence1", "sentence2"]
         assert [float(row["cosine"]) >= 0.99 for row in rows] == [True] * 4
         slide(page, "#pairs-threshold", 1)
-        page.get_by_label("Hide the same text").check()
+        page.get_by_label("Hide identical text").check()
         expect(page.locator("#pairs-table")).to_contain_text("no pair has a cosine of 1.00 or more")
         expect(page.locator("#pairs-csv")).to_be_hidden()
 
     def test_the_corpus_without_its_repetitions(self, open_page):
         page = opened(open_page, "Similar pairs")
         page.click("#repeats-go")
-        expect(page.locator("#repeats-status")).to_contain_text("of 461 sentences repeat an earlier one")
+        expect(page.locator("#repeats-status")).to_contain_text(
+            "of 461 sentences are near-duplicates of an earlier one"
+        )
         kept = int(re.search(r"([\d,]+) are kept", page.locator("#repeats-status").inner_text())[1])
         rows = rows_of(page, "#repeats-csv")
         assert len(rows) == kept < 461
@@ -172,7 +174,7 @@ class TestClusters:
         assert len(rows) == 461
         assert list(rows[0]) == ["cluster", "keywords", "sentence", "domain"]
 
-        page.get_by_label("A tree (hierarchical)").check()
+        page.get_by_label("Hierarchical (average linkage)").check()
         expect(page.locator("#clusters-status")).to_contain_text("Average linkage on the cosines of all pairs")
         expect(page.locator("#clusters-smallest")).to_be_hidden()
         many = clusters(page)
@@ -199,7 +201,7 @@ class TestClusters:
         page.click("#clusters-go")
         expect(page.locator("#clusters-status [role=progressbar]")).to_be_visible()
         page.click("#clusters-stop")
-        expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before anything was found.")
+        expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before there was a result.")
         expect(page.locator("#clusters-stop")).to_be_disabled()
 
     def test_where_there_is_nothing_to_cluster_it_is_said(self, open_page):

@@ -14,7 +14,7 @@ def open_lesson(open_page, number, **how):
     """A teacher's link: the lesson, measured."""
     page = open_page(f"/learn?lesson={number}", **how)
     expect(page.locator(".lesson-page h2")).to_have_text(lessons()[number - 1].title)
-    expect(page.locator(f"#told-{number} .measured")).to_contain_text("Measured on this machine")
+    expect(page.locator(f"#result-{number} .measured")).to_contain_text("Measured on this machine")
     return page
 
 
@@ -29,7 +29,7 @@ def test_from_the_first_to_the_last_each_is_measured_and_hides_its_answer_until_
     for lesson in lessons():
         expect(page.locator(".lesson-page h2")).to_have_text(lesson.title)
         page.wait_for_url(re.compile(rf"/learn\?lesson={lesson.number}$"))
-        expect(page.locator(f"#told-{lesson.number} .measured")).to_be_visible()
+        expect(page.locator(f"#result-{lesson.number} .measured")).to_be_visible()
         expect(page.locator(f"#figure-{lesson.number} .js-plotly-plot")).to_be_visible()
         answer = page.locator(".lesson-page details p")
         expect(answer).to_be_hidden()
@@ -54,23 +54,23 @@ def test_progress_outlives_a_reload(open_page):
 
 def test_1_an_unknown_model_is_said_to_be_unknown_and_the_known_one_comes_back(open_page):
     page = open_lesson(open_page, 1)
-    expect(page.locator("#told-1 tbody tr")).to_have_count(6)
+    expect(page.locator("#result-1 tbody tr")).to_have_count(6)
     box = page.locator("#learn-model textarea, #learn-model input").first
     box.fill("no/such-model")
     box.press("Enter")
-    expect(page.locator("#told-1 .problem")).to_contain_text("no/such-model")
+    expect(page.locator("#result-1 .problem")).to_contain_text("no/such-model")
     box.fill("all-MiniLM-L6-v2")
     box.press("Enter")
-    expect(page.locator("#told-1 tbody tr")).to_have_count(6)
+    expect(page.locator("#result-1 tbody tr")).to_have_count(6)
 
 
 def test_2_pooling_changes_the_figure_and_the_link(open_page):
     page = open_lesson(open_page, 2)
     page.locator("#learn-pooling").get_by_label("CLS").check()
-    expect(page.locator("#told-2")).to_contain_text("CLS has no exact map")
+    expect(page.locator("#result-2")).to_contain_text("CLS has no exact map")
     page.locator("#learn-b textarea").fill("Nobody plays here.")
-    expect(page.locator("#door-2 a")).to_have_attribute("href", re.compile(r"b=Nobody\+plays\+here\.&pooling=cls"))
-    page.locator("#door-2 a").click()
+    expect(page.locator("#page-link-2 a")).to_have_attribute("href", re.compile(r"b=Nobody\+plays\+here\.&pooling=cls"))
+    page.locator("#page-link-2 a").click()
     expect(page.locator("#sentence-b textarea")).to_have_value("Nobody plays here.")
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
 
@@ -78,57 +78,57 @@ def test_2_pooling_changes_the_figure_and_the_link(open_page):
 def test_3_more_pairs_train_the_heads_anew(open_page):
     page = open_lesson(open_page, 3)
     slide(page, "#learn-train-pairs", 100)
-    expect(page.locator("#told-3")).to_contain_text("seven heads on 100 pairs")
-    expect(page.locator("#told-3 tbody tr")).to_have_count(7)
-    page.locator("#door-3 a").click()
+    expect(page.locator("#result-3")).to_contain_text("seven heads on 100 pairs")
+    expect(page.locator("#result-3 tbody tr")).to_have_count(7)
+    page.locator("#page-link-3 a").click()
     expect(page.get_by_label("Concatenation")).to_be_checked()
 
 
 def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):
     page = open_lesson(open_page, 4)
-    expect(page.locator("#told-4")).to_contain_text("Not flagged")
+    expect(page.locator("#result-4")).to_contain_text("Not flagged")
     slide(page, "#learn-pull", 0.9)
-    expect(page.locator("#told-4 .flag")).to_contain_text("Flagged as collapsed")
+    expect(page.locator("#result-4 .flag")).to_contain_text("Flagged as collapsed")
     slide(page, "#learn-pull", 0)
-    expect(page.locator("#told-4 .flag")).to_contain_text("Not flagged")
+    expect(page.locator("#result-4 .flag")).to_contain_text("Not flagged")
     page.locator("#learn-source").get_by_label("random weights, CLS").check()
-    expect(page.locator("#told-4 .flag")).to_contain_text("Flagged as collapsed")
-    page.locator("#door-4 a").click()
+    expect(page.locator("#result-4 .flag")).to_contain_text("Flagged as collapsed")
+    page.locator("#page-link-4 a").click()
     expect(page.locator("#lesson")).to_contain_text("watch it collapse")
     expect(page.locator("#plan")).to_contain_text("200 steps")
 
 
 def test_5_n_is_extrapolated_and_rates_are_measured_again(open_page):
     page = open_lesson(open_page, 5)
-    expect(page.locator("#told-5")).to_contain_text("extrapolated")
+    expect(page.locator("#result-5")).to_contain_text("extrapolated")
     slide(page, "#learn-n", 3)
-    expect(page.locator("#told-5")).to_contain_text("499,500")
-    before = page.locator("#told-5 .measured").inner_text()
+    expect(page.locator("#result-5")).to_contain_text("499,500")
+    before = page.locator("#result-5 .measured").inner_text()
     page.locator("#learn-again").click()
-    expect(page.locator("#told-5 .measured")).not_to_have_text(before)
-    page.locator("#door-5 a").click()
+    expect(page.locator("#result-5 .measured")).not_to_have_text(before)
+    page.locator("#page-link-5 a").click()
     expect(page.locator("#lines")).to_be_visible()
 
 
 def test_6_normalising_makes_the_orders_one(open_page):
     page = open_lesson(open_page, 6)
-    agreement = page.locator("#told-6 table").first.locator("tbody tr").first
+    agreement = page.locator("#result-6 table").first.locator("tbody tr").first
     expect(agreement).not_to_contain_text("1.0000 1.0000")
     page.locator("#learn-normalise input").check()
-    expect(page.locator("#told-6")).to_contain_text("All vectors have length 1")
+    expect(page.locator("#result-6")).to_contain_text("All vectors have length 1")
     assert agreement.locator("td").all_inner_texts()[:3] == ["1.0000"] * 3
     page.locator("#learn-query textarea").fill("")
-    expect(page.locator("#told-6 .problem")).to_contain_text("The query is empty")
+    expect(page.locator("#result-6 .problem")).to_contain_text("The query is empty")
 
 
 def test_7_both_orders_stand_side_by_side(open_page):
     page = open_lesson(open_page, 7)
-    expect(page.locator("#told-7 tbody tr").first).to_contain_text("Stocks close 2.47% higher")
+    expect(page.locator("#result-7 tbody tr").first).to_contain_text("Stocks close 2.47% higher")
     slide(page, "#learn-k", 20)
-    expect(page.locator("#told-7")).to_contain_text("20 pairs read together")
+    expect(page.locator("#result-7")).to_contain_text("20 pairs read together")
     page.locator("#learn-search textarea").fill("A dog chases a cat.")
-    expect(page.locator("#told-7 tbody tr").first).to_contain_text("cat")
-    expect(page.locator("#door-7 a")).to_have_attribute("href", "/explore?tab=search")
+    expect(page.locator("#result-7 tbody tr").first).to_contain_text("cat")
+    expect(page.locator("#page-link-7 a")).to_have_attribute("href", "/explore?tab=search")
 
 
 @pytest.mark.parametrize("dark", [False, True])

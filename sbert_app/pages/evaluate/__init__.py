@@ -1,1 +1,1 @@
-"""How good a model is, and how sure that is. A file a tab."""
+"""Evaluate models, with confidence intervals. One file for each tab."""

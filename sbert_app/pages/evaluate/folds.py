@@ -1,127 +1,148 @@
-"""Evaluate, folds: train on all parts but one, score on that one (argument similarity, the paper's section 4.3)."""
+"""Evaluate, folds: train on all folds but one, score on that one (argument similarity, the paper's section 4.3)."""
 
 from __future__ import annotations
 
 import time
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
+from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import model_picker
+from sbert_app.pages.components.task import Update
+from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.folds import FoldResult, FoldsRecord
 from sbert_app.services.results.genres import pairs_by_genre
 from training.errors import UserFacingError
 
-TOPICS, EVERY = "leave one topic out", 2.0  # seconds between two looks at the runs
+BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
+REFRESH_SECONDS = 2.0
+DEFAULT_STEPS = 60
+ACTIVE = ("queued", "running")
 INTRO = (
-    '<p class="note">A run for each part that is held out: they wait in the queue, show on the Train page, and go on '
-    "if this page is closed. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where each topic is in the training "
-    "part too, and 50.65 on a topic that is not. A file needs sentence1, sentence2, score and, to leave topics out, "
-    "topic; without a file, STSb dev is split, with its genres for topics.</p>"
+    "One training run for each held-out fold: the runs are queued, appear on the Train page, and continue when this "
+    "page is closed. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where each topic is in the training data too, "
+    "and 50.65 on a held-out topic. A file needs sentence1, sentence2, score and, to leave topics out, topic; without "
+    "a file, STSb dev is split, with its genres as topics."
 )
+EMPTY = messages.note("No folds yet. Start trains one run for each fold, about a minute each.")
 
 
 def build(services: Services) -> None:
-    """Lay the tab out inside the open Blocks."""
-    jobs, home = services.jobs, services.settings.home
-    gr.HTML(INTRO)
-    with gr.Row():
-        file = gr.File(label="Scored pairs of your own", height=120, min_width=260, elem_id="folds-file")
-        with gr.Column(min_width=260):
-            how = gr.Radio([TOPICS, "k folds"], value=TOPICS, label="Split", elem_id="folds-how")
-            k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
-        base = model_picker()
-        steps = gr.Number(60, label="Steps a run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps")
-    with gr.Row(elem_classes="actions"):
-        go = gr.Button("Start", variant="primary", elem_id="start-folds")
-        halt = gr.Button("Stop all", elem_id="stop-folds")
-    chosen = gr.Dropdown([], label="Shown", visible=False, elem_id="folds-shown")
-    told = gr.HTML(elem_id="folds-told")
-    table = gr.HTML(_empty(), elem_id="folds-table")
-    timer = gr.Timer(EVERY, active=False)
+    """Build the tab inside the open Blocks."""
+    _FoldsTab(services).wire()
 
-    def start(file: str | None, how: str, k: float, base: str, steps: float | None) -> Any:
+
+class _FoldsTab:
+    """The components and their event handlers."""
+
+    def __init__(self, services: Services) -> None:
+        self.jobs, self.home = services.jobs, services.settings.home
+        gr.HTML(messages.note(INTRO))
+        with gr.Row():
+            self.file = gr.File(label="Your own scored pairs", height=120, min_width=260, elem_id="folds-file")
+            with gr.Column(min_width=260):
+                self.split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
+                self.k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
+            self.base = model_picker()
+            self.steps = gr.Number(
+                DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
+            )
+        with gr.Row(elem_classes="actions"):
+            self.start_button = gr.Button("Start", variant="primary", elem_id="start-folds")
+            self.stop_button = gr.Button("Stop all", elem_id="stop-folds")
+        self.experiment = gr.Dropdown([], label="Experiment", visible=False, elem_id="folds-shown")
+        self.error = gr.HTML(elem_id="folds-told")
+        self.table = gr.HTML(EMPTY, elem_id="folds-table")
+        self.timer = gr.Timer(REFRESH_SECONDS, active=False)
+
+    def wire(self) -> None:
+        """Connect the components with their handlers."""
+        root, shown = gr.context.Context.root_block, [self.table, self.timer]
+        root.load(self._choices, None, self.experiment, **PRIVATE).then(self.show, self.experiment, shown, **PRIVATE)
+        self.split.change(lambda split: gr.Slider(visible=split == K_FOLDS), self.split, self.k, **PRIVATE)
+        inputs = [self.file, self.split, self.k, self.base, self.steps]
+        self.start_button.click(self.start, inputs, [self.error, self.experiment, *shown], **PRIVATE)
+        self.stop_button.click(self.stop, self.experiment, shown, **PRIVATE)
+        self.experiment.input(self.show, self.experiment, shown, **PRIVATE)
+        self.timer.tick(self.show, self.experiment, shown, **PRIVATE)
+
+    def start(self, file: str | None, split: str, k: float, base: str, steps: float | None) -> Update:
+        """Queue a run for each fold."""
+        count = int(steps or DEFAULT_STEPS)
         try:
-            path = Path(file) if file else pairs_by_genre(home)
-            settings = {"base": base, "max_steps": int(steps or 60), "eval_every": int(steps or 60)}
-            record = folds.start(path, None if how == TOPICS else int(k), jobs, **settings)
+            path = Path(file) if file else pairs_by_genre(self.home)
+            settings = {"base": base, "max_steps": count, "eval_every": count}
+            record = folds.start(path, int(k) if split == K_FOLDS else None, self.jobs, **settings)
         except UserFacingError as error:
-            return {told: error_message(error)}
-        return {told: "", chosen: _offered(home, record.id), timer: gr.Timer(active=True), table: _seen(record.id)}
+            return {self.error: messages.error_message(error)}
+        return {self.error: "", self.experiment: self._choices(record.id), **self.show(record.id)}
 
-    def _seen(which: str | None) -> str:
-        record = next((each for each in folds.records(home) if each.id == which), None)
-        return _empty() if record is None else _table(record, folds.results(record, jobs.store))
-
-    def look(which: str | None) -> Any:
-        record = next((each for each in folds.records(home) if each.id == which), None)
+    def show(self, experiment: str | None) -> Update:
+        """The folds of an experiment as they are now; refreshed while one of them is active."""
+        record = self._record(experiment)
         if record is None:
-            return _empty(), gr.Timer(active=False)
-        found = folds.results(record, jobs.store)
-        under_way = any(each.state in ("queued", "running") for each in found)
-        return _table(record, found), gr.Timer(active=under_way)
+            return {self.table: EMPTY, self.timer: gr.Timer(active=False)}
+        results = folds.results(record, self.jobs.store)
+        is_active = any(each.state in ACTIVE for each in results)
+        return {self.table: score_table(record, results), self.timer: gr.Timer(active=is_active)}
 
-    def stop(which: str | None) -> Any:
-        record = next((each for each in folds.records(home) if each.id == which), None)
-        for each in folds.results(record, jobs.store) if record else []:
-            if each.run is not None and each.state in ("queued", "running"):
-                jobs.stop(each.run.id)
-        return look(which)
+    def stop(self, experiment: str | None) -> Update:
+        """Stop all runs of an experiment."""
+        record = self._record(experiment)
+        for each in folds.results(record, self.jobs.store) if record else []:
+            if each.run is not None and each.state in ACTIVE:
+                self.jobs.stop(each.run.id)
+        return self.show(experiment)
 
-    root = gr.context.Context.root_block
-    root.load(lambda: _offered(home, None), None, chosen, **PRIVATE).then(look, chosen, [table, timer], **PRIVATE)
-    how.change(lambda how: gr.Slider(visible=how != TOPICS), how, k, **PRIVATE)
-    go.click(start, [file, how, k, base, steps], [told, chosen, timer, table], **PRIVATE)
-    halt.click(stop, chosen, [table, timer], **PRIVATE)
-    chosen.input(look, chosen, [table, timer], **PRIVATE)
-    timer.tick(look, chosen, [table, timer], **PRIVATE)
+    def _record(self, experiment: str | None) -> FoldsRecord | None:
+        return next((record for record in folds.records(self.home) if record.id == experiment), None)
 
-
-def _offered(home: Path, value: str | None) -> Any:
-    known = folds.records(home)
-    names = [
-        (f"{each.data}, {each.by}, {time.strftime('%d %b %H:%M', time.localtime(each.created))}", each.id)
-        for each in known
-    ]
-    return gr.Dropdown(names, value=value or (known[0].id if known else None), visible=bool(known))
+    def _choices(self, selected: str | None = None) -> Any:
+        """The known experiments; the newest is selected where ``selected`` is None."""
+        records = folds.records(self.home)
+        choices = [(f"{each.data}, {each.by}, {_local_time(each.created)}", each.id) for each in records]
+        return gr.Dropdown(choices, value=selected or (records[0].id if records else None), visible=bool(records))
 
 
-def _empty() -> str:
-    return '<p class="note">Nothing has been split yet. Start trains one run for each part, about a minute each.</p>'
-
-
-def _table(record: FoldsRecord, found: list[FoldResult]) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(each.name)}</th><td class="number">{each.test_pairs:,}</td>'
-        f'<td class="number">{_figure(each.before)}</td><td class="number">{_figure(each.after)}</td>'
-        f"<td>{escape(_state(each))}</td></tr>"
-        for each in found
-    )
-    done = [each for each in found if each.after is not None and each.before is not None]
-    before = sum(each.before or 0 for each in done) / len(done) if done else None
-    after = sum(each.after or 0 for each in done) / len(done) if done else None
-    return (
-        f'<p class="lead">{escape(record.data)}, {escape(record.by)}: {len(done)} of {len(found)} parts scored.</p>'
-        '<div class="scores tablewrap"><table class="plain"><thead><tr><th>Held out</th><th class="number">pairs</th>'
-        '<th class="number">ρ before</th><th class="number">ρ after training on the rest</th><th>run</th></tr></thead>'
-        f'<tbody>{rows}<tr><th scope="row">average</th><td></td><td class="number">{_figure(before)}</td>'
-        f'<td class="number"><b>{_figure(after)}</b></td><td></td></tr></tbody></table></div>'
+def score_table(record: FoldsRecord, results: list[FoldResult]) -> Markup:
+    """ρ of each fold before and after training on the rest, and their average."""
+    scored = [(each.before, each.after) for each in results if each.before is not None and each.after is not None]
+    return render(
+        "evaluate/templates/fold_scores.html",
+        data=record.data,
+        split_by=record.by,
+        done=len(scored),
+        folds=[
+            {
+                "name": each.name,
+                "test_pairs": each.test_pairs,
+                "before": each.before,
+                "after": each.after,
+                "state": _state(each),
+            }
+            for each in results
+        ],
+        before=sum(before for before, _ in scored) / len(scored) if scored else None,
+        after=sum(after for _, after in scored) / len(scored) if scored else None,
     )
 
 
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def _state(found: FoldResult) -> str:
-    if found.run is None:
+def _state(result: FoldResult) -> str:
+    """The state of the run, with its progress while it runs."""
+    if result.run is None:
         return "deleted"
-    progress = found.run.progress
-    share = f", {100 * progress.step // progress.steps} %" if found.state == "running" and progress.steps else ""
-    return found.state + share
+    progress = result.run.progress
+    if result.state == "running" and progress.steps:
+        return f"running, {100 * progress.step // progress.steps} %"
+    return result.state
+
+
+def _local_time(seconds: float) -> str:
+    """ "21 Nov 23:30"."""
+    return time.strftime("%d %b %H:%M", time.localtime(seconds))

@@ -1,4 +1,4 @@
-"""The Evaluate page: how good is a model, and how sure is that. A tab for each kind of test, each in its own file."""
+"""The Evaluate page: how good a model is, with confidence intervals. A tab, in its own file, for each kind of test."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from importlib import import_module
 
 import gradio as gr
 
+from sbert_app.pages.components.messages import heading
 from sbert_app.services.container import Services
 
-# (module with build(services), title, id)
+# (module with build(services), title, id of the tab)
 TABS = (
     ("sts", "Sentence similarity", "sts"),
     ("error_analysis", "Error analysis", "errors"),
@@ -19,8 +20,8 @@ TABS = (
 
 
 def build(services: Services) -> None:
-    """Lay the page out inside the open Blocks."""
-    gr.HTML('<h1 class="title">Evaluate</h1><p class="tagline">How good is a model, and how sure is that?</p>')
+    """Build the page inside the open Blocks."""
+    gr.HTML(heading("Evaluate", "How good is a model, and how sure is that?"))
     with gr.Tabs():
         for module, title, name in TABS:
             with gr.Tab(title, id=name):

@@ -1,4 +1,4 @@
-"""What the tabs of the Evaluate page offer to choose from: models known by name, runs, data sets."""
+"""Pickers of the Evaluate page: models known by name and runs, data sets, a file."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ MODELS = (
 )
 KNOWN_MODELS = [(ModelSpec.parse(name).label, name) for name in MODELS]
 DATA = [(label, name) for name, label in DATA_LABELS.items() if name != AVERAGE]
+FILE_REPLACES = "An uploaded file replaces this"
 
 
-def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **look: Any) -> gr.Dropdown:
-    """Models by name, several where ``value`` is several; each time the page is opened, the runs of that time too."""
-    several = not isinstance(value, str)
+def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
+    """A dropdown of models by name, multiselect where ``value`` is a list; runs are added when the page is opened."""
+    multiselect = not isinstance(value, str)
     picker = gr.Dropdown(
         KNOWN_MODELS,
-        value=list(value) if several else value,
-        multiselect=several,
+        value=list(value) if multiselect else value,
+        multiselect=multiselect,
         allow_custom_value=True,
-        label="Models" if several else "Model",
+        label="Models" if multiselect else "Model",
         info=f"Or type a Hub id, folder, run:<id>{hint}",
-        **look,
+        **options,
     )
     root = gr.context.Context.root_block
     root.load(lambda: gr.Dropdown(_model_choices(services)), None, picker, **PRIVATE)
     return picker
 
 
-def own_file(**look: Any) -> gr.File:
-    """Where one file is dropped."""
-    return gr.File(label="A file of your own", height=120, **look)
+def file_picker(**options: Any) -> gr.File:
+    """Upload of one file."""
+    return gr.File(label="Your own file", height=120, **options)
 
 
 def _model_choices(services: Services) -> list[tuple[str, str]]:
-    """(label, name) of what may be evaluated: what is known by name, and the runs that have a model."""
+    """(label, name) of the models that can be evaluated: those known by name, and runs that have a model."""
     runs = [(f"run: {run.name}", f"run:{run.id}") for run in services.jobs.store.list() if run.has_model]
     return KNOWN_MODELS + runs

@@ -1,59 +1,89 @@
-"""Evaluate, transfer: logistic regression on frozen vectors, ten folds (the paper's section 5, SentEval)."""
+"""Evaluate, transfer: logistic regression on frozen embeddings, ten folds (the paper's section 5, SentEval)."""
 
 from __future__ import annotations
 
-from html import escape
-from typing import Any
+from collections.abc import Iterator
 
 import gradio as gr
+from markupsafe import Markup
 
+from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.task import TaskWidget
-from sbert_app.pages.evaluate.pickers import MODELS, model_dropdown, own_file
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.components.templates import render
+from sbert_app.pages.evaluate.pickers import FILE_REPLACES, MODELS, file_picker, model_dropdown
 from sbert_app.services.container import Services
 from sbert_app.services.results.genres import sentences_by_genre
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.transfer import ClassificationData, TransferScore, read_labelled, score_transfer
 from sbert_app.services.results.transfer_tasks import TRANSFER_TASKS, load_task
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 
 GENRES = "STSb dev: news, captions or forums"
 DATA = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TRANSFER_TASKS.items())]
+MAX_CLASSES_LISTED = 8
 INTRO = (
-    '<p class="note">What can a classifier read out of sentence vectors that were not made for its task? The encoder '
-    "stays as it is; logistic regression is scored on ten held-out tenths. A file needs sentence and label, or "
-    "sentence1, sentence2 and label; it goes before the data set.</p>"
+    "How much can a classifier read from sentence embeddings that were not trained for its task? The encoder stays "
+    "frozen; logistic regression is scored by ten-fold cross-validation. A file needs sentence and label, or "
+    "sentence1, sentence2 and label."
 )
 
 
 def build(services: Services) -> None:
-    """Lay the tab out inside the open Blocks."""
-    gr.HTML(INTRO)
+    """Build the tab inside the open Blocks."""
+    gr.HTML(messages.note(INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        data = gr.Dropdown(DATA, value=GENRES, label="Task", min_width=240, elem_id="transfer-data")
-        file = own_file(min_width=260, elem_id="transfer-file")
+        data = gr.Dropdown(DATA, value=GENRES, label="Task", info=FILE_REPLACES, min_width=240, elem_id="transfer-data")
+        file = file_picker(min_width=260, elem_id="transfer-file")
     with gr.Row(elem_classes="actions"):
-        go = gr.Button("Score", variant="primary", elem_id="score-transfer")
-        halt = gr.Button("Stop", interactive=False, elem_id="stop-transfer")
-    status = gr.HTML('<p class="note">Press Score.</p>', elem_id="transfer-status")
-    place = TaskWidget("transfer", status, halt)
+        start = gr.Button("Score", variant="primary", elem_id="score-transfer")
+        stop = gr.Button("Stop", interactive=False, elem_id="stop-transfer")
+    status = gr.HTML(messages.note("Press Score."), elem_id="transfer-status")
+    task = TaskWidget("transfer", status, stop)
 
-    def score(models: list[str], name: str, file: str | None, request: gr.Request) -> Any:
-        def work(tell: Any, should_stop: Any) -> tuple[ClassificationData, list[TransferScore | str]]:
+    def score(models: list[str], name: str, file: str | None, request: gr.Request) -> Iterator[Update]:
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Markup:
             if not models:
                 raise InputError("choose at least one model")
-            rows = _load(name, file, services)
-            return rows, [_score(model, rows, services, tell, should_stop) for model in models]
+            specs, rows = [ModelSpec.parse(model) for model in models], _load(name, file, services)
+            scores = [_score(spec, rows, services, report_progress, should_stop) for spec in specs]
+            return score_table(specs, rows, scores)
 
-        def show(found: tuple[ClassificationData, list[TransferScore | str]]) -> dict[Any, Any]:
-            return {status: _table(models, *found)}
+        yield from task.run(services, request, work, lambda table: {status: table}, {})
 
-        yield from place.run(services, request, work, show, {})
+    pressed = start.click(score, [models, data, file], task.outputs, concurrency_limit=2, **PRIVATE)
+    task.wire(services, pressed)
 
-    pressed = go.click(score, [models, data, file], [status, halt], concurrency_limit=2, **PRIVATE)
-    place.wire(services, pressed)
+
+def score_table(models: list[ModelSpec], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
+    """The accuracy of each model, or the reason why it has none, above that of the largest class."""
+    best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
+    return render(
+        "evaluate/templates/transfer_scores.html",
+        data=data.name,
+        size=len(data),
+        classes=data.classes[:MAX_CLASSES_LISTED],
+        rows=[_row(model.label, score, best) for model, score in zip(models, scores, strict=True)],
+        majority=100 * data.classes[0][1] / len(data),
+        notes=data.notes,
+    )
+
+
+def _row(model: str, score: TransferScore | str, best: float | None) -> dict[str, object]:
+    if isinstance(score, str):
+        return {"model": model, "failure": score}
+    return {
+        "model": model,
+        "failure": None,
+        "accuracy": 100 * score.mean,
+        "is_best": score.mean == best,
+        "std": 100 * score.std,
+        "folds": len(score.accuracies),
+        "seconds": score.seconds[0],
+    }
 
 
 def _load(name: str, file: str | None, services: Services) -> ClassificationData:
@@ -64,41 +94,17 @@ def _load(name: str, file: str | None, services: Services) -> ClassificationData
 
 
 def _score(
-    model: str, data: ClassificationData, services: Services, tell: Any, should_stop: Any
+    model: ModelSpec,
+    data: ClassificationData,
+    services: Services,
+    report_progress: ReportProgress,
+    should_stop: ShouldStop,
 ) -> TransferScore | str:
-    """The score, or the reason why there is none: the other models go on."""
-    choice = ModelSpec.parse(model)
-    if kind_of(choice.name) == CROSS:
-        return "a cross-encoder has no sentence vectors"
+    """The score, or the reason why there is none, so that the other models still get theirs."""
+    if kind_of(model.name) == CROSS:
+        return "a cross-encoder has no sentence embeddings"
     try:
-        return score_transfer(services.models.scorer(*choice), data, tell, should_stop)  # type: ignore[arg-type]
+        scorer = services.models.scorer(*model)
+        return score_transfer(scorer, data, report_progress, should_stop)  # type: ignore[arg-type]
     except InputError as error:
         return str(error)
-
-
-def _table(models: list[str], data: ClassificationData, found: list[TransferScore | str]) -> str:
-    sizes = ", ".join(f"{escape(label)} {size:,}" for label, size in data.classes[:8])
-    best = max((one.mean for one in found if isinstance(one, TransferScore)), default=None)
-    rows = "".join(_row(ModelSpec.parse(model).label, one, best) for model, one in zip(models, found, strict=True))
-    majority = data.classes[0][1] / len(data)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
-    return (
-        f'<p class="lead">{escape(data.name)}: {len(data):,} rows ({sizes}).</p><div class="scores tablewrap"><table '
-        'class="plain"><thead><tr><th>Model</th><th class="number">accuracy, %</th><th class="number">folds</th><th '
-        f'class="number">seconds to encode</th></tr></thead><tbody>{rows}<tr class="paper-row"><th scope="row">always '
-        f'the largest class</th><td class="number">{100 * majority:.2f}</td><td></td><td></td></tr></tbody></table>'
-        "</div><p class='note'>± is the standard deviation over the folds, which share most of their training rows: it "
-        f"is no interval.</p>{f'<ul class=findings>{notes}</ul>' if notes else ''}"
-    )
-
-
-def _row(label: str, found: TransferScore | str, best: float | None) -> str:
-    head = f'<tr><th scope="row">{escape(label)}</th>'
-    if isinstance(found, str):
-        return f'{head}<td colspan="3"><small>{escape(found)}</small></td></tr>'
-    mean = f"{100 * found.mean:.2f}"
-    shown = f"<b>{mean}</b>" if found.mean == best else mean
-    return (
-        f'{head}<td class="number">{shown}<small>± {100 * found.std:.2f}</small></td>'
-        f'<td class="number">{len(found.accuracies)}</td><td class="number">{found.seconds[0]:.1f}</td></tr>'
-    )

@@ -1,206 +1,159 @@
-"""What the Evaluate page shows, as HTML. Pure functions; every text that can be a user's is escaped here."""
+"""The HTML of the tabs Sentence similarity and Error analysis: values computed here, rendered by templates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from itertools import groupby
 from math import isnan
+from typing import NamedTuple
 
-from sbert_app.services.results.error_analysis import Slice
+from markupsafe import Markup
+
+from sbert_app.pages.components.templates import render
+from sbert_app.services.results.error_analysis import RankedError, Slice
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate, Metric
+from sbert_app.services.results.grid import ResultGrid
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.precomputed import PrecomputedResults
 from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, data_label
-from sbert_app.services.results.table import MARK, ResultTable, TableColumn, TableRow
-from sbert_app.services.tasks import TaskProgress
+from sbert_app.services.results.table import MARK, ResultTable, TableRow
 
-CAUTION = (
-    "Pearson r measures how straight the line is, not how right the order: it moves when a similarity is merely bent. "
-    "Reimers et al. (2016) show that it is badly suited to judge STS; the paper (section 4) reports Spearman ρ."
+TEMPLATES = "evaluate/templates"
+FILE_HINT = (
+    "Files: CSV, TSV, JSON Lines, Parquet or XLSX with the columns sentence1, sentence2 and score (0–5; other ranges "
+    "are rescaled). Cells that were measured before, with the same model on the same pairs, come from the cache."
 )
-SEEN = (
+PEARSON_CAUTION = (
+    "Pearson r measures how linear the relation is, not how well the order is kept: it changes when a similarity is "
+    "transformed monotonically. Reimers et al. (2016) show that it is poorly suited to evaluating STS; the paper "
+    "(section 4) reports Spearman ρ."
+)
+CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: its one score stands under every similarity."
+AVERAGE_NOTE = "The average excludes STSb train and dev, which serve for model selection."
+SEEN_NOTE = (
     f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017: the built-in cross-encoders, trained on it, have "
     "seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb."
 )
-SPEED = "Different sentences a second, over all data sets of the row, measured in the same run"
+SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, measured in the same run"
+UNDEFINED_TOOLTIP = "all scores are equal: the correlation is undefined"
+MISSING, FAILED = "–", "✕"
 
 
-def shipped_line(measured: PrecomputedResults) -> str:
-    """Where the table that ships comes from."""
-    machine = measured.values["machine"]
-    return (
-        '<p class="note" id="origin"><b>Shipped with the app</b>, not measured here: '
-        f"{escape(machine['device'])}, {escape(machine['dtype'])}, torch {escape(machine['torch'])}, "
-        f"{escape(measured.values['measured'])}; sentences/s on STSb, the fastest of {escape(machine['rounds'])} "
-        f"rounds. <code>{escape(measured.values['command'])}</code></p>"
+class _Cell(NamedTuple):
+    """A cell of the table of scores."""
+
+    text: str
+    interval: str = ""
+    tooltip: str = ""
+    is_best: bool = False
+    mark: str = ""
+
+
+def score_table(results: Results, table: ResultTable) -> Markup:
+    """The table, where its figures come from, and notes on how to read them."""
+    return render(
+        f"{TEMPLATES}/score_table.html",
+        **_origin(results),
+        statistic=STATISTICS[table.metric.statistic],
+        similarity=SIMILARITIES[table.metric.similarity],
+        columns=table.columns,
+        rows=[_row(row, table, is_paper=False) for row in table.rows],
+        paper_rows=[_row(row, table, is_paper=True) for row in table.paper_rows],
+        paper_source=SOURCE,
+        speed_tooltip=SPEED_TOOLTIP,
+        notes=_notes(table),
+        failures=_failures(table),
     )
 
 
-def measured_line(remembered: int, done: int, total: int) -> str:
-    """What the table shows once it is measured here."""
-    known = f"; {remembered} of them were known from before, with the speed of then" if remembered else ""
-    return f'<p class="note" id="origin"><b>Measured here</b>: {done} of {total} cells{known}.</p>'
-
-
-def wanted() -> str:
-    """What a file must hold, before there is anything else to say."""
-    return (
-        '<p class="note">Files: CSV, TSV, JSON Lines, Parquet or XLSX with the columns sentence1, sentence2 and score '
-        "(0–5; other ranges are stretched). What was measured before, by the same model on the same pairs, comes at "
-        "once.</p>"
-    )
-
-
-def progress(step: TaskProgress) -> str:
-    """Which cell is being measured, and how far it is."""
-    left = f" · about {step.seconds_left:,.0f} s left for this one" if step.seconds_left is not None else ""
-    return (
-        f'<div aria-live="polite"><p class="lead">{escape(step.description)}{left}</p>'
-        f'<div class="bar" role="progressbar" aria-label="this cell" '
-        f'aria-valuenow="{100 * step.fraction:.0f}" aria-valuemin="0" aria-valuemax="100">'
-        f'<i style="width:{100 * step.fraction:.1f}%"></i></div></div>'
-    )
-
-
-def table(shown: ResultTable) -> str:
-    """Models down, data sets across; the paper's rows below."""
-    heads = "".join(_head(column) for column in shown.columns)
-    body = "".join(_row(row, shown, is_paper=False) for row in shown.rows)
-    width = len(shown.columns) + 2
-    if shown.paper_rows:
-        body += (
-            f'<tr class="divider"><th colspan="{width}">The paper: {SOURCE}. Sentences/s from its Table 7, '
-            "on another machine.</th></tr>" + "".join(_row(row, shown, is_paper=True) for row in shown.paper_rows)
-        )
-    statistic, similarity = STATISTICS[shown.metric.statistic], SIMILARITIES[shown.metric.similarity]
-    return (
-        f'<div class="runs scores"><table class="plain"><caption>{statistic} ×100 between gold and {similarity}, small '
-        f"the 95% interval (bootstrap over pairs); best of a column in bold</caption><thead><tr><th></th>{heads}"
-        f'<th class="number" title="{SPEED}">sentences/s</th></tr></thead><tbody>{body}</tbody></table></div>'
-        f"{_notes(shown)}{_reasons(shown)}"
-    )
-
-
-def differences(results: Results, a: str | None, b: str | None, measure: Metric) -> str:
-    """One sentence for each data set that both models have."""
+def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
+    """For each data set that both models have: is one better than the other?"""
     if not a or not b:
-        return ""
-    if a == b:
-        return '<p class="note">Choose two different models.</p>'
-    names = [*results.data, AVERAGE]
-    first, second = (escape(ModelSpec.parse(model).label) for model in (a, b))
-    lines = [
-        found.describe(first, second, f"on {escape(data_label(name))}" if name != AVERAGE else "on average")
-        for name in names
-        if (found := results.difference(a, b, name, measure))
+        return Markup()
+    first, second = (ModelSpec.parse(model).label for model in (a, b))
+    sentences = [
+        difference.describe(first, second, f"on {data_label(name)}" if name != AVERAGE else "on average")
+        for name in [*results.data, AVERAGE]
+        if (difference := results.difference(a, b, name, metric))
     ]
-    if not lines:
-        return (
-            '<p class="note">The shipped table holds tests of Spearman ρ under the cosine only, and a test needs both '
-            "models measured on the same pairs: press <b>Measure</b>.</p>"
-        )
-    items = "".join(f"<li>{line}.</li>" for line in lines)
-    return (
-        f'<ul class="findings">{items}</ul><p class="note">±: half the 95% interval of the difference. p: how often '
-        "the luck of which pairs were drawn would do as much. Each test stands alone.</p>"
+    return render(f"{TEMPLATES}/differences.html", same_model=a == b, sentences=sentences)
+
+
+def errors_summary(model: str, data: str, rho: Estimate, pairs: int) -> Markup:
+    """What the lists of errors are of: the model, the data set and ρ."""
+    return render(f"{TEMPLATES}/errors_summary.html", model=model, data=data_label(data), rho=rho, pairs=pairs)
+
+
+def error_pair(pair: RankedError, map_note: Markup) -> Markup:
+    """The chosen pair, its gold score and the model's, and how to read the word map below."""
+    return render(
+        f"{TEMPLATES}/error_pair.html",
+        **{name: getattr(pair, name) for name in ("first", "second", "gold", "score")},
+        map_note=map_note,
     )
 
 
-def mistakes_lead(label: str, data: str, figure: Estimate, n: int) -> str:
-    """What the lists below are of."""
-    return (
-        f'<p class="lead"><b>{escape(label)}</b> on <b>{escape(data_label(data))}</b>: {n:,} pairs, ρ ×100 '
-        f"<b>{figure.value:.2f}</b> ({figure.low:.1f} to {figure.high:.1f})</p>"
-        '<p class="note">A rank runs from 0, the least similar pair of the set, to 1, the most. Choose a row to see '
-        "which words make its cosine.</p>"
-    )
+def slices(found: Sequence[Slice]) -> Markup:
+    """ρ of each slice, grouped by property."""
+    groups = [(prop, list(group)) for prop, group in groupby(found, key=lambda each: each.by)]
+    return render(f"{TEMPLATES}/slices.html", groups=groups)
 
 
-def slices(found: Sequence[Slice]) -> str:
-    """ρ of the pairs that have something in common."""
-    body, last = "", ""
-    for each in found:
-        by = escape(each.by) if each.by != last else ""
-        last = each.by
-        rho = "too few, or all alike" if each.rho is None else f"<b>{each.rho.value:.1f}</b>"
-        interval = "" if each.rho is None else f"{each.rho.low:.1f} to {each.rho.high:.1f}"
-        bar = (
-            "" if each.rho is None else f'<div class="bar"><i style="width:{max(0.0, each.rho.value):.1f}%"></i></div>'
-        )
-        body += (
-            f'<tr><th scope="row">{by}</th><td>{escape(each.name)}</td><td class="number">{each.n:,}</td>'
-            f'<td class="number">{rho}</td><td class="number wide">{interval}</td><td class="barcell">{bar}</td></tr>'
-        )
-    return (
-        '<div class="runs slices"><table class="plain"><thead><tr><th></th><th></th><th class="number">pairs</th>'
-        '<th class="number">ρ ×100</th>'
-        f'<th class="number wide">95% interval</th><th></th></tr></thead><tbody>{body}</tbody></table></div>'
-        '<p class="note">ρ within a slice is lower wherever its gold scores vary less: compare models on a slice '
-        "rather than slices.</p>"
-    )
+def _origin(results: Results) -> dict[str, dict[str, object] | None]:
+    """Where the figures come from: shipped with the app, or measured here."""
+    if isinstance(results, ResultGrid):
+        cells = list(results.results.values())  # a copy: the grid may be growing
+        total = len(results.models) * len(results.data)
+        cached = sum(cell.from_cache for cell in cells)
+        return {"precomputed": None, "measured": {"done": len(cells), "total": total, "cached": cached}}
+    if isinstance(results, PrecomputedResults):
+        values = results.values
+        shipped = {**values["machine"], "date": values["measured"], "command": values["command"]}
+        return {"precomputed": shipped, "measured": None}
+    raise TypeError(f"no origin is known for {type(results).__name__}")
 
 
-def pair(first: str, second: str, gold: float, score: float) -> str:
-    """The pair that was chosen."""
-    return (
-        f'<p class="lead">“{escape(first)}”<br>“{escape(second)}”</p>'
-        f'<p class="note">gold {gold:.2f} of 5, score {score:.3f}</p>'
-    )
+def _row(row: TableRow, table: ResultTable, is_paper: bool) -> dict[str, object]:
+    cells = [_cell(row, column.name, table, is_paper) for column in table.columns]
+    return {"label": row.label, "cells": cells, "speed": row.speed}
 
 
-def _head(column: TableColumn) -> str:
-    pairs = f"<small>{column.pairs:,} pairs</small>" if column.pairs is not None else ""
-    return f'<th class="number">{escape(column.label)}{pairs}</th>'
-
-
-def _row(row: TableRow, shown: ResultTable, is_paper: bool) -> str:
-    cells = "".join(_cell(row, column.name, shown, is_paper) for column in shown.columns)
-    speed = "–" if row.speed is None else f"{row.speed:,.0f}"
-    kind = ' class="paper-row"' if is_paper else ""
-    return f'<tr{kind}><th scope="row">{escape(row.label)}</th>{cells}<td class="number">{speed}</td></tr>'
-
-
-def _cell(row: TableRow, name: str, shown: ResultTable, is_paper: bool) -> str:
-    figure = row.estimates.get(name)
-    if figure is None:
-        why = row.failures.get(name, "")
-        return f'<td class="number" title="{escape(why)}">{"✕" if why else "–"}</td>'
-    if isnan(figure.value):
-        return '<td class="number" title="all scores are equal: there is no order to compare">none</td>'
-    value = f"{figure.value:.2f}"
+def _cell(row: TableRow, name: str, table: ResultTable, is_paper: bool) -> _Cell:
+    estimate = row.estimates.get(name)
+    if estimate is None:
+        reason = row.failures.get(name, "")
+        return _Cell(FAILED if reason else MISSING, tooltip=reason)
+    if isnan(estimate.value):
+        return _Cell("none", tooltip=UNDEFINED_TOOLTIP)
+    value = f"{estimate.value:.2f}"
     if is_paper:
-        spread = f" ± {row.std:.2f}" if row.std is not None else ""
-        return f'<td class="number">{value}{spread}</td>'
-    value = f"<b>{value}</b>" if row.model in shown.best[name] else value
-    value += f"<sup>{MARK}</sup>" if name in row.seen else ""
-    return f'<td class="number">{value}<small>{figure.low:.1f}–{figure.high:.1f}</small></td>'
+        return _Cell(value if row.std is None else f"{value} ± {row.std:.2f}")
+    return _Cell(
+        value,
+        interval=f"{estimate.low:.1f}–{estimate.high:.1f}",
+        is_best=row.model in table.best[name],
+        mark=MARK if name in row.seen else "",
+    )
 
 
-def _notes(shown: ResultTable) -> str:
-    notes = []
-    if shown.metric.statistic == "pearson":
-        notes.append(CAUTION)
-    if shown.metric.similarity != "cosine":
-        notes.append("A cross-encoder has no vectors: its one score stands under every similarity.")
-    if shown.has_average and any(column.name in DEVELOPMENT_SETS for column in shown.columns):
-        notes.append("The average leaves STSb train and dev out: they are for choosing a model.")
-    if any(row.seen for row in shown.rows):
-        notes.append(SEEN)
-    return "".join(f'<p class="note">{note}</p>' for note in notes)
+def _notes(table: ResultTable) -> list[str]:
+    notes = {
+        PEARSON_CAUTION: table.metric.statistic == "pearson",
+        CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
+        AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
+        SEEN_NOTE: any(row.seen for row in table.rows),
+    }
+    return [note for note, applies in notes.items() if applies]
 
 
-def _reasons(shown: ResultTable) -> str:
-    """Each reason once, with the cells that it keeps empty."""
+def _failures(table: ResultTable) -> list[dict[str, str]]:
+    """Each reason once, with the cells that it leaves empty."""
     by_reason: dict[str, list[str]] = {}
-    for row in shown.rows:
+    for row in table.rows:
         for name, reason in row.failures.items():
             by_reason.setdefault(reason, []).append(f"{row.label} on {data_label(name)}")
-    return "".join(
-        f'<div class="problem" role="alert"><b>{escape(_some(cells))}</b>: {escape(reason)}</div>'
+    return [
+        {"cells": cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else ""), "reason": reason}
         for reason, cells in by_reason.items()
-    )
-
-
-def _some(cells: list[str]) -> str:
-    return cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else "")
+    ]

@@ -1,1 +1,1 @@
-"""A corpus: map, search, similar pairs, clusters. A file a tab."""
+"""Explore a corpus: map, search, similar pairs, clusters. One file for each tab."""

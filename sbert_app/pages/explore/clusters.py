@@ -1,4 +1,4 @@
-"""The Clusters tab of the Explore page: groups by density or as a tree, with their words and sentences."""
+"""The Clusters tab of the Explore page: clusters by density or from a tree, with their keywords and sentences."""
 
 from __future__ import annotations
 
@@ -9,46 +9,55 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components import messages
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.view import View, space_of
-from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, MAX_TREE_SENTENCES, ClusterSettings, cluster
+from sbert_app.pages.explore.selection import Selection
+from sbert_app.services.clusters.clustering import (
+    HDBSCAN,
+    HIERARCHICAL,
+    MAX_TREE_SENTENCES,
+    ClusterSettings,
+    cluster,
+)
 from sbert_app.services.clusters.summary import Cluster, describe_clusters, save_labels
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
 
 BY_COSINE, BY_NUMBER = "cosine", "number"
-WAITING = '<p class="lead">Press Find clusters.</p>'
+MAX_CLUSTERS = 500
+PRESS_BUTTON = messages.lead("Press Find clusters.")
 
 
-def build(services: Services, view: gr.State) -> None:
-    """Lay the tab out inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
-    _Tab(services, view, gr.context.Context.block).wire()
+def build(services: Services, selection: gr.State) -> None:
+    """Build the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
+    _ClustersTab(services, selection, gr.context.Context.block).wire()
 
 
 class _Result(NamedTuple):
-    space: EmbeddedCorpus
-    found: list[Cluster]
+    embedded: EmbeddedCorpus
+    groups: list[Cluster]
     path: Path
     seconds: float
 
 
-class _Tab:
-    """The components of the tab, and what happens to them."""
+class _ClustersTab:
+    """The components and their event handlers."""
 
-    def __init__(self, services: Services, view: gr.State, tab: Any) -> None:
-        self.services, self.view, self.tab = services, view, tab
-        self.shown_for = gr.State(None)  # the view whose clusters are shown
+    def __init__(self, services: Services, selection: gr.State, tab: Any) -> None:
+        self.services, self.selection, self.tab = services, selection, tab
+        self.shown_for = gr.State(None)  # the selection whose clusters are shown
         self.folder = services.settings.temp_folder / "explore"
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
             self.method = gr.Radio(
-                [("Dense groups (HDBSCAN)", HDBSCAN), ("A tree (hierarchical)", HIERARCHICAL)],
+                [("Density (HDBSCAN)", HDBSCAN), ("Hierarchical (average linkage)", HIERARCHICAL)],
                 value=HDBSCAN,
-                label="Way",
-                info=f"The tree: up to {MAX_TREE_SENTENCES:,} sentences",
+                label="Method",
+                info=f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences",
                 elem_id="clusters-method",
                 min_width=240,
             )
@@ -57,7 +66,7 @@ class _Tab:
                 200,
                 default.min_cluster_size,
                 step=1,
-                label="Smallest cluster",
+                label="Minimum cluster size",
                 elem_id="clusters-smallest",
                 min_width=200,
             )
@@ -74,86 +83,91 @@ class _Tab:
                 1,
                 default.min_cosine,
                 step=0.01,
-                label="Groups stay apart below this mean cosine",
+                label="Minimum mean cosine of merged groups",
                 visible=False,
                 elem_id="clusters-cosine",
                 min_width=220,
             )
             self.number = gr.Slider(
                 1,
-                500,
+                MAX_CLUSTERS,
                 20,
                 step=1,
-                label="How many clusters",
+                label="Number of clusters",
                 visible=False,
                 elem_id="clusters-number",
                 min_width=220,
             )
         with gr.Row(elem_classes="actions"):
-            self.go = gr.Button("Find clusters", variant="primary", elem_id="clusters-go")
-            self.halt = gr.Button("Stop", interactive=False, elem_id="clusters-stop")
+            self.start = gr.Button("Find clusters", variant="primary", elem_id="clusters-go")
+            stop = gr.Button("Stop", interactive=False, elem_id="clusters-stop")
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="clusters-csv")
-        self.status = gr.HTML('<div class="waiting">Waiting for the corpus …</div>', elem_id="clusters-status")
+        self.status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="clusters-status")
         self.table = gr.HTML(elem_id="clusters-table")
-        self.place = TaskWidget("clusters", self.status, self.halt)
+        self.task = TaskWidget("clusters", self.status, stop)
 
     def wire(self) -> None:
-        """Connect the components with what they do."""
+        """Connect the components with their handlers."""
         slow: dict[str, Any] = {"concurrency_limit": 2, "trigger_mode": "always_last", **PRIVATE}
-        asked = [self.view, self.method, self.smallest, self.cut, self.cosine, self.number]
-        shown = [self.status, self.table, self.download, self.halt, self.shown_for]
-        choices = [self.smallest, self.cut, self.cosine, self.number]
-        gr.on([self.method.change, self.cut.change], _choose, [self.method, self.cut], choices, queue=False, **PRIVATE)
-        self.view.change(self.opened, None, [self.status, self.table, self.download, self.shown_for], **PRIVATE)
-        again = [
-            *(self.go.click, self.method.input, self.cut.input),
+        inputs = [self.selection, self.method, self.smallest, self.cut, self.cosine, self.number]
+        cleared = [self.status, self.table, self.download, self.shown_for]
+        outputs = list(dict.fromkeys([*self.task.outputs, *cleared]))
+        bounds = [self.smallest, self.cut, self.cosine, self.number]
+        gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
+        self.selection.change(self.opened, None, cleared, **PRIVATE)
+        edits = [
+            *(self.start.click, self.method.input, self.cut.input),
             *(self.smallest.release, self.cosine.release, self.number.release),
         ]
-        visited = self.tab.select(self.visit, [self.shown_for, *asked], shown, **slow)
-        self.place.wire(self.services, visited, gr.on(again, self.run, asked, shown, **slow))
+        visited = self.tab.select(self.visit, [self.shown_for, *inputs], outputs, **slow)
+        self.task.wire(self.services, visited, gr.on(edits, self.find, inputs, outputs, **slow))
 
     def opened(self) -> Update:
-        """Another corpus is open: nothing of the last one."""
-        return {self.status: WAITING, self.shown_for: None, **self._nothing()}
+        """Another corpus was opened: clear the clusters of the last one."""
+        return {self.status: PRESS_BUTTON, self.shown_for: None, **self._no_clusters()}
 
-    def visit(self, shown_for: View | None, request: gr.Request, view: View | None, *said: Any) -> Iterator[Update]:
-        """The tab is opened: find the clusters, if they are not shown already."""
-        if view is not None and shown_for != view:
-            yield from self.run(request, view, *said)
+    def visit(
+        self, shown_for: Selection | None, request: gr.Request, selection: Selection | None, *controls: Any
+    ) -> Iterator[Update]:
+        """The tab was opened: find the clusters, unless they are shown already."""
+        if selection is not None and shown_for != selection:
+            yield from self.find(request, selection, *controls)
+        else:
+            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
 
-    def run(self, request: gr.Request, view: View | None, *said: Any) -> Iterator[Update]:
+    def find(self, request: gr.Request, selection: Selection | None, *controls: Any) -> Iterator[Update]:
         """Find the clusters that the controls ask for."""
-        method, smallest, cut, cosine, number = said
+        method, smallest, cut, cosine, number = controls
 
-        def work(tell: Any, should_stop: Any) -> _Result:
-            if view is None:
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> _Result:
+            if selection is None:
                 raise InputError("no corpus is open yet.")
-            space = space_of(self.services, view)
-            wanted = min(int(number), len(space)) if cut == BY_NUMBER else None
-            settings = ClusterSettings(method, int(smallest), float(cosine), wanted)
+            embeddings = self.services.embeddings
+            embedded = selection.embed(embeddings)
+            count = min(int(number), len(embedded)) if cut == BY_NUMBER else None
+            settings = ClusterSettings(method, int(smallest), float(cosine), count)
             started = time.perf_counter()
-            spaces = self.services.embeddings
-            labels = cluster(space, settings, spaces.cache, spaces.home, tell, should_stop)
-            found = describe_clusters(space, labels)
+            labels = cluster(embedded, settings, embeddings.cache, embeddings.home, report_progress, should_stop)
+            groups = describe_clusters(embedded, labels)
             seconds = time.perf_counter() - started
-            return _Result(space, found, save_labels(space.corpus, found, self.folder), seconds)
+            return _Result(embedded, groups, save_labels(embedded.corpus, groups, self.folder), seconds)
 
         def show(result: _Result) -> Update:
             return {
-                self.status: views.clusters_line(result.found, result.space, method, result.seconds),
-                self.table: views.clusters_table(result.found, result.space.corpus),
+                self.status: views.clusters_status(result.groups, result.embedded, method, result.seconds),
+                self.table: views.clusters(result.groups, result.embedded.corpus),
                 self.download: gr.DownloadButton(value=result.path, visible=True),
-                self.shown_for: view,
+                self.shown_for: selection,
             }
 
-        yield from self.place.run(self.services, request, work, show, self._nothing())
+        yield from self.task.run(self.services, request, work, show, self._no_clusters())
 
-    def _nothing(self) -> Update:
+    def _no_clusters(self) -> Update:
         return {self.table: "", self.download: gr.update(visible=False)}
 
 
-def _choose(method: str, cut: str) -> list[Any]:
-    """Show the bounds that belong to the way."""
+def _show_bounds(method: str, cut: str) -> list[Any]:
+    """Show the controls that belong to the method."""
     is_tree = method == HIERARCHICAL
     visible = (not is_tree, is_tree, is_tree and cut == BY_COSINE, is_tree and cut == BY_NUMBER)
     return [gr.update(visible=each) for each in visible]

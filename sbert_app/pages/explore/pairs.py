@@ -1,4 +1,4 @@
-"""The Similar pairs tab of the Explore page: the most similar of all pairs, and the corpus without its repetitions."""
+"""The Similar pairs tab of the Explore page: the most similar of all pairs, and the corpus without near-duplicates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.view import View, space_of
+from sbert_app.pages.explore.selection import Selection
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.similar import (
@@ -23,130 +24,146 @@ from sbert_app.services.corpus.similar import (
     save_without_near_duplicates,
     similar_pairs,
 )
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
 
-UNASKED = 20_000  # sentences up to which the pairs are found without a press of the button
+MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
 
 
-def build(services: Services, view: gr.State) -> None:
-    """Lay the tab out inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
-    _Tab(services, view).wire()
+def build(services: Services, selection: gr.State) -> None:
+    """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
+    _PairsTab(services, selection).wire()
 
 
-class _Tab:
-    """The components of the tab, and what happens to them."""
+class _PairsTab:
+    """The components and their event handlers."""
 
-    def __init__(self, services: Services, view: gr.State) -> None:
-        self.services, self.view = services, view
+    def __init__(self, services: Services, selection: gr.State) -> None:
+        self.services, self.selection = services, selection
         self.folder = services.settings.temp_folder / "explore"
         with gr.Row(elem_classes="explore-controls"):
-            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="How many", elem_id="pairs-k", min_width=240)
+            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
-                0, 1, 0.5, step=0.01, label="Cosine at least", elem_id="pairs-threshold", min_width=240
+                0, 1, 0.5, step=0.01, label="Minimum cosine", elem_id="pairs-threshold", min_width=240
             )
             self.hide = gr.Checkbox(
                 True,
-                label="Hide the same text",
-                info="Pairs that differ in case, spaces or punctuation alone",
+                label="Hide identical text",
+                info="Pairs that differ only in case, spaces or punctuation",
                 elem_id="pairs-hide",
                 container=True,
                 min_width=240,
             )
         with gr.Row(elem_classes="actions"):
-            self.go = gr.Button("Find the most similar pairs", variant="primary", elem_id="pairs-go")
-            self.halt = gr.Button("Stop", interactive=False, elem_id="pairs-stop")
+            self.start = gr.Button("Find the most similar pairs", variant="primary", elem_id="pairs-go")
+            stop = gr.Button("Stop", interactive=False, elem_id="pairs-stop")
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
-        self.status = gr.HTML('<div class="waiting">Waiting for the corpus …</div>', elem_id="pairs-status")
+        self.status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="pairs-status")
         self.table = gr.HTML(elem_id="pairs-table")
-        gr.HTML('<h3 class="section">The corpus without its repetitions</h3>')
+        self.pairs_task = TaskWidget("pairs", self.status, stop)
+        gr.HTML(messages.section("The corpus without near-duplicates"))
         with gr.Row(elem_classes="explore-controls"):
-            self.same = gr.Slider(
+            self.duplicate_threshold = gr.Slider(
                 0.5,
                 1,
                 0.95,
                 step=0.01,
-                label="A sentence repeats another from this cosine on",
+                label="Minimum cosine of a near-duplicate",
                 elem_id="repeats-threshold",
                 min_width=240,
             )
         with gr.Row(elem_classes="actions"):
-            self.find = gr.Button("Find repetitions", elem_id="repeats-go")
-            self.hold = gr.Button("Stop", interactive=False, elem_id="repeats-stop")
-            self.without = gr.DownloadButton("Download what is kept", visible=False, elem_id="repeats-csv")
-        self.repeated = gr.HTML(elem_id="repeats-status")
-        self.pairs = TaskWidget("pairs", self.status, self.halt)
-        self.repeats = TaskWidget("repeats", self.repeated, self.hold)
+            self.start_duplicates = gr.Button("Find near-duplicates", elem_id="repeats-go")
+            stop_duplicates = gr.Button("Stop", interactive=False, elem_id="repeats-stop")
+            self.download_kept = gr.DownloadButton(
+                "Download CSV without near-duplicates", visible=False, elem_id="repeats-csv"
+            )
+        self.duplicates = gr.HTML(elem_id="repeats-status")
+        self.duplicates_task = TaskWidget("near-duplicates", self.duplicates, stop_duplicates)
 
     def wire(self) -> None:
-        """Connect the components with what they do."""
+        """Connect the components with their handlers."""
         slow: dict[str, Any] = {"concurrency_limit": 2, "trigger_mode": "always_last", **PRIVATE}
-        asked = [self.view, self.k, self.threshold, self.hide]
-        shown = [self.status, self.table, self.download, self.halt]
-        opened = self.view.change(self.opened, asked, [*shown, self.repeated, self.without], **slow)
-        again = [self.go.click, self.k.release, self.threshold.release, self.hide.input]
-        found = gr.on(again, self.run, asked, shown, **slow)
-        self.pairs.wire(self.services, opened, found)
-        repeated = [self.repeated, self.without, self.hold]
-        self.repeats.wire(self.services, self.find.click(self.run_repeats, [self.view, self.same], repeated, **slow))
+        inputs = [self.selection, self.k, self.threshold, self.hide]
+        outputs = [*self.pairs_task.outputs, self.table, self.download]
+        cleared = [self.duplicates, self.download_kept]
+        opened = self.selection.change(self.opened, inputs, [*outputs, *cleared], **slow)
+        edits = [self.start.click, self.k.release, self.threshold.release, self.hide.input]
+        self.pairs_task.wire(self.services, opened, gr.on(edits, self.find_pairs, inputs, outputs, **slow))
+        searched = self.start_duplicates.click(
+            self.find_duplicates,
+            [self.selection, self.duplicate_threshold],
+            [*self.duplicates_task.outputs, self.download_kept],
+            **slow,
+        )
+        self.duplicates_task.wire(self.services, searched)
 
-    def opened(self, view: View | None, k: int, threshold: float, hide: bool, request: gr.Request) -> Iterator[Update]:
-        """A corpus is open: find its pairs at once, or say how many there are to compare."""
-        if view is None:
+    def opened(
+        self, selection: Selection | None, k: int, threshold: float, hide: bool, request: gr.Request
+    ) -> Iterator[Update]:
+        """A corpus was opened: find its pairs at once, or say how many there are to compare."""
+        if selection is None:
+            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
             return
-        yield {self.repeated: "", self.without: gr.update(visible=False), **self._without_pairs()}
-        n = len(self.services.embeddings.corpus(view.corpus))
-        if n <= UNASKED:
-            yield from self.run(view, k, threshold, hide, request)
+        yield {self.duplicates: "", self.download_kept: gr.update(visible=False), **self._no_pairs()}
+        n = len(self.services.embeddings.corpus(selection.corpus))
+        if n <= MAX_AUTOMATIC:
+            yield from self.find_pairs(selection, k, threshold, hide, request)
         else:
-            words = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them."
-            yield {self.status: f'<p class="lead">{words}</p>'}
+            text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them."
+            yield {self.status: messages.lead(text)}
 
-    def run(self, view: View | None, k: int, threshold: float, hide: bool, request: gr.Request) -> Iterator[Update]:
-        """Find the pairs that the controls ask for."""
+    def find_pairs(
+        self, selection: Selection | None, k: int, threshold: float, hide: bool, request: gr.Request
+    ) -> Iterator[Update]:
+        """Find the most similar pairs."""
 
-        def work(tell: Any, should_stop: Any) -> tuple[EmbeddedCorpus, SimilarPairs, Path]:
-            space = space_of(self.services, _opened(view))
-            told = _told(tell, f"Comparing {len(space):,} sentences, each with each")
-            found = similar_pairs(space, int(k), float(threshold), hide, told, should_stop)
-            return space, found, save_pairs(found, space.corpus, self.folder)
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> tuple[EmbeddedCorpus, SimilarPairs, Path]:
+            embedded = _require(selection).embed(self.services.embeddings)
+            on_progress = _reporter(report_progress, f"Comparing {len(embedded):,} sentences, each with each")
+            found = similar_pairs(embedded, int(k), float(threshold), hide, on_progress, should_stop)
+            return embedded, found, save_pairs(found, embedded.corpus, self.folder)
 
         def show(result: tuple[EmbeddedCorpus, SimilarPairs, Path]) -> Update:
-            space, found, path = result
+            embedded, found, path = result
             return {
-                self.status: views.pairs_cards(found, space),
-                self.table: views.pairs_table(found, space.corpus, float(threshold)),
+                self.status: views.pairs_cards(found, embedded),
+                self.table: views.pairs_table(found, embedded.corpus, float(threshold)),
                 self.download: gr.DownloadButton(value=path, visible=bool(found.pairs)),
             }
 
-        yield from self.pairs.run(self.services, request, work, show, self._without_pairs())
+        yield from self.pairs_task.run(self.services, request, work, show, self._no_pairs())
 
-    def run_repeats(self, view: View | None, threshold: float, request: gr.Request) -> Iterator[Update]:
-        """Find the sentences that repeat an earlier one."""
+    def find_duplicates(self, selection: Selection | None, threshold: float, request: gr.Request) -> Iterator[Update]:
+        """Find the sentences that are near-duplicates of an earlier one."""
 
-        def work(tell: Any, should_stop: Any) -> tuple[EmbeddedCorpus, NearDuplicates, Path]:
-            space = space_of(self.services, _opened(view))
-            told = _told(tell, f"Reading {len(space):,} sentences in order")
-            found = find_near_duplicates(space, float(threshold), told, should_stop)
-            return space, found, save_without_near_duplicates(found, space.corpus, self.folder)
+        def work(
+            report_progress: ReportProgress, should_stop: ShouldStop
+        ) -> tuple[EmbeddedCorpus, NearDuplicates, Path]:
+            embedded = _require(selection).embed(self.services.embeddings)
+            on_progress = _reporter(report_progress, f"Reading {len(embedded):,} sentences in order")
+            found = find_near_duplicates(embedded, float(threshold), on_progress, should_stop)
+            return embedded, found, save_without_near_duplicates(found, embedded.corpus, self.folder)
 
         def show(result: tuple[EmbeddedCorpus, NearDuplicates, Path]) -> Update:
-            space, found, path = result
+            embedded, found, path = result
             return {
-                self.repeated: views.repeats_line(found, space.corpus),
-                self.without: gr.DownloadButton(value=path, visible=True),
+                self.duplicates: views.near_duplicates(found, embedded.corpus),
+                self.download_kept: gr.DownloadButton(value=path, visible=True),
             }
 
-        yield from self.repeats.run(self.services, request, work, show, {self.without: gr.update(visible=False)})
+        on_error = {self.download_kept: gr.update(visible=False)}
+        yield from self.duplicates_task.run(self.services, request, work, show, on_error)
 
-    def _without_pairs(self) -> Update:
+    def _no_pairs(self) -> Update:
         return {self.table: "", self.download: gr.update(visible=False)}
 
 
-def _opened(view: View | None) -> View:
-    if view is None:
+def _require(selection: Selection | None) -> Selection:
+    if selection is None:
         raise InputError("no corpus is open yet.")
-    return view
+    return selection
 
 
-def _told(tell: Callable[..., None], words: str) -> Callable[[int, int], None]:
-    return lambda done, count: tell(done / count, words)
+def _reporter(report_progress: ReportProgress, step: str) -> Callable[[int, int], None]:
+    return lambda done, total: report_progress(done / total, step)

@@ -1,72 +1,78 @@
-"""The Search tab of the Explore page: a query in, the nearest sentences out, perhaps re-ranked by a cross-encoder."""
+"""The Search tab of the Explore page: the sentences nearest to a query, optionally re-ranked by a cross-encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import gradio as gr
 
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
+from sbert_app.pages.components.messages import waiting
 from sbert_app.pages.components.pickers import cross_encoder_picker
+from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.view import View, space_of
+from sbert_app.pages.explore.selection import Selection
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.search import SearchResult, check_query, search
-from sbert_app.services.tasks import TaskProgress, TaskResult
-from training.errors import InputError, Stopped
+from sbert_app.services.tasks import ReportProgress, ShouldStop
 
 FIRST_QUERY = "The bank did not change the interest rate."
-Shown = tuple[str, Any]  # the line, the hits
 
 
-def build(services: Services, view: gr.State) -> None:
-    """Lay the tab out inside the open gr.Tab; the first query is answered when a corpus is open."""
+def build(services: Services, selection: gr.State) -> None:
+    """Build the tab inside the open gr.Tab; the first query is answered when a corpus is open."""
     with gr.Row(elem_classes="explore-controls"):
         query = gr.Textbox(
             FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4
         )
-        k = gr.Slider(1, 100, 10, step=1, label="How many", elem_id="search-k", scale=2, min_width=180)
-        cross = cross_encoder_picker("none")
-        go = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
-    line = gr.HTML('<div class="waiting">Waiting for the corpus …</div>', elem_id="search-status")
-    found = gr.HTML(elem_id="search-hits")
+        k = gr.Slider(1, 100, 10, step=1, label="Number of results", elem_id="search-k", scale=2, min_width=180)
+        cross_encoder = cross_encoder_picker("none")
+        start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
+    status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
+    results = gr.HTML(elem_id="search-hits")
+    task = TaskWidget("search", status)
 
-    def run(view: View | None, query: str, k: int, cross: str | None, request: gr.Request) -> Iterator[Shown]:
-        if view is None:
+    def run(
+        selection: Selection | None, query: str, k: int, cross_encoder: str | None, request: gr.Request
+    ) -> Iterator[Update]:
+        if selection is None:
+            yield {status: gr.skip()}  # a generator that yields nothing would clear its outputs
             return
-        try:
+
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> SearchResult:
             check_query(query or "", int(k))
-            yield from _searched(services, view, query, int(k), cross, request)
-        except InputError as error:
-            yield error_message(error), ""
-        except Stopped:  # by the next query
-            yield gr.skip(), gr.skip()
+            return _search(services, selection, query, int(k), cross_encoder, report_progress)
 
-    def failed() -> Shown:
-        return error_message(INTERNAL_ERROR), ""
+        def show(result: SearchResult) -> Update:
+            return {status: views.search_status(result), results: views.hits(result)}
 
-    slow: dict[str, Any] = {"concurrency_limit": 4, "trigger_mode": "always_last", **PRIVATE}
-    edits = [view.change, go.click, query.submit, k.release, cross.input]
-    gr.on(edits, run, [view, query, k, cross], [line, found], **slow).failure(failed, None, [line, found], **PRIVATE)
+        yield from task.run(services, request, work, show, {results: ""})
+
+    events = [selection.change, start.click, query.submit, k.release, cross_encoder.input]
+    searched = gr.on(
+        events,
+        run,
+        [selection, query, k, cross_encoder],
+        [status, results],
+        concurrency_limit=4,
+        trigger_mode="always_last",
+        **PRIVATE,
+    )
+    task.wire(services, searched)
 
 
-def _searched(
-    services: Services, view: View, query: str, k: int, cross: str | None, request: gr.Request
-) -> Iterator[Shown]:
-    """The answer; while a model loads, words."""
-    space = space_of(services, view)
-
-    def work(tell: Any, should_stop: Any) -> SearchResult:
-        if cross and cross != "none" and not services.models.has("cross-encoder", cross):
-            tell(0, f"Loading {cross}")
-        crosser = services.models.cross_encoder_or_none(cross)
-        tell(0, "Searching")
-        return search(space, query, services.models.encoder(view.model, view.pooling), k, crosser)
-
-    for event in services.tasks.run(f"{request.session_hash} search", "Searching", work):
-        if isinstance(event, TaskResult):
-            yield views.search_line(event.value, space), views.hits(event.value)
-        elif isinstance(event, TaskProgress):
-            yield progress_bar(event), gr.skip()
+def _search(
+    services: Services,
+    selection: Selection,
+    query: str,
+    k: int,
+    cross_encoder: str | None,
+    report_progress: ReportProgress,
+) -> SearchResult:
+    """The answer; reports when a model has to be loaded first."""
+    embedded = selection.embed(services.embeddings)
+    if cross_encoder and cross_encoder != "none" and not services.models.has("cross-encoder", cross_encoder):
+        report_progress(0, f"Loading {cross_encoder}")
+    reranker = services.models.cross_encoder_or_none(cross_encoder)
+    report_progress(0, "Searching")
+    return search(embedded, query, services.models.encoder(selection.model, selection.pooling), k, reranker)

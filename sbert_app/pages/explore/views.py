@@ -1,201 +1,210 @@
-"""What the tabs Search, Similar pairs and Clusters show, as HTML. Pure functions; every text is escaped here."""
+"""The HTML of the Explore page: values computed here, rendered by templates. Functions without state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from sbert_app.pages.components.messages import spoken_seconds
-from sbert_app.services.clusters.clustering import HIERARCHICAL
+from markupsafe import Markup
+
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.components.templates import render
+from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import Hit, SearchResult
 from sbert_app.services.corpus.similar import NearDuplicates, SimilarPairs
+from sbert_app.services.maps.corpus_map import MapResult, PairDistances
 
-LONGEST = 400  # characters of a sentence
-MOST_ROWS = 200  # of pairs in the table; the file has all
-MOST_GROUPS = 30
+TEMPLATES = "explore/templates"
+NEAREST = 10  # sentences listed for a clicked point
+BEFORE_AFTER = ("before", "after")
+MAX_CHARACTERS = 400  # of a sentence
+MAX_PAIRS_SHOWN = 200  # the file has all
+MAX_CLUSTERS_SHOWN = 30
 
-COSINE_IS_DOT = (
-    "All vectors have length 1, so their dot product is their cosine: FAISS looks for the largest dot products "
+COSINE_IS_DOT_PRODUCT = (
+    "All embeddings have length 1, so their dot product is their cosine: FAISS searches for the largest dot products "
     "(IndexFlatIP) and finds the nearest sentences."
 )
-EXACT = "Every sentence is compared: the answer is exact."
-BY_GRAPH = "Above 200,000 sentences a graph of neighbours is followed (HNSW): the answer is nearly exact."
-PAPER = (
-    '<section class="card"><h3>The paper, 10,000 sentences</h3><p class="score"><b>65 h</b>'
-    '<span>with BERT reading each pair</span></p><p class="foot">about 5 s with SBERT on a V100: 49,995,000 pairs in '
-    "both cases, but 10,000 sentences to encode (section 1)</p></section>"
-)
-
-
-def search_line(found: SearchResult, space: EmbeddedCorpus) -> str:
-    """What was done for a query, and how long each step took."""
-    steps = [
-        f"<b>{found.search_ms:.1f} ms</b> to search {_count(found.searched, 'sentence')}",
-        f"{found.encode_ms:.1f} ms to encode the query",
-    ]
-    if found.cross_ms is not None:
-        steps.append(
-            f"{found.cross_ms:.0f} ms for {escape(found.cross_encoder or '')} to read {found.candidates} pairs"
-        )
-    return (
-        f'<p class="lead" aria-live="polite">{" · ".join(steps)}</p>'
-        f'<p class="note">{COSINE_IS_DOT} {EXACT if found.exact else BY_GRAPH}</p>'
-    )
-
-
-def hits(found: SearchResult) -> str:
-    """The nearest sentences; beside them, where a cross-encoder read them, its own order."""
-    ours = _hits_table("By cosine of the bi-encoder", "cosine", found.by_cosine, crossed=False)
-    if not found.cross_encoder:
-        return f'<div class="orders one">{ours}</div>'
-    title = f"Re-ranked by {found.cross_encoder}, from the {found.candidates} nearest"
-    theirs = _hits_table(title, "score", found.by_cross, crossed=True)
-    return f'<div class="orders">{ours}{theirs}</div>'
-
-
-def pairs_cards(found: SimilarPairs, space: EmbeddedCorpus) -> str:
-    """How long it took here, beside the paper's hours."""
-    encoded = f"encoding them took {spoken_seconds(space.seconds)}" if space.seconds else "they were encoded before"
-    same = (
-        f" · {_count(found.same_text, 'sentence')} left out, as the same words came before" if found.same_text else ""
-    )
-    return (
-        '<div class="cards"><section class="card first"><h3>This corpus, here</h3>'
-        f'<p class="score"><b>{_duration(found.seconds)}</b><span>to compare each with each</span></p>'
-        f'<p class="foot">{_count(found.compared, "sentence")}, {_count(found.combinations, "pair")}, exactly · '
-        f"{encoded}{same}</p></section>{PAPER}</div>"
-    )
-
-
-def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> str:
-    """The pairs, best first."""
-    if not found.pairs:
-        why = "one sentence makes no pair" if found.compared < 2 else f"no pair has a cosine of {threshold:.2f} or more"
-        return f'<p class="lead">Nothing to show: {why}.</p>'
-    rows = "".join(
-        f'<tr><td class="number">{cosine:.3f}</td><td>{_text(corpus.sentences[i])}</td>'
-        f"<td>{_text(corpus.sentences[j])}</td></tr>"
-        for i, j, cosine in found.pairs[:MOST_ROWS]
-    )
-    more = f"; the first {MOST_ROWS} are shown" if len(found.pairs) > MOST_ROWS else ""
-    return (
-        f'<div class="found"><table class="plain"><caption>{_count(len(found.pairs), "pair")}, most similar first{more}'
-        "</caption><thead><tr><th>cosine</th><th>sentence 1</th><th>sentence 2</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def repeats_line(found: NearDuplicates, corpus: Corpus) -> str:
-    """How many sentences repeat an earlier one."""
-    kept = len(found.kept)
-    dropped = len(corpus) - kept
-    if not dropped:
-        return (
-            f'<p class="lead">No sentence has a cosine of {found.threshold:.2f} or more with an earlier one '
-            f"({_duration(found.seconds)}).</p>"
-        )
-    verb = "repeats" if dropped == 1 else "repeat"
-    return (
-        f'<p class="lead"><b>{dropped:,}</b> of {_count(len(corpus), "sentence")} {verb} an earlier one; {kept:,} are '
-        f'kept ({_duration(found.seconds)}).</p><p class="note">Read in order, a sentence is kept unless it has a '
-        f"cosine of {found.threshold:.2f} or more with one that is kept.</p>"
-    )
-
-
-def clusters_line(found: Sequence[Cluster], space: EmbeddedCorpus, method: str, seconds: float) -> str:
-    """How many clusters there are, and by which way."""
-    clusters = [group for group in found if group.number]
-    single = sum(len(group.rows) == 1 for group in clusters)
-    outside = sum(len(group.rows) for group in found if not group.number)
-    parts = [f"<b>{_count(len(clusters), 'cluster')}</b> of {_count(len(space), 'sentence')}"]
-    if outside:
-        parts.append(f"{outside:,} in none ({100 * outside / len(space):.0f}%)")
-    if single:
-        parts.append(f"{single:,} of one sentence alone")
-    return (
-        f'<p class="lead" aria-live="polite">{" · ".join(parts)} · {_duration(seconds)}</p>'
-        f'<p class="note">{WAYS[method]}</p>'
-    )
-
-
-WAYS = {
-    "hdbscan": (
-        "HDBSCAN looks for dense groups, on a map of the vectors in 5 dimensions (UMAP): in the model's hundreds of "
-        "dimensions hardly anything is dense. What lies between the groups is in none."
+EXACT = "Every sentence is compared: the result is exact."
+APPROXIMATE = "Above 200,000 sentences the search follows a graph of neighbours (HNSW): the result is nearly exact."
+CLUSTERING_NOTES = {
+    HDBSCAN: (
+        "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
+        "dimensions hardly anything is dense. Sentences between the groups belong to none."
     ),
     HIERARCHICAL: (
-        "Average linkage on the cosines of all pairs: the two most similar groups are joined, again and again. This "
-        "is what took 65 hours with BERT for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
+        "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
+        "BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
         "elsewhere takes no time."
     ),
 }
 
 
-def clusters_table(found: Sequence[Cluster], corpus: Corpus) -> str:
-    """Each cluster with its keywords and the sentences nearest to its centre."""
-    clusters = [group for group in found if group.number]
-    if not clusters:
-        return '<p class="lead">No group is dense enough. Allow smaller clusters, or choose the hierarchical way.</p>'
-    cards = "".join(_group_card(group, corpus, len(clusters[0].rows)) for group in clusters[:MOST_GROUPS])
-    rest = len(clusters) - MOST_GROUPS
-    more = f" {rest:,} smaller ones are in the file." if rest > 0 else ""
-    return (
-        '<p class="note">Largest first. The words are those that set a cluster apart (class-based TF-IDF), the '
-        f'sentences those nearest to its centre, the cosine the mean over its pairs.{more}</p><div class="groups">'
-        f"{cards}{''.join(map(_outside_card, found))}</div>"
+def corpus_summary(embedded: EmbeddedCorpus, is_example: bool) -> Markup:
+    """The open corpus: its size, what else is known of its sentences, how long the encoding took."""
+    corpus = embedded.corpus
+    return render(
+        f"{TEMPLATES}/corpus.html",
+        name=corpus.name,
+        is_example=is_example,
+        sentences=len(corpus),
+        columns=list(corpus.columns),
+        gold_pairs=0 if corpus.gold is None else len(corpus.gold.gold),
+        seconds=embedded.seconds,
+        model=embedded.model,
+        pooling=embedded.pooling,
+        notes=corpus.notes,
     )
 
 
-def _outside_card(group: Cluster) -> str:
-    """What is in no cluster; nothing for a cluster."""
-    if group.number:
-        return ""
-    size = _count(len(group.rows), "sentence")
-    return f'<section class="card group outside"><h3><b>In none</b> {size}, between the dense groups</h3></section>'
-
-
-def _group_card(group: Cluster, corpus: Corpus, largest: int) -> str:
-    size = len(group.rows)
-    within = "" if group.cosine is None else f" · cosine {group.cosine:.2f}"
-    chips = "".join(f"<span>{escape(word)}</span>" for word in group.keywords)
-    sentences = "".join(f"<li>{_text(corpus.sentences[row])}</li>" for row in group.representatives)
-    return (
-        f'<section class="card group"><h3><b>{group.number:,}</b> {_count(size, "sentence")}{within}</h3>'
-        f'<div class="bar"><i style="width:{100 * size / largest:.1f}%"></i></div><div class="words">{chips}</div>'
-        f"<ul>{sentences}</ul></section>"
+def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
+    """What the map shows and how long it took; ``run``: name, base and is_base of the run on the second map."""
+    count, dimensions = result.maps[0].shape
+    titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
+    return render(
+        f"{TEMPLATES}/map_status.html",
+        sentences=count,
+        dimensions=dimensions,
+        from_cache=result.from_cache,
+        seconds=result.seconds,
+        titles=titles[:1].upper() + titles[1:],
+        pairs=pairs,
+        run=run,
     )
 
 
-def _hits_table(title: str, score: str, found: Sequence[Hit], crossed: bool) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{place}</th><td class="number">{hit.cross_score if crossed else hit.cosine:.3f}</td>'
-        f"<td>{_text(hit.sentence)}{_moved(hit, place) if crossed else ''}</td></tr>"
-        for place, hit in enumerate(found, start=1)
+def map_titles(result: MapResult) -> list[str]:
+    """The title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
+    return [
+        f"{when}: {embedded.model}, {embedded.pooling}"
+        for when, embedded in zip(BEFORE_AFTER, result.embedded, strict=False)
+    ]
+
+
+def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
+    """The clicked sentence and its nearest sentences, under each model."""
+    return render(
+        f"{TEMPLATES}/nearest.html",
+        sentence=_shorten(embedded[0].corpus.sentences[row]),
+        lists=[
+            {
+                "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
+                "rows": _nearest_rows(each, row),
+            }
+            for each in embedded
+        ],
     )
-    return (
-        f'<table class="plain hits"><caption>{escape(title)}</caption><thead><tr><th>#</th><th>{score}</th>'
-        f"<th>sentence</th></tr></thead><tbody>{rows}</tbody></table>"
+
+
+def search_status(result: SearchResult) -> Markup:
+    """How long each step of the search took, and whether it is exact."""
+    explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else APPROXIMATE}"
+    return render(f"{TEMPLATES}/search_status.html", result=result, explanation=explanation)
+
+
+def hits(result: SearchResult) -> Markup:
+    """The nearest sentences by cosine; beside them, with a cross-encoder, its order of the candidates."""
+    return render(
+        f"{TEMPLATES}/hits.html",
+        by_cosine=[{"score": hit.cosine, "sentence": _shorten(hit.sentence), "moved": ""} for hit in result.by_cosine],
+        by_cross=[_reranked(hit, rank) for rank, hit in enumerate(result.by_cross, start=1)],
+        cross_encoder=result.cross_encoder,
+        candidates=result.candidates,
     )
 
 
-def _moved(hit: Hit, place: int) -> str:
-    """Where the cosine had it."""
-    if hit.rank == place:
-        return ""
-    kind, arrow = ("up", "↑") if hit.rank > place else ("down", "↓")
-    return f' <small class="{kind}">{arrow} from {hit.rank}</small>'
+def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
+    """How long comparing all pairs took here, beside the paper's hours."""
+    encoding = f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache"
+    parts = [
+        f"{format_count(found.compared, 'sentence')}, {format_count(found.combinations, 'pair')}, exactly",
+        encoding,
+    ]
+    if found.same_text:
+        parts.append(f"{format_count(found.same_text, 'sentence')} with the text of an earlier one left out")
+    return render(f"{TEMPLATES}/pairs_cards.html", pairs=found, foot=" · ".join(parts))
 
 
-def _text(sentence: str) -> str:
-    return escape(sentence if len(sentence) <= LONGEST else sentence[:LONGEST] + " …")
+def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
+    """The most similar pairs, best first, or why there are none."""
+    too_few = found.compared < 2
+    return render(
+        f"{TEMPLATES}/pairs_table.html",
+        total=len(found.pairs),
+        rows=[
+            (_shorten(corpus.sentences[i]), _shorten(corpus.sentences[j]), cosine)
+            for i, j, cosine in found.pairs[:MAX_PAIRS_SHOWN]
+        ],
+        reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
+    )
 
 
-def _count(n: int, what: str) -> str:
-    return f"1 {what}" if n == 1 else f"{n:,} {what}s"
+def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
+    """How many sentences are near-duplicates of an earlier one."""
+    kept = len(found.kept)
+    return render(
+        f"{TEMPLATES}/near_duplicates.html",
+        sentences=len(corpus),
+        kept=kept,
+        dropped=len(corpus) - kept,
+        threshold=found.threshold,
+        seconds=found.seconds,
+    )
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else spoken_seconds(seconds)
+def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
+    """How many clusters there are, what is in none, and how they were found."""
+    clusters = [group for group in groups if group.number]
+    return render(
+        f"{TEMPLATES}/clusters_status.html",
+        clusters=len(clusters),
+        sentences=len(embedded),
+        unclustered=_unclustered(groups),
+        singletons=sum(len(group.rows) == 1 for group in clusters),
+        seconds=seconds,
+        method=CLUSTERING_NOTES[method],
+    )
+
+
+def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
+    """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
+    found = [group for group in groups if group.number]
+    return render(
+        f"{TEMPLATES}/clusters.html",
+        clusters=[
+            {
+                "number": group.number,
+                "size": len(group.rows),
+                "cosine": group.cosine,
+                "keywords": group.keywords,
+                "sentences": [_shorten(corpus.sentences[row]) for row in group.representatives],
+            }
+            for group in found[:MAX_CLUSTERS_SHOWN]
+        ],
+        more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
+        unclustered=_unclustered(groups),
+    )
+
+
+def _nearest_rows(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, str]]:
+    """(cosine, sentence) of the sentences nearest to one of the corpus, without itself."""
+    k = min(NEAREST + 1, len(embedded))
+    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], k)
+    others = [(cosine, at) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
+    return [(cosine, _shorten(embedded.corpus.sentences[at])) for cosine, at in others[:NEAREST]]
+
+
+def _reranked(hit: Hit, rank: int) -> dict[str, object]:
+    """A hit in the cross-encoder's order, and whether it moved up or down from its rank by cosine."""
+    moved = "" if hit.rank == rank else "up" if hit.rank > rank else "down"
+    return {"score": hit.cross_score, "sentence": _shorten(hit.sentence), "moved": moved, "rank": hit.rank}
+
+
+def _unclustered(groups: Sequence[Cluster]) -> int:
+    return sum(len(group.rows) for group in groups if not group.number)
+
+
+def _shorten(sentence: str) -> str:
+    return sentence if len(sentence) <= MAX_CHARACTERS else sentence[:MAX_CHARACTERS] + " …"

@@ -1,7 +1,7 @@
-"""The bench of each lesson: its live controls, and the function that measures with them.
+"""The demo of each lesson: its live controls, and the function that measures with their values.
 
-A bench lays its controls out in the open Blocks and says what changes them. It knows neither navigation nor the other
-lessons; `learn` lays the figure and the words under it and wires both.
+A demo builds its controls in the open Blocks and names the events after which it is measured again. It knows neither
+navigation nor the other lessons: the page adds the figure and the result below it and wires both.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from urllib.parse import urlencode
 
 import gradio as gr
 import numpy as np
+from markupsafe import Markup
 
 from sbert_app.figures import compare as figures_compare
 from sbert_app.figures import learn as figures
+from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.pickers import POOLINGS
 from sbert_app.pages.learn import views
 from sbert_app.services.compare import examples
@@ -26,24 +28,24 @@ from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.lessons import collapse, cost, heads, orders, pooled_pair, rerank, without_tuning
 from training.registry import DEFAULT_MODEL
 
-QUERY = "The stock market fell sharply."
+RERANK_QUERY = "The stock market fell sharply."
 
 
-class Answer(NamedTuple):
-    """What a measurement shows: a Plotly figure, the words under it, and where "open in" leads, if not as written."""
+class Measurement(NamedTuple):
+    """A Plotly figure, the result as HTML, and the address of the lesson's link if it differs from the lesson's own."""
 
     figure: Any
-    told: str
+    html: Markup
     href: str | None = None
 
 
 @dataclass(frozen=True)
 class Demo:
-    """``measure`` takes the values of ``controls``, in their order. InputError is shown where the words would be."""
+    """``measure`` takes the values of ``controls``, in order. Its user errors are shown in place of the result."""
 
     controls: list[Any]
-    triggers: list[Any]  # the events after which it is measured again
-    measure: Callable[..., Answer]
+    triggers: list[Any]  # events after which it is measured again
+    measure: Callable[..., Measurement]
 
 
 def _without_tuning(services: Services) -> Demo:
@@ -51,7 +53,7 @@ def _without_tuning(services: Services) -> Demo:
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
         model = gr.Textbox(
             DEFAULT_MODEL,
-            label="Model to read",
+            label="Model",
             info="Or a Hub id, where the Hub can be reached",
             max_lines=1,
             submit_btn=True,
@@ -59,13 +61,13 @@ def _without_tuning(services: Services) -> Demo:
             elem_id="learn-model",
         )
 
-    def measure(pairs: float, model: str) -> Answer:
+    def measure(pairs: float, model: str) -> Measurement:
         name = model.strip() or DEFAULT_MODEL
-        found = without_tuning.measure(services.models, services.settings.home, name, int(pairs))
-        figure = figures.quality_bars([row.label for row in found.rows], [row.rho for row in found.rows])
-        return Answer(figure, views.without_tuning(found, int(pairs)))
+        result = without_tuning.measure(services.models, services.settings.home, name, int(pairs))
+        figure = figures.quality_bars([row.label for row in result.rows], [row.rho for row in result.rows])
+        return Measurement(figure, views.without_tuning(result, int(pairs)))
 
-    return Demo([pairs, model], [pairs.change, model.submit], measure)  # not at each letter of a Hub id
+    return Demo([pairs, model], [pairs.change, model.submit], measure)  # not while a Hub id is typed
 
 
 def _pooled_pair(services: Services) -> Demo:
@@ -74,16 +76,16 @@ def _pooled_pair(services: Services) -> Demo:
     b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
     pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
 
-    def measure(a: str, b: str, pooling: str) -> Answer:
-        found = pooled_pair.measure(services.models, services.settings.home, a, b, pooling)
-        exact = found.comparison.attribution
+    def measure(a: str, b: str, pooling: str) -> Measurement:
+        result = pooled_pair.measure(services.models, services.settings.home, a, b, pooling)
+        exact = result.comparison.attribution
         if exact is None:
-            words = [change.word for change in found.left_out]
-            figure = figures.left_out_bars(words, [change.cosine_change for change in found.left_out])
+            words = [change.word for change in result.left_out]
+            figure = figures.left_out_bars(words, [change.cosine_change for change in result.left_out])
         else:
             figure = figures_compare.word_map(exact.words_a, exact.words_b, exact.matrix)
         link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling})
-        return Answer(figure, views.pooled_pair(found, pooling), link)
+        return Measurement(figure, views.pooled_pair(result, pooling), link)
 
     return Demo([a, b, pooling], [a.change, b.change, pooling.change], measure)
 
@@ -94,21 +96,21 @@ def _heads(services: Services) -> Demo:
     labels = {name: variant.label for name, variant in ablation.variants.items()}
     paper = {name: variant.paper or 0.0 for name, variant in ablation.variants.items()}
 
-    def measure(pairs: float) -> Answer:
-        found = heads.measure(services.models, services.settings.home, int(pairs))
+    def measure(pairs: float) -> Measurement:
+        result = heads.measure(services.models, services.settings.home, int(pairs))
         figure = figures.head_bars(
-            [labels[row.concatenation] for row in found.rows],
-            [row.seen for row in found.rows],
-            [row.unseen for row in found.rows],
-            found.chance,
+            [labels[row.concatenation] for row in result.rows],
+            [row.seen for row in result.rows],
+            [row.unseen for row in result.rows],
+            result.chance,
         )
-        return Answer(figure, views.heads(found, labels, paper, _shipped_means()))
+        return Measurement(figure, views.heads(result, labels, paper, _shipped_rho()))
 
     return Demo([pairs], [pairs.change], measure)
 
 
-def _shipped_means() -> dict[str, float]:
-    """Mean ρ ×100 of the runs that ship, by concatenation."""
+def _shipped_rho() -> dict[str, float]:
+    """Mean ρ ×100 of the runs that ship with the app, by concatenation."""
     table = precomputed("concat")
     after: dict[str, list[float]] = {}
     for run in table.runs if table else ():
@@ -118,16 +120,16 @@ def _shipped_means() -> dict[str, float]:
 
 def _collapse(services: Services) -> Demo:
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
-    source = gr.Radio(choices, value="trained", label="Vectors of", elem_id="learn-source")
+    source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
     pull = gr.Slider(
-        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: as they are", elem_id="learn-pull"
+        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
     )
 
-    def measure(source: str, pull: float) -> Answer:
-        space = collapse.measure(services.models, services.settings.home, source, pull)
+    def measure(source: str, pull: float) -> Measurement:
+        result = collapse.measure(services.models, services.settings.home, source, pull)
         flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
-        return Answer(
-            figures.cosine_histograms(space.unrelated, space.similar), views.collapse(space, pull, flagged[:3])
+        return Measurement(
+            figures.cosine_histograms(result.unrelated, result.similar), views.collapse(result, pull, flagged[:3])
         )
 
     return Demo([source, pull], [source.change, pull.change], measure)
@@ -140,17 +142,17 @@ def _cost(services: Services) -> Demo:
             elem_id="learn-n",
         )  # fmt: skip
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
-    moment = gr.State(0.0)  # when somebody asked to measure
-    again.click(time.time, None, moment, api_visibility="private", show_progress="hidden")
+    moment = gr.State(0.0)  # when a measurement was last asked for
+    again.click(time.time, None, moment, **PRIVATE)
     grid = np.logspace(1, 6, 41)
 
-    def measure(exponent: float, moment: float) -> Answer:
-        found = cost.rates(services.models, services.settings.home, moment)
+    def measure(exponent: float, moment: float) -> Measurement:
+        result = cost.rates(services.models, services.settings.home, moment)
         sentences = round(10**exponent)
-        bi, cross = zip(*(cost.both_seconds(found.throughput, round(n)) for n in grid), strict=True)
+        bi, cross = zip(*(cost.both_seconds(result.throughput, round(n)) for n in grid), strict=True)
         paper = {"sentences": 10_000, "bi": cost.PAPER_ENCODE_SECONDS, "cross": cost.PAPER_CROSS_SECONDS}
-        chosen = (sentences, *cost.both_seconds(found.throughput, sentences))
-        return Answer(figures.cost_lines(grid.round(), bi, cross, chosen, paper), views.cost(found, sentences))
+        chosen = (sentences, *cost.both_seconds(result.throughput, sentences))
+        return Measurement(figures.cost_lines(grid.round(), bi, cross, chosen, paper), views.cost(result, sentences))
 
     return Demo([exponent, moment], [exponent.change, moment.change], measure)
 
@@ -159,33 +161,33 @@ def _orders(services: Services) -> Demo:
     query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
     normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
 
-    def measure(query: str, normalised: bool) -> Answer:
-        found = orders.measure(services.models, services.settings.home, query, normalised)
+    def measure(query: str, normalised: bool) -> Measurement:
+        result = orders.measure(services.models, services.settings.home, query, normalised)
         names = figures.SIMILARITY_NAMES
         figure = figures.rank_lines(
-            [line.sentence for line in found.lines],
+            [line.sentence for line in result.lines],
             list(names.values()),
-            [[line.ranks[name] for name in names] for line in found.lines],
+            [[line.ranks[name] for name in names] for line in result.lines],
         )
-        return Answer(figure, views.orders(found, normalised))
+        return Measurement(figure, views.orders(result, normalised))
 
     return Demo([query, normalised], [query.change, normalised.change], measure)
 
 
 def _rerank(services: Services) -> Demo:
-    query = gr.Textbox(QUERY, label="Query", max_lines=2, elem_id="learn-search")
+    query = gr.Textbox(RERANK_QUERY, label="Query", max_lines=2, elem_id="learn-search")
     k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
 
-    def measure(query: str, k: float) -> Answer:
+    def measure(query: str, k: float) -> Measurement:
         home = services.settings.home
-        found = rerank.measure(services.models, home, query, int(k))
+        result = rerank.measure(services.models, home, query, int(k))
         quality = rerank.quality(services.models, home)
         figure = figures.rank_lines(
-            [candidate.sentence for candidate in found.candidates],
+            [candidate.sentence for candidate in result.candidates],
             ["by cosine", "by the cross-encoder"],
-            [[candidate.rank, candidate.cross_rank] for candidate in found.candidates],
+            [[candidate.rank, candidate.cross_rank] for candidate in result.candidates],
         )
-        return Answer(figure, views.rerank(found, quality, rerank.PAIRS))
+        return Measurement(figure, views.rerank(result, quality, rerank.PAIRS))
 
     return Demo([query, k], [query.change, k.change], measure)
 

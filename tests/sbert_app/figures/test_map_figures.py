@@ -1,4 +1,4 @@
-"""Figures of maps and the lists beside them: points have their row, groups distinct colours, texts are escaped."""
+"""Figures of maps and the lists beside them: every point knows its row, colours tell groups apart, no text is HTML."""
 
 import json
 
@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 
 from sbert_app.figures.map import MapData, PairLines, hover_text, paired_maps, single_map
 from sbert_app.figures.map_colours import BLANK, MAX_LABELS, OTHER, Labels, Scale, make_colouring, make_labels
-from sbert_app.pages.explore import map_views as views
-from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
 
 SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
 
@@ -92,7 +89,7 @@ class TestFigure:
 
 
 class TestHover:
-    def test_html_is_escaped_and_long_text_truncated(self):
+    def test_html_is_harmless_and_long_text_is_cut(self):
         assert hover_text("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
         assert hover_text("word " * 200).count("<br>") == 2
         assert hover_text("word " * 200).endswith(" …")
@@ -101,20 +98,3 @@ class TestHover:
     @given(st.text())
     def test_no_tag_but_our_own(self, sentence):
         assert "<" not in hover_text(sentence).replace("<br>", "")
-
-
-class TestList:
-    def test_the_nearest_without_the_sentence_itself_escaped(self):
-        vectors = np.eye(3, dtype=np.float32)
-        vectors[1] = [0.8, 0.6, 0]
-        embedded = EmbeddedCorpus(
-            Corpus("mine", ["<i>one</i>", "<i>two</i>", "three"]), vectors, "m", "mean", "key", 0.0
-        )
-        html = views.nearest([embedded], 0)
-        assert "<i>" not in html
-        assert html.count("<tr>") == 2
-        assert html.index("0.800") < html.index("0.000")
-
-    def test_a_note_says_what_a_run_keeps(self):
-        assert "before training and after" in views.training_note("mine", "base", "base")
-        assert "choose its base &lt;base&gt; above" in views.training_note("mine", "<base>", "other")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sbert_app.services.tasks import TaskProgress, TaskResult, TaskRunner
+from sbert_app.services.tasks import Superseded, TaskProgress, TaskResult, TaskRunner
 from training.errors import InputError, Stopped
 
 
@@ -91,6 +91,14 @@ def test_a_new_task_stops_the_one_before_of_its_owner(tasks):
     [result] = tasks.run("me map", "second", lambda *_: 2)
     assert result.value == 2
     assert first.ended.wait(5)
+
+
+def test_the_one_before_is_told_from_a_stopped_one_even_if_the_new_task_has_ended(tasks):
+    first = tasks.run("me map", "first", Endless())
+    next(first)
+    list(tasks.run("me map", "second", lambda *_: 2))
+    with pytest.raises(Superseded):
+        list(first)
 
 
 def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):

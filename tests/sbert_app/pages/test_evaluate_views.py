@@ -1,0 +1,94 @@
+"""The HTML of the Evaluate page: what it says in words, and that a user's text never becomes markup."""
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+
+from sbert_app.pages.evaluate import views
+from sbert_app.services.results.error_analysis import RankedError, Slice
+from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
+from sbert_app.services.results.grid import make_grid
+from sbert_app.services.results.precomputed import PrecomputedResults
+from sbert_app.services.results.table import tabulate
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def assert_escaped(html):
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return PrecomputedResults.read()
+
+
+@pytest.fixture
+def grid():
+    """Two models on one data set: the first from the cache, the second failed."""
+    grid = make_grid([HOSTILE, "tfidf"], [f"{HOSTILE}.csv"])
+    gold = np.linspace(0, 5, 20)
+    grid.sizes[f"{HOSTILE}.csv"] = 20
+    grid.results[HOSTILE, f"{HOSTILE}.csv"] = EvalResult({"cosine": gold}, gold, 40, 1.0, from_cache=True)
+    grid.failures["tfidf", f"{HOSTILE}.csv"] = HOSTILE
+    return grid
+
+
+class TestScoreTable:
+    def test_names_and_reasons_are_escaped(self, grid):
+        assert_escaped(views.score_table(grid, tabulate(grid, Metric())))
+
+    def test_what_was_measured_here_is_counted(self, grid):
+        html = views.score_table(grid, tabulate(grid, Metric()))
+        assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
+        assert views.FAILED in html
+        assert "100.00" in html
+
+    def test_the_shipped_table_names_its_machine_and_its_command(self, shipped):
+        html = views.score_table(shipped, tabulate(shipped, Metric()))
+        assert "<b>Shipped with the app</b>" in html
+        assert shipped.values["command"] in html
+        assert 'class="paper-row"' in html
+
+    def test_cautions_come_with_what_they_are_about(self, shipped):
+        plain = views.score_table(shipped, tabulate(shipped, Metric()))
+        pearson = views.score_table(shipped, tabulate(shipped, Metric("dot", "pearson")))
+        assert "Reimers et al. (2016)" in pearson
+        assert "Reimers et al. (2016)" not in plain
+        assert views.CROSS_ENCODER_NOTE in pearson
+        assert views.CROSS_ENCODER_NOTE not in plain
+
+
+class TestDifferences:
+    def test_one_sentence_for_each_data_set(self, shipped):
+        html = views.differences(shipped, "tfidf", "glove", Metric())
+        assert html.count("<li>") == len(shipped.data) + 1
+        assert "points better than GloVe average, 50 d on STSb (paired bootstrap" in html
+
+    def test_a_model_is_not_compared_with_itself(self, shipped):
+        assert "two different models" in views.differences(shipped, "tfidf", "tfidf", Metric())
+
+    def test_without_a_test_the_button_is_named(self, shipped):
+        assert "press <b>Measure</b>" in views.differences(shipped, "tfidf", "glove", Metric("dot"))
+
+    def test_nothing_is_said_while_a_model_is_missing(self, shipped):
+        assert views.differences(shipped, None, "tfidf", Metric()) == ""
+
+
+def test_a_pair_is_escaped_and_its_note_is_kept():
+    html = views.error_pair(RankedError(1, HOSTILE, HOSTILE, 4.0, 0.5, 0.9, 0.1), Markup("<b>note</b>"))
+    assert_escaped(html)
+    assert "gold 4.00 of 5, score 0.500" in html
+    assert "<b>note</b>" in html
+
+
+def test_slices_name_their_property_once_and_show_none_without_rho():
+    found = [
+        Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)),
+        Slice("negation", "in both", 3, None),
+    ]
+    html = views.slices(found)
+    assert html.count("negation") == 1
+    assert 'style="width:80.0%"' in html
+    assert "too few, or all alike" in html
