@@ -72,7 +72,9 @@ def build(services: Services) -> None:
     planned = gr.HTML(elem_id="sweep-plan")
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
     panel = ablation_sweep.build_layout()
-    _connect(Sweeps(services.jobs), form, panel, [question, figure, legend, table], planned, start)
+    _connect(
+        Sweeps(services.jobs, services.access.check_run), form, panel, [question, figure, legend, table], planned, start
+    )
 
 
 def _form(name: gr.Radio) -> Form:

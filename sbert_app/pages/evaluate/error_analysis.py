@@ -92,7 +92,7 @@ class _ErrorAnalysisTab:
         def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
             spec = ModelSpec.parse(model or "")
             report_progress(0, f"Scoring {data_label(name)}")
-            pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
+            pairs, cache = load_scored_pairs(self.services.access.check_data(name), home), EvalResultCache(home)
             result = evaluate_one(spec, pairs, self.services.models, cache, report_progress, should_stop)
             errors = analyze_errors(result, pairs)
             first = errors.over[0] if errors.over else None

@@ -42,7 +42,7 @@ class _FoldsTab:
     """The components and their event handlers."""
 
     def __init__(self, services: Services) -> None:
-        self.jobs, self.home = services.jobs, services.settings.home
+        self.jobs, self.home, self.access = services.jobs, services.settings.home, services.access
         gr.HTML(messages.note(INTRO))
         with gr.Row():
             self.file = gr.File(label="Your own scored pairs", height=120, min_width=260, elem_id="folds-file")
@@ -77,7 +77,7 @@ class _FoldsTab:
         count = int(steps or DEFAULT_STEPS)
         try:
             path = Path(file) if file else pairs_by_genre(self.home)
-            settings = {"base": base, "max_steps": count, "eval_every": count}
+            settings = {"base": self.access.check_model(base), "max_steps": count, "eval_every": count}
             record = folds.start(path, int(k) if split == K_FOLDS else None, self.jobs, **settings)
         except UserFacingError as error:
             return {self.error: messages.error_message(error)}

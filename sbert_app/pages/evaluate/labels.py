@@ -106,7 +106,7 @@ def _load(name: str, services: Services) -> Dataset:
     from training.data.load import load_data
     from training.data.transforms import transform_for
 
-    data = load_data(name, services.settings.home, split="test")
+    data = load_data(services.access.check_data(name), services.settings.home, split="test")
     if data.kind == SCORED:
         data = transform_for(data, "triplet")
     if len(data) > MAX_ROWS:

@@ -151,7 +151,7 @@ class _SimilarityTab:
     ) -> Iterator[Update]:
         """Fill a grid, and show each cell when it has been measured."""
         try:
-            grid = make_grid(models, [*data, *(files or [])])
+            grid = make_grid(models, [self.services.access.check_data(name) for name in [*data, *(files or [])]])
         except UserFacingError as error:
             yield {self.status: messages.error_message(error)}
             return

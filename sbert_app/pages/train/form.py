@@ -16,10 +16,10 @@ import gradio as gr
 
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
 from sbert_app.pages.train.views import format_learning_rate
+from sbert_app.services.access import AccessPolicy
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
 from training.atomic import replace_file
-from training.data.load import DATA_NAMES, is_data_name, split_names
 from training.errors import InputError
 from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
 
@@ -169,8 +169,8 @@ def config_fields(fields: Fields) -> Fields:
     return {name: component for name, component in fields.items() if not name.startswith("upload")}
 
 
-def to_config(values: Fields, home: Path) -> RunConfig:
-    """The values of the form, by field, as a config. InputError if one of them is invalid."""
+def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
+    """The values of the form, by field, as a config. InputError if one of them is invalid or may not be named."""
     settings = dict(values)
     settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
     settings["eval_data"] = None if settings["eval_data"] in (None, "", "none") else settings["eval_data"]
@@ -183,21 +183,7 @@ def to_config(values: Fields, home: Path) -> RunConfig:
             settings[name] = _number(name, settings[name])
     if not settings["train_data"]:
         raise InputError("there is no training data yet; upload a file or choose a data set")
-    for name in ("train_data", "eval_data"):
-        if settings[name] is not None:
-            check_data(settings[name], home)
-    return RunConfig(**settings)
-
-
-def check_data(name: str, home: Path) -> None:
-    """InputError unless each part of ``name`` is a known set or a file that was uploaded."""
-    data_folder = (home / "data").resolve()
-    for part in split_names(name):
-        if not is_data_name(part) and not Path(part).resolve().is_relative_to(data_folder):
-            raise InputError(
-                f"data {part!r} is neither a known data set ({', '.join(DATA_NAMES)}), nor hf:org/name on the Hub, nor "
-                "an upload; upload the file, or give its path on the command line"
-            )
+    return access.check_run(RunConfig(**settings))
 
 
 def keep_upload(file: str, home: Path) -> Path:

@@ -132,7 +132,7 @@ def _estimate(services: Services, names: list[str], latest: dict[str, Any], *val
     """The estimate for the form, as far as it is known without measuring."""
     latest["form"] = values
     try:
-        config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
+        config = to_config(dict(zip(names, values, strict=True)), services.access)
         store = services.jobs.store
         estimate = estimate_run(config, store)
     except UserFacingError as error:
@@ -145,7 +145,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
     """The estimate with the throughput measured now, if it was not known."""
     store = services.jobs.store
     try:
-        config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
+        config = to_config(dict(zip(names, values, strict=True)), services.access)
         estimate = estimate_run(config, store)
         if known_rate(estimate, store.list(), store) or not can_measure_rate(config, store):
             return gr.skip()
@@ -158,7 +158,7 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
 def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any]:
     """Queue the run. Returns updates of the estimate (an error message) and of the run to open."""
     try:
-        config = to_config(dict(zip(names, values, strict=True)), services.settings.home)
+        config = to_config(dict(zip(names, values, strict=True)), services.access)
         estimate_run(config, services.jobs.store)
         run = services.jobs.start(config)
     except UserFacingError as error:

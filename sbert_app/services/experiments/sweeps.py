@@ -63,8 +63,10 @@ class SweepEstimate:
 class Sweeps:
     """The sweeps of a home folder. They have no state in memory."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
+        """``check_config`` raises InputError for a run that may not be started."""
         self.jobs = jobs
+        self.check_config = check_config
         self.store = jobs.store
         self.folder = jobs.store.home / "sweeps"
 
@@ -93,7 +95,10 @@ class Sweeps:
         if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
             raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
         grid = ablation(name)
-        estimates = {variant: estimate_run(grid.config(variant, 0, **changes), self.store) for variant in grid.variants}
+        configs = {variant: grid.config(variant, 0, **changes) for variant in grid.variants}
+        for config in configs.values():
+            self.check_config(config)
+        estimates = {variant: estimate_run(config, self.store) for variant, config in configs.items()}
         sizes = [_model_bytes(self.store.home, one.config.base) for one in estimates.values()]
         known = [size for size in sizes if size]
         return SweepEstimate(estimates, seeds, max(known) if known else None)

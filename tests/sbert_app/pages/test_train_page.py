@@ -10,6 +10,7 @@ from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
+from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
@@ -55,12 +56,15 @@ def finished(store: RunStore, name: str = "a run", **settings: object):
 # ---------------------------------------------------------------- the form
 
 
+ACCESS = AccessPolicy()
+
+
 def values(**changes: object) -> dict:
     return RunConfig("regression", pooling="mean").to_dict() | changes
 
 
-def test_the_form_says_what_a_config_says(tmp_path):
-    found = train_form.to_config(values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), tmp_path)
+def test_the_form_says_what_a_config_says():
+    found = train_form.to_config(values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS)
     assert (found.learning_rate, found.pooling, found.eval_data, found.max_steps) == (5e-5, None, None, None)
 
 
@@ -70,14 +74,14 @@ def test_the_form_says_what_a_config_says(tmp_path):
         ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be a number"),
         ({"epochs": None}, "epochs is None, but passes over the training data"),
         ({"train_data": ""}, "no training data yet"),
-        ({"train_data": "/etc/passwd"}, "neither a known data set"),
-        ({"train_data": "stsb:train+../secret.csv"}, "neither a known data set"),
-        ({"eval_data": "/etc/passwd"}, "neither a known data set"),
+        ({"train_data": "/etc/passwd"}, "cannot be used here"),
+        ({"train_data": "stsb:train+../secret.csv"}, "cannot be used here"),
+        ({"eval_data": "/etc/passwd"}, "cannot be used here"),
     ],
 )
-def test_what_the_form_cannot_mean_is_told(tmp_path, changes, told):
+def test_what_the_form_cannot_mean_is_told(changes, told):
     with pytest.raises(InputError, match=told):
-        train_form.to_config(values(**changes), tmp_path)
+        train_form.to_config(values(**changes), ACCESS)
 
 
 def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
@@ -89,7 +93,7 @@ def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
     upload.unlink()
     assert kept.read_text().startswith("sentence1")
     assert kept.name == "my-data-1-.csv"
-    assert train_form.to_config(values(train_data=str(kept)), home).train_data == str(kept)
+    assert train_form.to_config(values(train_data=str(kept)), AccessPolicy([home / "data"])).train_data == str(kept)
 
 
 # ---------------------------------------------------------------- the views
