@@ -126,7 +126,7 @@ def test_own_files_are_measured_cell_by_cell_and_remembered(open_page, mine):
     expect(page.locator("#shipped-again")).to_be_hidden()
 
 
-def test_a_file_without_gold_scores_is_said_plainly(open_page, tmp_path):
+def test_a_file_without_gold_scores_is_gradio_errors(open_page, tmp_path):
     file = tmp_path / "plain.csv"
     file.write_text("sentence1,sentence2\nA dog runs.,A cat sleeps.\n")
     page = open_page("/evaluate")
@@ -134,7 +134,7 @@ def test_a_file_without_gold_scores_is_said_plainly(open_page, tmp_path):
     expect(page.locator("#scores .problem")).to_contain_text("needs a gold score for each pair")
 
 
-def test_nothing_chosen_is_said_plainly(open_page):
+def test_nothing_chosen_is_gradio_errors(open_page):
     page = open_page("/evaluate")
     choose(page, "#evaluate-data")
     page.click("#measure")

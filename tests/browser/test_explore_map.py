@@ -112,7 +112,7 @@ def test_three_dimensions_and_how_it_is_drawn(open_page):
     assert text == "&lt;b&gt;Prices&lt;/b&gt; dropped &amp; fell."
 
 
-def test_two_models_side_by_side_and_moving(open_page):
+def test_two_models_paired_and_animated(open_page):
     page = opened(open_page)
     pick(page, "#corpus-source", "Data set")
     page.click("#corpus-open")

@@ -121,7 +121,7 @@ def test_6_normalising_makes_the_orders_one(open_page):
     expect(page.locator("#result-6 .problem")).to_contain_text("The query is empty")
 
 
-def test_7_both_orders_stand_side_by_side(open_page):
+def test_7_both_orders_stand_next_to_each_other(open_page):
     page = open_lesson(open_page, 7)
     expect(page.locator("#result-7 tbody tr").first).to_contain_text("Stocks close 2.47% higher")
     slide(page, "#learn-k", 20)

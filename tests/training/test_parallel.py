@@ -134,7 +134,7 @@ def test_nobody_waits_for_workers_that_are_busy_with_something_else():
     assert list(found) == [[n, n + 1, n + 2] for n in range(20)]
 
 
-def test_unsplit_a_thread_computes_alone_and_afterwards_as_before():
+def test_single_threaded_ops_holds_for_its_thread_and_ends_with_the_block():
     before = torch.get_num_threads()
     with pytest.raises(ZeroDivisionError), parallel.single_threaded_ops():
         assert torch.get_num_threads() == 1

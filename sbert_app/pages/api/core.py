@@ -38,7 +38,7 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
         """
-        with said_plainly():
+        with gradio_errors():
             return compare_by_name(services.models, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
 
     def encode(
@@ -52,7 +52,7 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             normalize: scale each vector to length 1, so that the dot product is the cosine.
         """
-        with said_plainly():
+        with gradio_errors():
             if not isinstance(sentences, list) or len(sentences) > MOST_SENTENCES:
                 raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
             encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
@@ -74,7 +74,7 @@ def build(services: Services) -> None:
         """
         from training.evaluation.scoring import evaluate as measure
 
-        with said_plainly():
+        with gradio_errors():
             services.access.check_data(data)
             scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
             return measure(scorer, data, services.settings.home)
@@ -85,7 +85,7 @@ def build(services: Services) -> None:
 
 
 @contextmanager
-def said_plainly() -> Iterator[None]:
+def gradio_errors() -> Iterator[None]:
     """An InputError becomes the error message of the HTTP answer, without a traceback."""
     try:
         yield

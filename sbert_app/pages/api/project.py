@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import MOST_SENTENCES, said_plainly
+from sbert_app.pages.api.core import MOST_SENTENCES, gradio_errors
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, compute_map
@@ -38,7 +38,7 @@ def build(services: Services) -> None:
             min_dist: how close points may lie, 0 to 0.99.
             seed: the same seed gives the same map.
         """
-        with said_plainly():
+        with gradio_errors():
             drawn = compute_map(
                 services.embeddings,
                 MapRequest(

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import said_plainly
+from sbert_app.pages.api.core import gradio_errors
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import estimate_run
 from training.registry import DEFAULT_MODEL
@@ -49,7 +49,7 @@ def build(services: Services) -> None:
             name: what to call the run.
             options: any other field of a run, as {"lora_rank": 8, "warmup": 0.1}.
         """
-        with said_plainly():
+        with gradio_errors():
             config = RunConfig.from_dict(
                 {
                     "objective": objective,
@@ -77,7 +77,7 @@ def build(services: Services) -> None:
             run_id: the id that start_run returned.
             since: how many events the caller has already ("events_seen" of the last answer).
         """
-        with said_plainly():
+        with gradio_errors():
             run = store.get(run_id)
             events = store.events(run_id)
             new = list(events[since:]) if 0 <= since <= len(events) else list(events)
@@ -89,7 +89,7 @@ def build(services: Services) -> None:
         Args:
             run_id: the id that start_run returned.
         """
-        with said_plainly():
+        with gradio_errors():
             return services.jobs.stop(run_id).to_json()
 
     def list_runs() -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import MOST_SENTENCES, said_plainly
+from sbert_app.pages.api.core import MOST_SENTENCES, gradio_errors
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
@@ -41,7 +41,7 @@ def build(services: Services) -> None:
             k: how many, 1 to 100.
             cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".
         """
-        with said_plainly():
+        with gradio_errors():
             check_query(query, int(k))
             model = model or DEFAULT_MODEL
             space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
@@ -53,7 +53,7 @@ def build(services: Services) -> None:
         is_list = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
         if not is_list or len(sentences) > MOST_SENTENCES:
             raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
-        # Past the shelf of corpora, where it would push out those that people have open.
+        # Not through the cache of corpora, where it would evict those that visitors have open.
         return encode(
             Corpus("sentences", sentences), services.models.encoder(model, pooling or None), services.embeddings.cache
         )

@@ -33,13 +33,13 @@ class OneSession:
         body = with_session(body)
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
-        told = False
+        replayed = False
 
         async def replay() -> Message:
-            nonlocal told
-            if told:
+            nonlocal replayed
+            if replayed:
                 return await receive()  # that the client has gone
-            told = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self.app({**scope, "headers": headers}, replay, send)

@@ -64,14 +64,6 @@ def estimate_plan(
     return macro("plan")(facts, estimate, source, remarks)
 
 
-def spoken_seconds(seconds: float) -> str:
-    """ "0.4 s", "12 s", "3 min 20 s"."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
-
-
 def word_map_note(total: float | None) -> Markup:
     """How to read the word map, whose cells sum to ``total``; None where there is no map."""
     if total is None:

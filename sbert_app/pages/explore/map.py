@@ -20,13 +20,13 @@ from sbert_app.pages.components.templates import render
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
+    BOTH_MAPS,
     CLUSTER,
     COLUMN,
     NO_SECOND_MODEL,
     NOTHING,
     QUERY,
     SAME_AS_MODEL,
-    SIDE_BY_SIDE,
     MapControls,
     compute_colouring,
     first_colour,
@@ -82,7 +82,7 @@ class _MapTab:
                         elem_id="map-pooling",
                     )
                     self.layout = gr.Radio(
-                        [SIDE_BY_SIDE, ANIMATED], value=SIDE_BY_SIDE, label="Show the maps", elem_id="map-how"
+                        [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
                     )
                 with gr.Accordion("UMAP settings", open=False, elem_id="map-settings"):
                     self.neighbours = gr.Slider(

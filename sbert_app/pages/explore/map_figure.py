@@ -18,7 +18,7 @@ from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 
 NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"  # what the points are coloured by
-SIDE_BY_SIDE, ANIMATED = "Side by side", "Animated"
+BOTH_MAPS, ANIMATED = "Side by side", "Animated"
 NO_SECOND_MODEL = ""
 SAME_AS_MODEL = ""  # the pooling of the second model
 KEYWORDS = 2  # in the name of a cluster
@@ -58,7 +58,7 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) 
     data = figures.MapData(
         result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key + controls.layout
     )
-    is_paired = len(result.maps) == 2 and controls.layout == SIDE_BY_SIDE
+    is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     return figures.paired_maps(data) if is_paired else figures.single_map(data)
 
 

@@ -82,7 +82,7 @@ def test_a_pickle_is_never_opened(tmp_path):
         ("", "holds no word vectors"),
     ],
 )
-def test_a_file_that_holds_no_vectors_is_said_plainly(tmp_path, text, said):
+def test_a_file_that_holds_no_vectors_is_gradio_errors(tmp_path, text, said):
     file = tmp_path / "bad.txt"
     file.write_text(text)
     with pytest.raises(InputError, match=said) as reported:

@@ -239,7 +239,7 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
 
 
 class Sentence(str):
-    """Text that can be watched being thrown away."""
+    """Text whose deletion can be observed."""
 
     __slots__ = ("__weakref__",)
 

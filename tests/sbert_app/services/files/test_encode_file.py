@@ -144,12 +144,12 @@ def test_reading_is_never_more_than_a_chunk_ahead_of_writing(
     rows = 3 * CHUNK // 100 * 100
     table = Table(tmp_path / "endless", Endless(rows, [0]))
 
-    class Watched(encoding.NpyFile):
+    class Observed(encoding.NpyFile):
         def write(self, sentences: encoding.Sentences, vectors: np.ndarray) -> None:
             ahead.append(table.reader.read[0] - self._rows)  # type: ignore[attr-defined]
             super().write(sentences, vectors)
 
-    monkeypatch.setitem(encoding.FORMATS, ".npy", Watched)
+    monkeypatch.setitem(encoding.FORMATS, ".npy", Observed)
     seen: list[tuple[int, int | None]] = []
     progress = lambda *step: seen.append(step)  # noqa: E731
     assert encode_file(table, "sentence", tmp_path / "x.npy", encoder, on_progress=progress).rows == rows
