@@ -65,7 +65,7 @@ def test_the_refusal_does_not_tell_whether_a_file_exists(policy, files):
         for name in (str(files / "secret.env"), str(files / "sekret.env")):
             with pytest.raises(InputError) as error:
                 check(name)
-            refusals.add(str(error.value).replace(name, "@"))
+            refusals.add(str(error.value).replace("sekret", "secret"))
         assert len(refusals) == 1
 
 
