@@ -154,7 +154,7 @@ def test_for_the_client_every_argument_but_the_text_has_a_default(app_url):
     assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
     with pytest.raises(AppError, match="the first sentence is empty"):
         client.predict(" ", "A kitten.", api_name="/compare")
-    with pytest.raises(AppError, match="'nonsense' is no data set that is known by name"):
+    with pytest.raises(AppError, match="data 'nonsense' cannot be used here"):
         client.predict("nonsense", api_name="/evaluate")
 
 

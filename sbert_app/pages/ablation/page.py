@@ -110,10 +110,11 @@ def _connect(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned
     latest = gr.State({})  # the latest values, so that a slow measurement does not overwrite a newer estimate
     outputs = [*about, form.base, form.data]
 
+    estimate = partial(_estimate, sweeps), [latest, *form.inputs], planned
+    measure = partial(_measure, sweeps), [latest, *form.inputs], planned
+
     def estimate_after(event: Any) -> None:
-        event.then(partial(_estimate, sweeps), [latest, *form.inputs], planned, **UNQUEUED).then(
-            partial(_measure, sweeps), [latest, *form.inputs], planned, **UNQUEUED
-        )
+        event.then(*estimate, **UNQUEUED).then(*measure, **UNQUEUED)
 
     opened = gr.context.Context.root_block.load(_from_link, None, [form.name, panel.selected], **UNQUEUED)
     chosen = opened.then(_about, form.name, outputs, **UNQUEUED)
@@ -123,7 +124,8 @@ def _connect(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned
     refresh_after(other.then(lambda: None, None, panel.selected, **UNQUEUED))
     estimate_after(other)
     edited = [each.change for each in form.inputs[1:]]
-    estimate_after(gr.on(edited, None, trigger_mode="always_last", api_visibility="private"))
+    # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
+    gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
     started = start.click(partial(_start, sweeps), form.inputs, [planned, panel.selected], **UNQUEUED)
     refresh_after(started).then(None, None, None, js=SHOW_SWEEP)
 

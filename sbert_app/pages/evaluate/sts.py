@@ -136,7 +136,7 @@ class _SimilarityTab:
         self.format.input(self.export, [self.grid, *display], self.text, **PRIVATE)
         pair = [self.grid, self.similarity, self.pearson, self.first, self.second]
         for picker in (self.first, self.second):
-            picker.input(self.compare, pair, self.differences, **PRIVATE)
+            picker.input(self.describe_difference, pair, self.differences, **PRIVATE)
 
     def measure(
         self,
@@ -188,7 +188,9 @@ class _SimilarityTab:
         shown = self.show(None, similarity, pearson, papers, text_format)
         return {self.grid: None, self.status: self._hint(), self.back: gr.Button(visible=False), **shown}
 
-    def compare(self, grid: ResultGrid | None, similarity: str, pearson: bool, first: str, second: str) -> str:
+    def describe_difference(
+        self, grid: ResultGrid | None, similarity: str, pearson: bool, first: str, second: str
+    ) -> str:
         """Whether two models differ."""
         return views.differences(grid or self.shipped, first, second, _metric(similarity, pearson))
 

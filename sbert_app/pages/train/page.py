@@ -79,10 +79,11 @@ def _connect_form(
         preset = request.query_params.get("preset")
         return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
 
+    estimate = partial(_estimate, services, names), [latest, *inputs], planned
+    measure = partial(_measure, services, names), [latest, *inputs], planned
+
     def estimate_after(event: Any) -> None:
-        event.then(partial(_estimate, services, names), [latest, *inputs], planned, **UNQUEUED).then(
-            partial(_measure, services, names), [latest, *inputs], planned, **UNQUEUED
-        )
+        event.then(*estimate, **UNQUEUED).then(*measure, **UNQUEUED)
 
     for key, chip in chips.items():
         estimate_after(chip.click(partial(_fill, services, key, names), None, [lesson, *inputs], **UNQUEUED))
@@ -98,7 +99,8 @@ def _connect_form(
     )
     edited = [component.input for name, component in config_fields.items() if name not in ("name", "learning_rate")]
     edited.append(fields["learning_rate"].change)  # pasted text fires no input event
-    estimate_after(gr.on(edited, None, None, None, trigger_mode="always_last", api_visibility="private"))
+    # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
+    gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
     uploaded = fields["upload_train"].upload(
         partial(_upload, services),
         fields["upload_train"],
