@@ -34,7 +34,7 @@ def build(services: Services) -> None:
         Args:
             sentence_a: the first sentence.
             sentence_b: the second sentence.
-            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
         """

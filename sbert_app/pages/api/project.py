@@ -31,7 +31,7 @@ def build(services: Services) -> None:
 
         Args:
             sentences: the sentences; at least 5 different ones.
-            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             dimensions: 2 or 3.
             neighbours: that hold each point, 2 to 200: few show detail, many show the whole.

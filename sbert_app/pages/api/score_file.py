@@ -34,7 +34,7 @@ def build(services: Services, tasks: ScoreTasks) -> None:
         Args:
             file: an uploaded CSV, TSV, JSON Lines, Parquet or XLSX file.
             columns: "first,second" or "first,second,gold"; empty = found by name (sentence1, sentence2, score).
-            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
             format: of the scored file: csv or parquet.

@@ -36,7 +36,7 @@ def build(services: Services) -> None:
             query: a sentence, a question, a few words.
             data: a data set whose sentences are searched: stsb:dev, sts16, snli:test, …
             sentences: up to 10,000 sentences to search instead of a data set.
-            model: a bi-encoder: short name, Hub id, folder, run:<id>.
+            model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             k: how many, 1 to 100.
             cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".

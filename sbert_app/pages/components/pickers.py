@@ -24,7 +24,7 @@ def model_picker(value: str = DEFAULT_MODEL) -> gr.Dropdown:
         MODELS,
         value=value,
         label="Model",
-        info="Or type a Hub id, a folder or run:<id>",
+        info="Or type a Hub id or run:<id>",
         allow_custom_value=True,
         elem_classes="model",
         min_width=240,

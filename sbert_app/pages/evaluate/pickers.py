@@ -30,7 +30,7 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
         multiselect=multiselect,
         allow_custom_value=True,
         label="Models" if multiselect else "Model",
-        info=f"Or type a Hub id, folder, run:<id>{hint}",
+        info=f"Or type a Hub id, run:<id>{hint}",
         **options,
     )
     root = gr.context.Context.root_block
