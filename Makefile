@@ -38,7 +38,7 @@ test: export SBERT_HOME = $(TEST_HOME)
 test: setup lint ## every check: lint, then the tests in random order, then the tests in a browser
 	sh scripts/find_browser.sh
 	$(SLEEPING_THREADS) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
-	$(SLEEPING_THREADS) $(PY) -m pytest tests/browser
+	$(SLEEPING_THREADS) $(PY) -m pytest -p no:randomly tests/browser  # in order: they share one app and its runs
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock
