@@ -4,6 +4,7 @@
     format_estimate(203)        "3 min 20 s"          a predicted time, no finer than the prediction
     format_count(1, "pair")     "1 pair"
     format_number(None)         "–"
+    format_bytes(3 << 20)       "3 MB"
     json_values({"p": nan})     {"p": None}
     format_time(1763764200)     "21 Nov 23:30"        today: "23:30"
 
@@ -47,6 +48,15 @@ def format_count(count: int, noun: str, plural: str | None = None) -> str:
 def format_number(value: float | None, digits: int = 2) -> str:
     """A figure with so many decimals and thousands separators; a dash if it is None."""
     return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def format_bytes(size: float) -> str:
+    """A size in units of 1,024: "900 bytes", "3 MB", "1.5 GB"."""
+    if size < 1 << 10:
+        return f"{size:,.0f} bytes"
+    unit, name = next((1 << shift, name) for shift, name in ((30, "GB"), (20, "MB"), (10, "KB")) if size >= 1 << shift)
+    value = size / unit
+    return f"{value:,.1f} {name}" if value < 9.95 and round(value, 1) != round(value) else f"{value:,.0f} {name}"
 
 
 def json_values(values: Mapping[Any, Any]) -> dict[str, Any]:

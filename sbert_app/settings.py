@@ -31,6 +31,8 @@ class Settings(BaseModel):
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
     upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
+    temp_limit_mb: int = Field(10_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
+    models_mb: int = Field(4_096, ge=256, le=10_000_000, description="a whole number from 256 to 10000000")
     models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")  # loaded models in memory
     warm_maps: bool = Field(True, description="yes or no")  # compile UMAP in the background, before the first map
 

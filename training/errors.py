@@ -1,12 +1,22 @@
 """The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
 
+LONGEST_MESSAGE = 1_600  # characters
+_KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
+
 
 class UserFacingError(Exception):
     """An expected failure. The message is one clear sentence: what, where, what to do.
 
     The command line prints it and exits with 2; a page shows it beside the control; the API returns it. Any other
-    exception is a fault of the program.
+    exception is a fault of the program. A message quotes what was wrong, whatever its length, and so a long one loses
+    its middle: an answer is never as large as the request.
     """
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message)
+        if len(text) > LONGEST_MESSAGE:
+            text = f"{text[:_KEPT_AT_THE_START]} … {text[_KEPT_AT_THE_START - LONGEST_MESSAGE :]}"
+        super().__init__(text)
 
 
 class InputError(UserFacingError, ValueError):

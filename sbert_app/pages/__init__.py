@@ -21,6 +21,7 @@ from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
 from sbert_app.pages.server.guard import guarded
 from sbert_app.pages.server.hosts import AllowedHosts
+from sbert_app.pages.server.limits import UploadLimits
 from sbert_app.pages.server.login import PasswordCheck
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -95,7 +96,7 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "ssr_mode": False,
         "share": False,
         "quiet": True,
-        "show_error": True,
+        "show_error": False,
         "enable_monitoring": False,
     }
 
@@ -106,6 +107,7 @@ def _guard(settings: Settings) -> Callable[[Any], AbstractAsyncContextManager[No
         pages=frozenset({"/"} | {f"/{path}" for _, _, path in PAGES[1:]}),
         token=settings.token if settings.auth else None,
         on_space="SPACE_ID" in os.environ,
+        uploads=UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
     )
 
 

@@ -21,8 +21,12 @@ from training.sources.hub import is_repo_id
 if TYPE_CHECKING:
     from training.trainer.config import RunConfig
 
+MOST_JOINED = 20  # data sets in one name
 QUOTED = 80  # characters of a refused name that the message repeats
 
+MOST_SCRATCH = (12, 768)  # layers and dimensions of the largest model with random weights: the shape of BERT-base
+
+_SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 _PREFIXED = re.compile(r"run:[A-Za-z0-9][\w.-]{0,127}|scratch:[\w:x]{1,32}", re.ASCII)
 
 
@@ -42,6 +46,7 @@ class AccessPolicy:
         Raises:
             InputError: it is anything else; the message does not depend on which files exist.
         """
+        _check_scratch(name)
         known = name in BASELINES or name in CROSS_ENCODERS or _PREFIXED.fullmatch(name) is not None
         on_hub = is_repo_id(name) and not os.path.lexists(name)
         if known or on_hub or self._in_allowed_folder(name):
@@ -58,6 +63,8 @@ class AccessPolicy:
             InputError: a part is anything else; the message does not depend on which files exist.
         """
         parts = [name] if self._in_allowed_folder(name) else [part.strip() for part in name.split("+")]
+        if len(parts) > MOST_JOINED:
+            raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
             if not is_data_name(part) and not self._in_allowed_folder(part):
                 raise InputError(
@@ -83,6 +90,19 @@ class AccessPolicy:
         except (OSError, RuntimeError, ValueError):  # too long, a loop of links, the home of ~nobody, a NUL
             return False
         return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
+
+
+def _check_scratch(name: str) -> None:
+    """InputError for random weights of a size that is built for nobody's use but to fill the memory."""
+    if (shape := _SCRATCH.fullmatch(name)) is None:
+        return
+    layers, dimensions = int(shape[1]), int(shape[2])
+    most_layers, most_dimensions = MOST_SCRATCH
+    if layers * dimensions**2 > most_layers * most_dimensions**2:
+        raise InputError(
+            f"{name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones are for the "
+            "command line"
+        )
 
 
 def _quoted(name: str) -> str:

@@ -37,7 +37,7 @@ class Services:
         """Create the services. Models are loaded at their first use."""
         settings.home.mkdir(parents=True, exist_ok=True)
         access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
-        models = ModelCache(settings.home, settings.models_kept, access.check_model)
+        models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
         jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home)
         return cls(settings, access, models, jobs, embeddings)
 

@@ -13,8 +13,9 @@ objective can learn from which form, and the transforms that derive it, are in `
 from __future__ import annotations
 
 import gzip
-import shutil
+import os
 import tempfile
+import zlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,6 +94,7 @@ DATA_NAMES = ("stsb", *HUB_SETS)
 
 
 HUB_PREFIX = "hf:"
+MOST_UNPACKED = 1 << 30  # bytes of a .gz file
 
 
 def load_data(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
@@ -133,7 +135,7 @@ def check_data_name(name: str) -> str:
 
 def split_names(name: str) -> list[str]:
     """Split "snli+mnli" into ["snli", "mnli"]. A path that exists may itself contain a plus."""
-    if Path(name).exists():
+    if os.path.lexists(name):  # False also for a name that no file system takes
         return [name]
     return [part.strip() for part in name.split("+") if part.strip()] or [name]
 
@@ -203,13 +205,28 @@ def _load_from_hub(rest: str, split: str, home: str | Path | None) -> Dataset:
 
 
 def _read(path: Path) -> Columns:
-    """A file's columns; the sets on the Hub are sometimes gzipped."""
+    """A file's columns; the sets on the Hub are sometimes gzipped. InputError also if it unpacks to too much."""
     from training.data.tables.table import read_columns
 
     if path.suffix != ".gz":
         return read_columns(path)
-    with tempfile.TemporaryDirectory() as folder, gzip.open(path) as packed:
+    with tempfile.TemporaryDirectory() as folder:
         unpacked = Path(folder) / path.stem
-        with unpacked.open("wb") as file:
-            shutil.copyfileobj(packed, file)
+        _unpack(path, unpacked)
         return read_columns(unpacked)
+
+
+def _unpack(path: Path, unpacked: Path) -> None:
+    """Unpack a gzip file, a piece at a time. InputError if it is damaged or larger than `MOST_UNPACKED`."""
+    size = 0
+    try:
+        with gzip.open(path) as packed, unpacked.open("wb") as file:
+            while piece := packed.read(1 << 20):
+                size += len(piece)
+                if size > MOST_UNPACKED:
+                    raise InputError(f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it")
+                file.write(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be unpacked: {error.strerror or error}") from error

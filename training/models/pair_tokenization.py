@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from training.inference.batching import pad
-from training.models.tokenization import replace_surrogates
+from training.models.tokenization import read_part, replace_surrogates
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -73,13 +73,16 @@ class PairTokenizer:
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
         """One row per pair, in order."""
         if not self.separately:
-            encodings = self._rust.encode_batch_fast([(replace_surrogates(a), replace_surrogates(b)) for a, b in pairs])
+            encodings = self._rust.encode_batch_fast([(self._part(a), self._part(b)) for a, b in pairs])
             return [PairRow(e.ids, e.type_ids.count(0), bool(e.overflowing)) for e in encodings]
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))  # each text once
-        encodings = self._rust.encode_batch_fast([replace_surrogates(text) for text in texts])
+        encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
         known = {t: (e.ids, bool(e.overflowing)) for t, e in zip(texts, encodings, strict=True)}
         joined = ((*known[a], *known[b]) for a, b in pairs)
         return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
+
+    def _part(self, text: str) -> str:
+        return replace_surrogates(read_part(text, self._rust))
 
 
 def pad_pairs(rows: Sequence[PairRow], pad_id: int, device: torch.device) -> PairBatch:

@@ -5,23 +5,20 @@ Used with curl, with gradio_client and, under ``--mcp``, by agents; the README s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.api.endpoint import MOST_AT_ONCE, endpoint
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
-from training.errors import InputError, UserFacingError
 from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-
-MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
 
 
 def build(services: Services) -> None:
     """Register the endpoints in the open Blocks."""
 
+    @endpoint(sentences=("sentence_a", "sentence_b"))
     def compare(
         sentence_a: str,
         sentence_b: str,
@@ -38,9 +35,9 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
         """
-        with gradio_errors():
-            return compare_by_name(services.models, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
+        return compare_by_name(services.models, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
 
+    @endpoint(at_once=MOST_AT_ONCE)
     def encode(
         sentences: list[str], model: str = DEFAULT_MODEL, pooling: str = "", normalize: bool = True
     ) -> dict[str, Any]:
@@ -52,11 +49,8 @@ def build(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             normalize: scale each vector to length 1, so that the dot product is the cosine.
         """
-        with gradio_errors():
-            if not isinstance(sentences, list) or len(sentences) > MOST_SENTENCES:
-                raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
-            encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
-            vectors = encoder.encode(sentences, normalize=normalize)
+        encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
+        vectors = encoder.encode(sentences, normalize=normalize)
         return {
             "model": encoder.name,
             "pooling": encoder.pooling,
@@ -64,6 +58,7 @@ def build(services: Services) -> None:
             "embeddings": vectors.round(7).tolist(),
         }
 
+    @endpoint(at_once=MOST_AT_ONCE)
     def evaluate(data: str = "stsb:test", model: str = DEFAULT_MODEL, pooling: str = "") -> dict[str, Any]:
         """Spearman and Pearson of a model on a named data set, correlations in -1 to 1.
 
@@ -74,20 +69,10 @@ def build(services: Services) -> None:
         """
         from training.evaluation.scoring import evaluate as measure
 
-        with gradio_errors():
-            services.access.check_data(data)
-            scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
-            return measure(scorer, data, services.settings.home)
+        services.access.check_data(data)
+        scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
+        return measure(scorer, data, services.settings.home)
 
     gr.api(compare, api_name="compare", queue=False)
     gr.api(encode, api_name="encode", concurrency_limit=2)
     gr.api(evaluate, api_name="evaluate", concurrency_limit=1)
-
-
-@contextmanager
-def gradio_errors() -> Iterator[None]:
-    """An InputError becomes the error message of the HTTP answer, without a traceback."""
-    try:
-        yield
-    except UserFacingError as error:
-        raise gr.Error(str(error), print_exception=False) from error

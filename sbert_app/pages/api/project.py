@@ -6,18 +6,24 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import MOST_SENTENCES, gradio_errors
+from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
-from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
 
 def build(services: Services) -> None:
     """Register the endpoints in the open Blocks."""
 
+    @endpoint(
+        at_once=MOST_AT_ONCE,
+        dimensions=Between(2, 3),
+        neighbours=Between(2, 200),
+        min_dist=Between(0, 0.99),
+        seed=Between(0, 2**31 - 1),
+    )
     def project(
         sentences: list[str],
         model: str = DEFAULT_MODEL,
@@ -38,16 +44,15 @@ def build(services: Services) -> None:
             min_dist: how close points may lie, 0 to 0.99.
             seed: the same seed gives the same map.
         """
-        with gradio_errors():
-            drawn = compute_map(
-                services.embeddings,
-                MapRequest(
-                    services.embeddings.add(_corpus(sentences)),
-                    EmbeddingSpec(model or DEFAULT_MODEL, pooling or None),
-                    settings=MapSettings(int(dimensions), int(neighbours), float(min_dist), int(seed)),
-                ),
-                lambda *_: None,
-            )
+        drawn = compute_map(
+            services.embeddings,
+            MapRequest(
+                services.embeddings.add(Corpus("sentences", sentences)),
+                EmbeddingSpec(model or DEFAULT_MODEL, pooling or None),
+                settings=MapSettings(dimensions, neighbours, min_dist, seed),
+            ),
+            lambda *_: None,
+        )
         return {
             "model": drawn.embedded[0].model,
             "pooling": drawn.embedded[0].pooling,
@@ -57,11 +62,3 @@ def build(services: Services) -> None:
         }
 
     gr.api(project, api_name="project", concurrency_limit=1)
-
-
-def _corpus(sentences: list[str]) -> Corpus:
-    """InputError unless it is a list of texts of a size that an answer can hold."""
-    is_list = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
-    if not is_list or len(sentences) > MOST_SENTENCES:
-        raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
-    return Corpus("sentences", sentences)

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import gradio_errors
+from sbert_app.pages.api.endpoint import Between, endpoint, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import estimate_run
 from training.registry import DEFAULT_MODEL
@@ -17,6 +17,13 @@ def build(services: Services) -> None:
     """Register the endpoints in the open Blocks."""
     store = services.jobs.store
 
+    @endpoint(
+        epochs=Between(1e-6, 1_000),
+        max_steps=Between(0, 10_000_000),
+        batch_size=Between(1, 65_536),
+        learning_rate=Between(1e-12, 1),
+        seed=Between(0, 2**32 - 1),
+    )
     def start_run(
         objective: str = "regression",
         train_data: str = "stsb:train",
@@ -31,6 +38,7 @@ def build(services: Services) -> None:
         seed: int = 0,
         name: str = "",
         options: dict[str, Any] | None = None,
+        request: gr.Request = None,
     ) -> dict[str, Any]:
         """Queue a training run and return it; follow it with run_status.
 
@@ -49,27 +57,27 @@ def build(services: Services) -> None:
             name: what to call the run.
             options: any other field of a run, as {"lora_rank": 8, "warmup": 0.1}.
         """
-        with gradio_errors():
-            config = RunConfig.from_dict(
-                {
-                    "objective": objective,
-                    "train_data": train_data,
-                    "eval_data": eval_data or None,
-                    "base": base,
-                    "pooling": pooling or None,
-                    "concatenation": concatenation,
-                    "epochs": epochs,
-                    "max_steps": max_steps or None,
-                    "batch_size": batch_size,
-                    "learning_rate": learning_rate,
-                    "seed": seed,
-                    "name": name,
-                    **(options or {}),
-                }
-            )
-            estimate_run(services.access.check_run(config), store)
-            return services.jobs.start(config).to_json()
+        config = RunConfig.from_dict(
+            {
+                "objective": objective,
+                "train_data": train_data,
+                "eval_data": eval_data or None,
+                "base": base,
+                "pooling": pooling or None,
+                "concatenation": concatenation,
+                "epochs": epochs,
+                "max_steps": max_steps or None,
+                "batch_size": batch_size,
+                "learning_rate": learning_rate,
+                "seed": seed,
+                "name": name,
+                **(options or {}),
+            }
+        )
+        estimate_run(services.access.check_run(config), store)
+        return services.jobs.start(config, visitor_of(request)).to_json()
 
+    @endpoint(since=Between(0, 2**53))
     def run_status(run_id: str, since: int = 0) -> dict[str, Any]:
         """A run: state, progress, best figures, and its events from number ``since`` on.
 
@@ -77,24 +85,24 @@ def build(services: Services) -> None:
             run_id: the id that start_run returned.
             since: how many events the caller has already ("events_seen" of the last answer).
         """
-        with gradio_errors():
-            run = store.get(run_id)
-            events = store.events(run_id)
-            new = list(events[since:]) if 0 <= since <= len(events) else list(events)
-            return {**run.to_json(), "events": new, "events_seen": len(events)}
+        run = store.get(run_id)
+        events = store.events(run_id)
+        new = list(events[since:]) if since <= len(events) else list(events)
+        return {**run.to_json(), "events": new, "events_seen": len(events)}
 
+    @endpoint()
     def stop_run(run_id: str) -> dict[str, Any]:
         """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed.
 
         Args:
             run_id: the id that start_run returned.
         """
-        with gradio_errors():
-            return services.jobs.stop(run_id).to_json()
+        return services.jobs.stop(run_id).to_json()
 
+    @endpoint()
     def list_runs() -> list[dict[str, Any]]:
         """All runs, the newest first."""
         return [run.to_json() for run in store.list()]
 
-    for endpoint in (start_run, run_status, stop_run, list_runs):
-        gr.api(endpoint, api_name=endpoint.__name__, queue=False)
+    for function in (start_run, run_status, stop_run, list_runs):
+        gr.api(function, api_name=function.__name__, queue=False)

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import gradio as gr
 from gradio.data_classes import FileData
 
+from sbert_app.pages.api.endpoint import MOST_AT_ONCE, endpoint
 from sbert_app.services.container import Services
 from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
 from sbert_app.services.files.summary import ScoreSummary
-from training.errors import UserFacingError
+from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
 
@@ -21,6 +22,7 @@ def build(services: Services, tasks: ScoreTasks) -> None:
     """Register the endpoint in the open Blocks."""
     uploads = services.settings.temp_folder.resolve()
 
+    @endpoint(at_once=MOST_AT_ONCE)
     def score_file(
         file: FileData,
         columns: str = "",
@@ -39,9 +41,9 @@ def build(services: Services, tasks: ScoreTasks) -> None:
             cross_encoder: a cross-encoder's name, or "none".
             format: of the scored file: csv or parquet.
         """
-        path = Path(file["path"] if isinstance(file, dict) else file.path).resolve()
+        path = Path(file.path).resolve()
         if not path.is_relative_to(uploads):  # a path on this machine that nobody uploaded
-            raise gr.Error("upload the file first: POST it to /gradio_api/upload", print_exception=False)
+            raise InputError("upload the file first: POST it to /gradio_api/upload")
         task = ScoreRequest(
             source=path,
             columns=[name.strip() for name in columns.split(",")] if columns.strip() else None,
@@ -51,10 +53,7 @@ def build(services: Services, tasks: ScoreTasks) -> None:
             formats=(f".{format}",),
         )
         owner = f"api {token_hex(8)}"  # plain requests share a session, and two may send the same file
-        try:
-            summary = next(event for event in tasks.run(owner, task) if isinstance(event, ScoreSummary))
-        except UserFacingError as error:
-            raise gr.Error(str(error), print_exception=False) from error
+        summary = next(event for event in tasks.run(owner, task) if isinstance(event, ScoreSummary))
         scored = Path(summary.outputs[0])
         return summary.to_dict(), FileData(path=str(scored), orig_name=scored.name)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.core import MOST_SENTENCES, gradio_errors
+from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
-from sbert_app.services.corpus.search import check_query
+from sbert_app.services.corpus.search import MAX_K, check_query
 from sbert_app.services.corpus.search import search as find
-from training.errors import InputError, UserFacingError
+from training.errors import UserFacingError
 from training.registry import DEFAULT_MODEL
 
 
@@ -21,6 +21,7 @@ def build(services: Services) -> None:
     """Register the endpoint in the open Blocks."""
     keys: dict[str, str] = {}  # of the data sets that were searched; what they hold stays the same
 
+    @endpoint(at_once=MOST_AT_ONCE, sentences=("query",), k=Between(1, MAX_K))
     def search(
         query: str,
         data: str = "stsb:dev",
@@ -41,18 +42,14 @@ def build(services: Services) -> None:
             k: how many, 1 to 100.
             cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".
         """
-        with gradio_errors():
-            check_query(query, int(k))
-            model = model or DEFAULT_MODEL
-            space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
-            crosser = services.models.cross_encoder_or_none(cross_encoder)
-            found = find(space, query, services.models.encoder(model, pooling or None), int(k), crosser)
+        check_query(query, k)
+        model = model or DEFAULT_MODEL
+        space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
+        crosser = services.models.cross_encoder_or_none(cross_encoder)
+        found = find(space, query, services.models.encoder(model, pooling or None), k, crosser)
         return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json()}
 
     def _listed(sentences: list[str], model: str, pooling: str) -> EmbeddedCorpus:
-        is_list = isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)
-        if not is_list or len(sentences) > MOST_SENTENCES:
-            raise InputError(f"sentences must be a list of at most {MOST_SENTENCES:,} texts")
         # Not through the cache of corpora, where it would evict those that visitors have open.
         return encode(
             Corpus("sentences", sentences), services.models.encoder(model, pooling or None), services.embeddings.cache
@@ -63,7 +60,7 @@ def build(services: Services) -> None:
         if data in keys:
             with suppress(UserFacingError):  # pushed out by others meanwhile
                 return spaces.embed(keys[data], model, pooling or None)
-        keys[data] = spaces.add(Corpus.from_data(data, spaces.home))
+        keys[data] = spaces.add(Corpus.from_data(services.access.check_data(data), spaces.home))
         return spaces.embed(keys[data], model, pooling or None)
 
     gr.api(search, api_name="search", concurrency_limit=4)

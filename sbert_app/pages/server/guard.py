@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
+from sbert_app.pages.server.limits import BodyLimits, UploadLimits
 from sbert_app.pages.server.login import LoginThrottle, has_token
 
 # What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
@@ -168,7 +169,7 @@ class Guard:
 
 
 def guarded(
-    hosts: AllowedHosts, pages: frozenset[str], token: str | None, on_space: bool
+    hosts: AllowedHosts, pages: frozenset[str], token: str | None, on_space: bool, uploads: UploadLimits
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """A lifespan for Gradio's app that puts a `Guard` around it before the first request is answered.
 
@@ -185,7 +186,7 @@ def guarded(
 
         machine_session = new_session() if token else ""
         app.middleware_stack = Guard(
-            app.middleware_stack,
+            BodyLimits(app.middleware_stack, uploads),
             hosts,
             pages,
             user_of=None if app.auth is None else app.tokens.get,

@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.api import runs as train_endpoints
+from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading
 from sbert_app.pages.components.templates import render
@@ -49,7 +50,11 @@ def build(services: Services) -> None:
     _connect_form(services, chips, lesson, fields, planned)
     names = list(form.config_fields(fields))
     inputs = [fields[name] for name in names]
-    started = start.click(partial(_start, services, names), inputs, [planned, panel.opened], **UNQUEUED)
+
+    def start_from_form(request: gr.Request, *values: Any) -> tuple[Any, Any]:
+        return _start(services, names, visitor_of(request), *values)
+
+    started = start.click(start_from_form, inputs, [planned, panel.opened], **UNQUEUED)
     live.refresh_on(services, panel, started.then)
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
@@ -157,12 +162,12 @@ def _measure(services: Services, names: list[str], latest: dict[str, Any], *valu
     return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
 
 
-def _start(services: Services, names: list[str], *values: Any) -> tuple[Any, Any]:
+def _start(services: Services, names: list[str], visitor: str, *values: Any) -> tuple[Any, Any]:
     """Queue the run. Returns updates of the estimate (an error message) and of the run to open."""
     try:
         config = to_config(dict(zip(names, values, strict=True)), services.access)
         estimate_run(config, services.jobs.store)
-        run = services.jobs.start(config)
+        run = services.jobs.start(config, visitor)
     except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), run.id

@@ -92,8 +92,7 @@ class Sweeps:
 
     def estimate(self, name: str, seeds: int, changes: Mapping[str, Any]) -> SweepEstimate:
         """What a sweep would do. Raises InputError if a run could not start."""
-        if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
-            raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
+        _check_seeds(seeds)
         grid = ablation(name)
         configs = {variant: grid.config(variant, 0, **changes) for variant in grid.variants}
         for config in configs.values():
@@ -111,6 +110,8 @@ class Sweeps:
 
     def start(self, name: str, seeds: int, changes: Mapping[str, Any]) -> Sweep:
         """Queue the runs of a new sweep. Raises InputError, before any is queued, if one could not start."""
+        _check_seeds(seeds)
+        self.jobs.check_room(seeds * len(ablation(name).variants))
         sweep = self.create(name, seeds, changes)
         self._create_missing(sweep.id, self.jobs.start)
         return self.get(sweep.id)
@@ -192,6 +193,11 @@ class Sweeps:
     def _free_id(self, stem: str) -> str:
         names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
         return next(name for name in names if not (self.folder / f"{name}.json").exists())
+
+
+def _check_seeds(seeds: int) -> None:
+    if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
 
 
 def _model_bytes(home: Path, base: str) -> int | None:

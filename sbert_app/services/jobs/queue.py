@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME = "sbert-lab"
+MOST_WAITING = 1_000  # runs in the queue
+MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 
 WORKER_ENVIRONMENT = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # shares the machine with the app
@@ -111,13 +113,48 @@ class Jobs:
         self.starts_workers = isinstance(self.queue, SqliteHuey)
         self._queue_run = _register_task(self.queue, execute)
         self._started: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}  # by slot: start time, process
-        self._enqueueing = threading.Lock()
+        self._enqueueing, self._starting = threading.Lock(), threading.Lock()
+        self._by_visitor: dict[str, list[str]] = {}  # the runs that each has started and that may still be queued
 
-    def start(self, config: RunConfig) -> Run:
-        """Queue a new run."""
-        run = self.store.create(config)
+    def start(self, config: RunConfig, visitor: str = "") -> Run:
+        """Queue a new run.
+
+        Args:
+            visitor: who starts it, such as an address; "" for the owner of the home folder, who has no limit of
+                their own.
+
+        Raises:
+            InputError: too many runs are waiting, of this visitor or of all.
+        """
+        with self._starting:
+            self.check_room(1)
+            self._check_visitor(visitor)
+            run = self.store.create(config)
+            if visitor:
+                self._by_visitor[visitor].append(run.id)
         self._enqueue(run.id)
         return run
+
+    def check_room(self, runs: int) -> None:
+        """InputError if so many more runs do not fit into the queue."""
+        waiting = len(self.queued())
+        if waiting + runs > MOST_WAITING:
+            raise InputError(
+                f"{waiting:,} runs are waiting, and at most {MOST_WAITING:,} may: stop some, or wait for some to end"
+            )
+
+    def _check_visitor(self, visitor: str) -> None:
+        """InputError if the visitor has started as many runs as may wait at a time."""
+        if not visitor:
+            return
+        ids = self._by_visitor.get(visitor, [])
+        waiting = [run_id for run_id in ids if self.store.state(run_id) == "queued"]
+        self._by_visitor[visitor] = waiting
+        if len(waiting) >= MOST_WAITING_OF_ONE:
+            raise InputError(
+                f"{len(waiting)} runs from your address are waiting in the queue, which is as many as may; wait until "
+                "one has started, or stop one"
+            )
 
     def resume(self, run_id: str) -> Run:
         """Queue a run again that did not finish; it is resumed from its checkpoint. Raises as `RunStore.requeue`."""

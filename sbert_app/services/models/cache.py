@@ -1,10 +1,12 @@
 """ModelCache: loaded models by name. Loads each once however many threads ask, evicts the least recently used.
 
+It is bounded in number and in bytes; a model that alone is larger is kept until another one is asked for.
 Its encoders and cross-encoders compute small requests of several threads in the same batches.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.process import release_memory
 from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
 
 if TYPE_CHECKING:
@@ -23,15 +26,23 @@ if TYPE_CHECKING:
 class ModelCache:
     """Thread-safe. Torch and transformers are imported when the first model is loaded."""
 
-    def __init__(self, home: Path, capacity: int = 4, check_name: Callable[[str], object] = lambda name: None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        capacity: int = 4,
+        check_name: Callable[[str], object] = lambda name: None,
+        max_bytes: float = math.inf,
+    ) -> None:
         """Args:
         home: the home folder.
         capacity: models kept in memory.
+        max_bytes: the size of their weights together.
         check_name: called with each name that is asked for; raises InputError if it may not be loaded.
         """
         self.home = home
         self._check_name = check_name
-        self._capacity = capacity
+        self._capacity, self._max_bytes = capacity, max_bytes
+        self._sizes: dict[tuple[str, str], int] = {}
         self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()  # (kind, name) -> model, oldest use first
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._lock = threading.Lock()
@@ -98,8 +109,21 @@ class ModelCache:
                     return self._models[key]
             with self._loading:
                 model = load()
+                from sbert_app.services.models.memory import model_bytes  # imports torch, as the model has
             with self._lock:
                 self._models[key] = model
-                while len(self._models) > self._capacity:
-                    self._models.popitem(last=False)
+                self._sizes[key] = model_bytes(model)
+                evicted = self._evict()
+        if evicted:
+            release_memory()
         return model
+
+    def _evict(self) -> bool:
+        """Drop the least recently used models, never the newest, until both limits hold. Whether one was dropped."""
+        kept = len(self._models)
+        while len(self._models) > 1 and (
+            len(self._models) > self._capacity or sum(self._sizes[key] for key in self._models) > self._max_bytes
+        ):
+            oldest, _ = self._models.popitem(last=False)
+            del self._sizes[oldest]
+        return len(self._models) < kept

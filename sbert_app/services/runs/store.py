@@ -80,6 +80,13 @@ class RunStore:
             progress=RunProgress.from_events(self.events(run_id)),
         )
 
+    def state(self, run_id: str) -> str | None:
+        """The state of a run as it is now; None if there is no such run. Quicker than `get`."""
+        try:
+            return self._current_record(self._run_folder(run_id)).state
+        except RunNotFound:
+            return None
+
     def list(self) -> list[Run]:
         """Every run, the newest first."""
         runs = []

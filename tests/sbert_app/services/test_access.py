@@ -101,3 +101,17 @@ def test_a_local_folder_is_not_a_model_for_visitors(policy, files, monkeypatch):
         with pytest.raises(InputError):
             policy.check_model(name)
     assert AccessPolicy([files / "org"]).check_model(str(files / "org/model"))
+
+
+def test_so_many_sets_may_be_joined(policy):
+    assert policy.check_data("+".join(["stsb:dev"] * 20))
+    with pytest.raises(InputError, match="200,001 data sets are joined; at most 20"):
+        policy.check_data("stsb+" * 200_000)
+
+
+def test_random_weights_are_bounded_in_size(policy):
+    assert policy.check_model("scratch:12x768")
+    assert policy.check_model("scratch:24x384")
+    for name in ("scratch:24x1024", "scratch:13x768", "scratch:99x9999"):
+        with pytest.raises(InputError, match="larger than scratch:12x768"):
+            policy.check_model(name)

@@ -428,3 +428,22 @@ def test_names_of_data_sets_are_told_from_paths(name):
 def test_a_path_is_not_taken_for_a_name(name):
     with pytest.raises(InputError, match=r"is no data set that is known by name; choose one of stsb, .* hf:org/name"):
         check_data_name(name)
+
+
+def test_a_gzip_file_that_unpacks_to_too_much_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(data_module, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    file = tmp_path / "bomb.csv.gz"
+    file.write_bytes(gzip.compress(b"sentence1,sentence2,score\n" + b"A b.,C d.,1\n" * 1_000_000))
+    with pytest.raises(InputError, match=r"bomb.csv.gz unpacks to more than"):
+        load_data(str(file))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b", gzip.compress(b"sentence1,sentence2\na,b\n")[:-6], b"no gzip"])
+def test_a_damaged_gzip_file_is_one_sentence(tmp_path, content):
+    file = tmp_path / "pairs.csv.gz"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"pairs.csv.gz is no complete gzip file"):
+        load_data(str(file))

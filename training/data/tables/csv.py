@@ -25,7 +25,7 @@ from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 NO_DELIMITER = "\x1f"  # a character that sentences do not hold: one column, commas and all
-LONGEST_FIELD = 10_000_000  # characters; a longer field is a quote that was never closed
+LONGEST_FIELD = 2_000_000  # characters; a longer field is a quote that was never closed
 SNIFFED_RECORDS = 50
 MOST_COLUMNS = 2_000
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')

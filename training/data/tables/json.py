@@ -21,7 +21,7 @@ from training.data.tables.text import TextFile, scan
 from training.errors import InputError
 
 MOST_COLUMNS = 2_000
-LONGEST_OBJECT = 64 << 20  # characters of one element of an array
+LONGEST_OBJECT = 16 << 20  # characters of one element of an array
 PIECE = 1 << 20
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")

@@ -163,9 +163,10 @@ def read_columns(path: Path | str) -> dict[str, list[Any]]:
     table = open_table(path)
     names = canonical_names(table.columns)
     columns: dict[str, list[Any]] = {name: [] for name in names.values()}
+    known: dict[Any, Any] = {}  # cells that repeat, as premises do, are kept once
     for batch in table.batches():
         for name, values in batch.rows.items():
-            columns[names[name]].extend(values)
+            columns[names[name]].extend(known.setdefault(cell, cell) if type(cell) is str else cell for cell in values)
     return columns
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from training.errors import InputError
 
 CHUNK = 1 << 20
-LONGEST_LINE = 64 << 20  # bytes: no table of sentences has a longer row; reading it would fill the memory
+LONGEST_LINE = 16 << 20  # bytes: no table of sentences has a longer row; reading it would fill the memory
 WANTED = "Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with the same two bytes

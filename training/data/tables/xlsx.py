@@ -22,8 +22,10 @@ from training.errors import InputError
 
 MOST_ROWS = 1_048_576  # of any sheet in Excel
 MOST_COLUMNS = 2_000
-MOST_UNPACKED = 4 << 30  # bytes
-MOST_SHARED_TEXT = 1 << 30  # bytes: openpyxl keeps the shared strings in memory
+MOST_UNPACKED = 1 << 30  # bytes
+MOST_SHARED_TEXT = 256 << 20  # bytes: openpyxl keeps the shared strings in memory
+LONGEST_CELL = 1 << 20  # bytes of XML; Excel itself allows 32,767 characters
+PIECE = 1 << 20
 BROKEN = (
     AttributeError,
     BadZipFile,
@@ -159,15 +161,32 @@ def _workbook(path: Path) -> Iterator[Any]:
 
 
 def _check_size(path: Path) -> None:
-    """InputError for a workbook that unpacks to more than fits into memory."""
+    """InputError for a workbook that unpacks to more than fits into memory, as a whole or in one cell."""
     try:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+            shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
+            too_large = sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT
+            parts = [] if too_large else [name for name in sizes if name.endswith((".xml", ".rels"))]
+            huge_cell = any(_has_huge_cell(archive, name) for name in parts)
     except BROKEN as error:
         raise _damaged(path) from error
-    shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
-    if sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT:
+    if too_large:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
+    if huge_cell:
+        raise InputError(f"{path.name} has a cell of more than {LONGEST_CELL >> 20} MB: this is no sentence.")
+
+
+def _has_huge_cell(archive: ZipFile, name: str) -> bool:
+    """Whether there is a tag, or text between two tags, that is longer than any cell can be."""
+    since = 0  # bytes since the last "<"
+    with archive.open(name) as file:
+        while piece := file.read(PIECE):
+            first, last = piece.find(b"<"), piece.rfind(b"<")
+            since, longest = (len(piece) - last, since + first) if last >= 0 else (since + len(piece), since)
+            if max(since, longest) > LONGEST_CELL + PIECE:
+                return True
+    return False
 
 
 def _damaged(path: Path) -> InputError:

@@ -71,6 +71,29 @@ def tiny(pairs: str) -> Callable[..., RunConfig]:
     return config
 
 
+class TestRoomInTheQueue:
+    config = RunConfig("regression", base="scratch:1x32", max_steps=1)
+
+    def test_one_visitor_may_have_so_many_runs_waiting(self, here, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 2)
+        first = here.start(self.config, "10.0.0.1")
+        here.start(self.config, "10.0.0.1")
+        with pytest.raises(InputError, match="2 runs from your address are waiting"):
+            here.start(self.config, "10.0.0.1")
+        here.start(self.config, "10.0.0.2")
+        here.start(self.config)  # the owner of the home folder
+        here.stop(first.id)
+        assert here.start(self.config, "10.0.0.1").state == "queued"
+
+    def test_there_is_a_limit_for_all_together(self, here, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 2)
+        here.start(self.config)
+        here.start(self.config)
+        with pytest.raises(InputError, match="2 runs are waiting, and at most 2 may"):
+            here.start(self.config)
+        assert len(here.store.list()) == 2
+
+
 def workers(home: Path) -> list[psutil.Process]:
     """The worker processes of a home folder."""
     found = []

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.models.memory import model_bytes
 from training.errors import InputError
 from training.models.encoder import Encoder
 
@@ -70,3 +71,26 @@ def test_a_forgotten_model_is_loaded_anew(home, loads):
 def test_no_name_and_none_mean_no_cross_encoder(home):
     assert ModelCache(home).cross_encoder_or_none("none") is None
     assert ModelCache(home).cross_encoder_or_none("") is None
+
+
+def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
+    small = model_bytes(Encoder.load("scratch:1x32", home=home))
+    models = ModelCache(home, capacity=100, max_bytes=3 * small)
+    for layers in (1, 2, 1, 1):
+        models.encoder(f"scratch:{layers}x32")
+    assert models.has("encoder", "scratch:1x32")
+    models.encoder("scratch:12x256")  # alone more than all may have together: the others go, it stays
+    assert [models.has("encoder", name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):
+    encoder = Encoder.load("scratch:4x128", home=home)
+    weights = sum(parameter.nbytes for parameter in encoder.backbone.parameters())
+    assert model_bytes(encoder) == pytest.approx(weights, rel=0.05)
+    encoder.encode(["a sentence"])
+    assert 1.3 * weights < model_bytes(encoder) < 2.2 * weights
+    assert model_bytes(encoder.with_pooling("max")) == model_bytes(encoder)  # shared, not copied

@@ -87,6 +87,16 @@ def broken_sheet() -> bytes:
     return out.getvalue()
 
 
+def huge_cell() -> bytes:
+    """A workbook of 0.1 MB whose one cell unpacks to 40 MB."""
+    content = io.BytesIO()
+    small = zipfile.ZipFile(io.BytesIO(workbook(["sentence1", "sentence2"], ["A", "B"])))
+    with small, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as large:
+        for name in small.namelist():
+            large.writestr(name, small.read(name).replace(b"A</t>", b"word " * (8 << 20) + b"</t>"))
+    return content.getvalue()
+
+
 def binary_strings() -> bytes:
     """A Parquet string column that holds bytes which are no UTF-8."""
     raw = pa.array([b"good", b"caf\xe9"], pa.binary()).view(pa.string())
@@ -139,7 +149,8 @@ REFUSED = {
         "a.json", '[{"s1": "a", "s2": "b"}, {"s1": "c"', "row 2: the JSON array is broken"
     ),
     "an array without objects": Refused("a.json", "[]", "holds no rows"),
-    "a single line of 65 MB": Refused("a.csv", lambda: b"s1,s2\na," + b"b" * (65 << 20), "longer than 64 MB"),
+    "a workbook whose cell unpacks to 40 MB": Refused("a.xlsx", huge_cell, "a cell of more than 1 MB"),
+    "a single line of 17 MB": Refused("a.csv", lambda: b"s1,s2\na," + b"b" * (17 << 20), "longer than 16 MB"),
 }
 
 SCORED = {

@@ -1,0 +1,190 @@
+"""endpoint(...): a function as an HTTP endpoint: its arguments checked by their types, its errors one sentence each.
+
+Gradio passes on whatever JSON a request holds. Here every argument is validated by pydantic against the type that the
+function declares, and against a range or a length that is stated: text and lists have a limit, numbers a smallest and
+a largest value. What does not fit is an error that names the argument; a fault of the app is logged, and the visitor
+is told that there was one, not which.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import gradio as gr
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+
+from sbert_app.pages.components.messages import INTERNAL_ERROR
+from training.data.tables.rows import shown
+from training.errors import InputError, UserFacingError
+
+log = logging.getLogger("sbert_lab.api")
+
+MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
+MOST_CHARACTERS = 100_000  # of a sentence
+LONGEST_NAME = 4_096  # characters: of a model, a data set, a run
+MOST_AT_ONCE = 16  # requests of one address to one endpoint that computes for seconds
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+class Between:
+    """The smallest and the largest value of a numeric argument, both included."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+
+class AtOnce:
+    """Counts what each visitor has under way; more than ``most`` at once is refused. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self, visitor: str) -> Iterator[None]:
+        """For the length of the block. InputError if the visitor has ``most`` under way."""
+        with self._lock:
+            if self._running[visitor] >= self.most:
+                raise InputError(
+                    f"{self.most} such requests from your address are being worked on; wait until one is answered"
+                )
+            self._running[visitor] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[visitor] -= 1
+                self._running += Counter()  # drops those that have none
+
+
+def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
+    """A decorator for functions that `gr.api` registers.
+
+    Args:
+        at_once: requests of one address that are worked on at the same time; None for any number.
+        sentences: the arguments that hold a sentence; other texts are names, which are shorter.
+        ranges: for each numeric argument its range.
+    """
+    limit = AtOnce(at_once) if at_once else None
+
+    def decorate(function: Call) -> Call:
+        signature, hints = inspect.signature(function), get_type_hints(function)
+        own = [name for name, hint in hints.items() if hint is gr.Request]
+        adapters = {
+            name: _adapter(hints[name], name in sentences, ranges.get(name))
+            for name in signature.parameters
+            if name not in own
+        }
+
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            with gradio_errors():
+                given = whole.bind(*arguments, **named)
+                given.apply_defaults()
+                request = given.arguments.pop("request")
+                checked = {name: _checked(name, value, adapters[name]) for name, value in given.arguments.items()}
+                if own:
+                    checked[own[0]] = request
+                if limit is None:
+                    return function(**checked)
+                with limit.one_more(visitor_of(request)):
+                    return function(**checked)
+
+        parameters = [each for name, each in signature.parameters.items() if name not in own]
+        request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        whole = signature.replace(parameters=[*parameters, request.replace(annotation=gr.Request)])
+        call.__signature__ = whole  # type: ignore[attr-defined]
+        call.__annotations__ = {
+            **{name: hint for name, hint in hints.items() if name not in own},
+            "request": gr.Request,
+        }
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+@contextmanager
+def gradio_errors() -> Iterator[None]:
+    """A user's error becomes the error message of the HTTP answer; any other one is logged and not shown."""
+    try:
+        yield
+    except UserFacingError as error:
+        raise gr.Error(str(error), print_exception=False) from error
+    except gr.Error:
+        raise
+    except Exception as error:
+        log.exception("an endpoint failed")
+        raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
+
+
+def visitor_of(request: gr.Request | None) -> str:
+    """Whom limits are counted for: the address of a request; "" where there is none, as in a test."""
+    client = getattr(request, "client", None)
+    return getattr(client, "host", None) or ""
+
+
+def _replaced_surrogates(value: Any) -> Any:
+    """Halves of characters, which JSON can hold and no encoding can, as "?"."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
+
+
+def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
+    """Validates one argument: as its type says, within the limits."""
+    sentence = Annotated[str, BeforeValidator(_replaced_surrogates), Field(max_length=MOST_CHARACTERS)]
+    name = Annotated[str, BeforeValidator(_replaced_surrogates), Field(max_length=LONGEST_NAME)]
+    many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
+    known: Mapping[Any, Any] = {
+        str: sentence if is_sentence else name,
+        list[str]: many,
+        list[str] | None: many | None,
+    }
+    if between is not None:
+        finite = False if hint is float else None
+        return TypeAdapter(Annotated[hint, Field(ge=between.low, le=between.high, allow_inf_nan=finite)])
+    return TypeAdapter(known.get(hint, hint))
+
+
+def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise InputError(_sentence(name, adapter, error.errors(include_url=False)[0])) from None
+
+
+def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
+    """What is wrong with an argument, and what would do."""
+    schema, value = adapter.json_schema(), mistake["input"]
+    place = next((f"{name}, number {step + 1:,}," for step in mistake["loc"] if isinstance(step, int)), name)
+    if "minimum" in schema:
+        kind = "a whole number" if schema["type"] == "integer" else "a number"
+        return f"{name} is {shown(value)}, but must be {kind} from {schema['minimum']:,} to {schema['maximum']:,}"
+    if mistake["type"] in {"string_too_long", "too_long"} and isinstance(value, str):
+        return f"{place} has {len(value):,} characters; at most {mistake['ctx']['max_length']:,} are taken"
+    if mistake["type"] == "too_long":
+        return f"{name} holds {len(value):,} texts; at most {mistake['ctx']['max_length']:,} are taken"
+    if mistake["type"] == "literal_error":
+        return f"{name} is {shown(value)}, but must be {mistake['ctx']['expected']}"
+    return f"{place} is {shown(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
+
+
+_KINDS = {
+    "string_type": "text",
+    "list_type": "a list of texts",
+    "dict_type": 'an object such as {"lora_rank": 8}',
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "missing": "an uploaded file",
+    "model_type": "an uploaded file",
+    "model_attributes_type": "an uploaded file",
+}

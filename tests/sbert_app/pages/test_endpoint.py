@@ -1,0 +1,126 @@
+"""Arguments of endpoints: by their types, within stated limits, each mistake one sentence that names the argument."""
+
+import threading
+from typing import Any, Literal
+
+import gradio as gr
+import pytest
+
+from sbert_app.pages.api.endpoint import (
+    LONGEST_NAME,
+    MOST_CHARACTERS,
+    MOST_SENTENCES,
+    AtOnce,
+    Between,
+    endpoint,
+    visitor_of,
+)
+from training.errors import InputError
+
+
+@endpoint(sentences=("query",), k=Between(1, 100), share=Between(0, 1))
+def search(
+    query: str,
+    model: str = "m",
+    sentences: list[str] | None = None,
+    k: int = 10,
+    share: float = 0.5,
+    flag: bool = True,
+    options: dict[str, Any] | None = None,
+    format: Literal["csv", "parquet"] = "csv",
+) -> dict[str, Any]:
+    """What is passed to it."""
+    return {"query": query, "sentences": sentences, "k": k, "share": share, "flag": flag, "options": options}
+
+
+def refusal(*arguments, **named) -> str:
+    with pytest.raises(gr.Error) as error:
+        search(*arguments, **named)
+    return str(error.value.message)
+
+
+def test_what_fits_is_passed_on_as_declared():
+    assert search("q", "m", ["a"], 5.0, 1, "true", {"a": 1})["k"] == 5
+    assert search("q")["sentences"] is None
+
+
+@pytest.mark.parametrize("k", [10**9, -1, 0, 1e308, "NaN", None, "5; drop", [1], float("inf"), float("nan"), 1.5])
+def test_numbers_have_a_stated_range(k):
+    assert refusal("q", k=k).endswith("must be a whole number from 1 to 100")
+    assert refusal("q", k=k).startswith("k is ")
+
+
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -0.1, 1.1, "x", None, "1" * 100_000])
+def test_fractions_too(share):
+    assert refusal("q", share=share).endswith("must be a number from 0 to 1")
+    assert len(refusal("q", share=share)) < 200
+
+
+def test_texts_and_lists_have_a_stated_length():
+    assert refusal("x" * (MOST_CHARACTERS + 1)) == "query has 100,001 characters; at most 100,000 are taken"
+    assert refusal("q", "x" * 1_000_000) == f"model has 1,000,000 characters; at most {LONGEST_NAME:,} are taken"
+    assert (
+        refusal("q", sentences=["a"] * (MOST_SENTENCES + 1)) == "sentences holds 10,001 texts; at most 10,000 are taken"
+    )
+    assert refusal("q", sentences=["a", "x" * 200_000]).startswith("sentences, number 2, has 200,000 characters")
+
+
+def test_other_types_are_named():
+    assert refusal(None) == "query is 'None', but must be text"
+    assert refusal("q", sentences="abc") == "sentences is 'abc', but must be a list of texts"
+    assert refusal("q", sentences=["a", 5]) == "sentences, number 2, is '5', but must be text"
+    assert refusal("q", flag="maybe") == "flag is 'maybe', but must be true or false"
+    assert refusal("q", options=[1]).startswith("options is '[1]', but must be an object")
+    assert refusal("q", format="exe") == "format is 'exe', but must be 'csv' or 'parquet'"
+
+
+def test_halves_of_characters_are_replaced():
+    assert search("\ud800")["query"] == "?"
+
+
+def test_a_fault_of_the_app_is_not_shown(caplog):
+    @endpoint()
+    def broken(name: str = "") -> dict[str, Any]:
+        raise RuntimeError("the password is 1234")
+
+    with pytest.raises(gr.Error) as error:
+        broken()
+    assert "1234" not in error.value.message
+    assert "1234" in caplog.text
+
+
+def test_gradio_sees_the_types_of_the_function():
+    with gr.Blocks() as app:
+        gr.api(search, api_name="search")
+    described = app.get_api_info()["named_endpoints"]["/search"]["parameters"]
+    assert [one["parameter_name"] for one in described] == [
+        "query", "model", "sentences", "k", "share", "flag", "options", "format",
+    ]  # fmt: skip
+    assert next(one for one in described if one["parameter_name"] == "k")["type"]["type"] == "integer"
+
+
+def test_a_visitor_has_so_many_requests_at_once():
+    started, release = threading.Semaphore(0), threading.Event()
+    slots = AtOnce(2)
+
+    def hold():
+        with slots.one_more("a"):
+            started.release()
+            release.wait(10)
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        started.acquire(timeout=10)
+    with pytest.raises(InputError, match="2 such requests from your address"), slots.one_more("a"):
+        pass
+    with slots.one_more("b"):
+        release.set()
+    for thread in threads:
+        thread.join(10)
+    with slots.one_more("a"):
+        pass
+
+
+def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
+    assert visitor_of(None) == ""

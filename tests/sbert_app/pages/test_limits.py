@@ -1,0 +1,151 @@
+"""What a request may hold: bodies, JSON, uploads. The app behind the limits is a stand-in that says what arrived."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from starlette.applications import Starlette
+from starlette.formparsers import MultiPartException
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from sbert_app.pages.server import limits
+from sbert_app.pages.server.limits import MOST_BODY, BodyLimits, UploadLedger, UploadLimits
+
+COMPARE = "/gradio_api/run/compare"
+MB = 1 << 20
+
+
+async def size(request):
+    try:
+        return JSONResponse({"arrived": len(await request.body())})
+    except MultiPartException as error:  # as Gradio's upload route does
+        return JSONResponse({"error": error.message}, 413 if "maximum allowed size" in error.message else 400)
+
+
+BEHIND = Starlette(routes=[Route("/{path:path}", size, methods=["GET", "POST", "PUT"])])
+
+
+def client(folder, request=2 * MB, folder_total=10 * MB) -> TestClient:
+    return TestClient(BodyLimits(BEHIND, UploadLimits(folder / "tmp", request, folder_total)))
+
+
+class TestBodies:
+    def test_one_that_announces_too_much_is_refused_before_it_is_read(self, tmp_path):
+        body = json.dumps({"data": ["word " * (MOST_BODY // 5)]}).encode()
+        answer = client(tmp_path).post(COMPARE, content=body)
+        assert answer.status_code == 413
+        assert "at most 10 MB" in answer.json()["error"]
+
+    def test_one_that_announces_nothing_is_refused_as_soon_as_it_is_too_large(self, tmp_path):
+        sent = 0
+
+        def endless():
+            nonlocal sent
+            while sent < 10 * MOST_BODY:
+                sent += MB
+                yield b"x" * MB
+
+        answer = client(tmp_path).post(COMPARE, content=endless())
+        assert answer.status_code == 413
+
+    def test_every_path_is_bounded(self, tmp_path):
+        for path in ("/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):
+            assert client(tmp_path).post(path, content=b" " * (MOST_BODY + 1)).status_code == 413
+
+    def test_a_body_arrives_whole_however_it_is_sent(self, tmp_path):
+        body = json.dumps({"data": ["x" * 3 * MB]}).encode()
+        for content in (body, (body[at : at + 1000] for at in range(0, len(body), 1000))):
+            assert client(tmp_path).post(COMPARE, content=content).json() == {"arrived": len(body)}
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"x" * 1000,
+            b"",
+            b"null",
+            b"[1]",
+            b"{}",
+            b'{"data": {"a": 1}}',
+            b'{"data":' + b"[" * 200_000,
+            b"\xff\xfe",
+            b"1",
+        ],
+    )
+    def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(self, tmp_path, body):
+        answer = client(tmp_path).post(COMPARE, content=body)
+        assert answer.status_code == 400
+        assert len(answer.json()["error"]) < 200
+
+    def test_nesting_is_refused_on_other_paths_too(self, tmp_path):
+        deep = b'{"data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        answer = client(tmp_path).post(
+            "/gradio_api/queue/join", content=deep, headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 400
+
+    def test_named_arguments_are_passed_on(self, tmp_path):
+        assert client(tmp_path).post("/gradio_api/call/v2/compare", content=b'{"a": 1}').status_code == 200
+
+
+class TestUploads:
+    path = "/gradio_api/upload"
+
+    def test_the_limit_holds_for_all_files_of_a_request_together(self, tmp_path):
+        files = [("files", (f"{n}.csv", b"x" * MB)) for n in range(4)]
+        answer = client(tmp_path).post(self.path, files=files)
+        assert answer.status_code == 413
+        assert "all files together" in answer.json()["error"]
+        assert client(tmp_path).post(self.path, files=files[:2]).status_code == 200
+
+    def test_it_holds_for_what_is_streamed_without_a_size(self, tmp_path):
+        answer = client(tmp_path).post(self.path, content=(b"x" * MB for _ in range(8)))
+        assert answer.status_code == 413
+
+    def test_the_folder_is_bounded(self, tmp_path):
+        (tmp_path / "tmp" / "a").mkdir(parents=True)
+        (tmp_path / "tmp" / "a" / "old.csv").write_bytes(bytes(9 * MB))
+        answer = client(tmp_path).post(self.path, content=bytes(2 * MB))
+        assert answer.status_code == 507
+        assert "after a day" in answer.json()["error"]
+
+    def test_what_does_not_fit_on_the_disk_is_refused_before_it_is_written(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * MB))
+        answer = client(tmp_path).post(self.path, content=bytes(2 * MB))
+        assert answer.status_code == 507
+        assert "disk is full" in answer.json()["error"]
+
+    def test_an_address_may_upload_so_much_in_an_hour(self, tmp_path):
+        lab = client(tmp_path, folder_total=1000 * MB)
+        codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
+        assert codes == [200] * 10 + [429]
+
+    def test_the_hour_passes(self):
+        now = [0.0]
+        ledger = UploadLedger(100, clock=lambda: now[0])
+        assert ledger.add("a", 90) == 0
+        now[0] = 600.0
+        assert ledger.add("a", 20) == 3000
+        assert ledger.add("b", 20) == 0
+        now[0] = 3600.0
+        assert ledger.add("a", 20) == 0
+
+    def test_addresses_are_forgotten_when_there_are_too_many(self, monkeypatch):
+        monkeypatch.setattr(limits, "MOST_ADDRESSES", 3)
+        ledger = UploadLedger(100)
+        for n in range(10):
+            ledger.add(str(n), 100)
+        assert ledger.add("0", 100) == 0
+
+
+def test_an_upload_that_is_cut_off_ends_as_the_parser_cleans_up():
+    """Gradio's parser removes its files after this exception, and after no other."""
+
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(MultiPartException):
+        anyio.run(limits._limited(gone, 10))
