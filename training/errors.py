@@ -23,5 +23,18 @@ class InputError(UserFacingError, ValueError):
     """The user's input cannot be used."""
 
 
+class NotFoundError(InputError):
+    """A name that no source knows. The message lists every source with its reason; a page shows less at first.
+
+    Attributes:
+        summary: one sentence without the reasons.
+        details: the reasons, and what else can be done.
+    """
+
+    def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.summary, self.details = summary, details
+
+
 class Stopped(Exception):  # noqa: N818 - not an error
     """Raised out of a long computation after its ``should_stop()`` returned True."""

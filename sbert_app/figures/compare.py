@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import DIVERGING, apply_style, short_label
+
+MOST_HEIGHT = 900  # pixels of a word map, however many words there are
+MOST_LABELS = 40  # words beside one another that can be read
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
@@ -24,16 +28,25 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             colorscale=DIVERGING,
             texttemplate="%{z:.3f}" if len(words_b) <= 9 and len(words_a) <= 14 else None,
             hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
-            showscale=False,
-            xgap=2,
-            ygap=2,
+            colorbar={
+                "orientation": "h",
+                "thickness": 8,
+                "len": 0.5,
+                "y": 0,
+                "yanchor": "top",
+                "ypad": 6,
+                "outlinewidth": 0,
+                "nticks": 3,
+            },
+            xgap=2 if len(words_b) <= 60 else 0,
+            ygap=2 if len(words_a) <= 60 else 0,
         )
     )
-    apply_style(figure, height=max(220, 34 * len(words_a) + 90))
-    figure.update_xaxes(tickvals=list(range(len(words_b))), ticktext=_ticks(words_b), side="top", showgrid=False)
-    figure.update_yaxes(
-        tickvals=list(range(len(words_a))), ticktext=_ticks(words_a), autorange="reversed", showgrid=False
-    )
+    alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
+    apply_style(figure, height=min(MOST_HEIGHT, max(220, 34 * len(words_a) + 130)), alt=alt)
+    figure.update_xaxes(**_word_ticks(words_b), side="top", showgrid=False)
+    figure.update_yaxes(**_word_ticks(words_a), autorange="reversed", showgrid=False)
+    figure.update_layout(margin_b=54)
     return figure
 
 
@@ -58,7 +71,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             ygap=1 if n <= 60 else 0,
         )
     )
-    apply_style(figure, height=480)
+    apply_style(figure, height=480, alt=f"{title}: every pair of {n} sentences")
     numbers = [str(i + 1) for i in range(n)]
     step = max(1, n // 40)
     ticks = {"tickvals": list(range(0, n, step)), "ticktext": numbers[::step], "showgrid": False}
@@ -68,5 +81,10 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     return figure
 
 
-def _ticks(words: Sequence[str]) -> list[str]:
-    return [short_label(word, 16) for word in words]
+def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
+    """Every word as a label; of many words, as many at equal distances as can be read."""
+    step = 1 + len(words) // MOST_LABELS
+    return {
+        "tickvals": list(range(0, len(words), step)),
+        "ticktext": [short_label(word, 16) for word in words[::step]],
+    }

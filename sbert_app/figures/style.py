@@ -20,8 +20,13 @@ DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
-def apply_style(figure: go.Figure, height: int = 360) -> go.Figure:
-    """Apply the shared look: transparent background, legible in light and dark mode. Returns the figure."""
+def apply_style(figure: go.Figure, height: int = 360, alt: str = "") -> go.Figure:
+    """Apply the shared look: transparent background, legible in light and dark mode. Returns the figure.
+
+    ``alt`` is the text alternative; without one, the titles of the figure are read out (``assets/app.js``).
+    """
+    if alt:
+        figure.update_layout(meta={"alt": alt})
     figure.update_layout(
         height=height,
         autosize=True,

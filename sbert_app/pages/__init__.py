@@ -16,9 +16,10 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from sbert_app.pages.api import core
+from sbert_app.pages.api import core, project, runs, score_file, search
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
+from sbert_app.pages.components.not_found import not_found
 from sbert_app.pages.server.guard import guarded
 from sbert_app.pages.server.hosts import AllowedHosts
 from sbert_app.pages.server.limits import UploadLimits
@@ -38,6 +39,7 @@ PAGES = (
     ("explore", "Explore", "explore"),
     ("learn", "Learn", "learn"),
 )
+FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -52,8 +54,11 @@ def build_app(services: Services) -> gr.Blocks:
         with app if path == "/" else app.route(title, path):
             gr.Navbar(main_page_name=PAGES[0][1])
             import_module(f"sbert_app.pages.{module}.page").build(services)
+            gr.HTML(FOOTER)
+    app.current_page = ""  # Gradio lists an endpoint on the page that was built last: all belong to the front page
     with app:
-        core.build(services)
+        for endpoints in (core, score_file, runs, project, search):
+            endpoints.build(services)
         app.unload(leave)
     return app
 
@@ -88,9 +93,14 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "theme": theme.build(),
         "css_paths": sorted(ASSETS.glob("*.css")),
         "favicon_path": ASSETS / "icon.png",
-        "footer_links": ["api"],
+        "footer_links": ["api"],  # shown by our own link on each page (`FOOTER`)
+        "head": theme.head(),
         "pwa": True,
-        "app_kwargs": {"middleware": [Middleware(OneSession)], "lifespan": _guard(settings)},
+        "app_kwargs": {
+            "middleware": [Middleware(OneSession)],
+            "lifespan": _guard(settings),
+            "exception_handlers": {404: not_found},
+        },
         "mcp_server": settings.mcp,
         "prevent_thread_lock": True,
         "ssr_mode": False,

@@ -27,7 +27,7 @@ QUOTED = 80  # characters of a refused name that the message repeats
 MOST_SCRATCH = (12, 768)  # layers and dimensions of the largest model with random weights: the shape of BERT-base
 
 _SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
-_PREFIXED = re.compile(r"run:[A-Za-z0-9][\w.-]{0,127}|scratch:[\w:x]{1,32}", re.ASCII)
+_PREFIXED = re.compile(r"run:[^/\\\x00-\x1f]{1,127}|scratch:[\w:x]{1,32}")  # a run by its id or its name
 
 
 class AccessPolicy:

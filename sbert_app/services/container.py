@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sbert_app.process import freeze_startup_objects
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.files.score_tasks import ScoreTasks
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
@@ -29,8 +30,9 @@ class Services:
     models: ModelCache
     jobs: Jobs  # the queue of runs; `Jobs.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
+    scoring: ScoreTasks  # files that are being scored
     tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
-    _calibrating: set[tuple[str, str]] = field(default_factory=set)
+    _calibrating: dict[str, bool] = field(default_factory=dict)  # model -> whether it is at work; False: it failed
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
@@ -39,7 +41,7 @@ class Services:
         access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
         models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
         jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home)
-        return cls(settings, access, models, jobs, embeddings)
+        return cls(settings, access, models, jobs, embeddings, ScoreTasks(models, settings.temp_folder))
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
@@ -56,19 +58,27 @@ class Services:
             umap_engine.warm_up(self.settings.home)
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Calibrate the cosine of this model in a background thread, for the requests that follow."""
-        key = (model, pooling)
-        if key in self._calibrating:
+        """Calibrate the cosine of this model in a background thread: this pooling first, then the others.
+
+        `is_calibrating` says until when; a model that cannot be calibrated is not tried again.
+        """
+        if model in self._calibrating:
             return
-        self._calibrating.add(key)
-        threading.Thread(target=self._calibrate, args=key, name=f"calibrate {model}", daemon=True).start()
+        self._calibrating[model] = True
+        threading.Thread(target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True).start()
+
+    def is_calibrating(self, model: str) -> bool:
+        """Whether curves of this model are being fitted now."""
+        return self._calibrating.get(model, False)
 
     def _calibrate(self, model: str, pooling: str) -> None:
         from sbert_app.services.compare.calibration import calibrate
 
         try:
-            calibrate(self.models.encoder(model, pooling), self.settings.home)
+            for each in dict.fromkeys((pooling, "mean", "max", "cls")):
+                calibrate(self.models.encoder(model, each), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)
-        finally:
-            self._calibrating.discard((model, pooling))
+            self._calibrating[model] = False
+        else:
+            del self._calibrating[model]

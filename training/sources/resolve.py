@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from training.atomic import create_folder
-from training.errors import InputError
+from training.errors import InputError, NotFoundError
 from training.registry import DEFAULT_MODEL, LARGE_MODEL
 from training.sources import hub, package_index, stsb
 from training.sources.connection import endpoint
@@ -61,8 +61,8 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or a Hub id; or a folder in home/models; or ``run:<id>``. InputError if it is none of these,
-    is not available, or has no safetensors weights.
+    before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. InputError if it is none of
+    these, is not available, or has no safetensors weights.
     """
     root = home_folder(home)
     if name.startswith("run:"):
@@ -87,12 +87,33 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     return _first_available(f"model {name}", sources, f"put the model's files into {target}")
 
 
+def find_run(run: str, home: str | Path | None = None) -> str:
+    """The id of a run by its id or by its name.
+
+    Raises:
+        InputError: there is no such run, or several have that name.
+    """
+    runs = home_folder(home) / "runs"
+    if _RUN_ID.fullmatch(run) and (runs / run).is_dir():
+        return run
+    name = " ".join(run.split())
+    named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if name and _text(file) == name)
+    if not named:
+        raise InputError(f"there is no run {name[:100]} in {runs}: `python -m sbert_app runs list` names them all")
+    if len(named) > 1:
+        raise InputError(f"{len(named)} runs are called {name!r}: choose one of run:{', run:'.join(named)}")
+    return named[0]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):  # deleted meanwhile, or damaged
+        return ""
+
+
 def _run_folder(run: str, root: Path) -> ResolvedModel:
-    runs = root / "runs"
-    if not _RUN_ID.fullmatch(run):
-        raise InputError(f"{run[:100]!r} is no run's id: those are made of letters, digits, dots and dashes")
-    if not (runs / run).is_dir():
-        raise InputError(f"there is no run {run} in {runs}: `python -m sbert_app runs list` names those there are")
+    runs, run = root / "runs", find_run(run, root)
     if why := _why_no_model(runs / run / "model"):
         raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
     return _logged(f"run:{run}", ResolvedModel(runs / run / "model", f"run {run}"))
@@ -206,7 +227,11 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str) -> Resol
         except OSError as error:
             reasons.append(f"{source}: {' '.join(str(error).split())}")
             log.info("%s not from %s", what, reasons[-1])
-    raise InputError(f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}")
+    raise NotFoundError(
+        f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}",
+        summary=f"{what} was not found; check the name and the network",
+        details=(*reasons, f"without a network: {remedy}"),
+    )
 
 
 def _logged(what: str, found: ResolvedModel) -> ResolvedModel:

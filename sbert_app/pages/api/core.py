@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import gradio as gr
-
+from sbert_app.pages.api.arguments import register
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, endpoint
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
@@ -73,6 +72,6 @@ def build(services: Services) -> None:
         scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
         return measure(scorer, data, services.settings.home)
 
-    gr.api(compare, api_name="compare", queue=False)
-    gr.api(encode, api_name="encode", concurrency_limit=2)
-    gr.api(evaluate, api_name="evaluate", concurrency_limit=1)
+    register(compare, queue=False)
+    register(encode, concurrency_limit=2)
+    register(evaluate, concurrency_limit=1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import gradio as gr
-
+from sbert_app.pages.api.arguments import register
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -61,4 +60,4 @@ def build(services: Services) -> None:
             "points": drawn.maps[0].round(4).tolist(),
         }
 
-    gr.api(project, api_name="project", concurrency_limit=1)
+    register(project, concurrency_limit=1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.api.arguments import register
 from sbert_app.pages.api.endpoint import Between, endpoint, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import estimate_run
@@ -51,9 +52,9 @@ def build(services: Services) -> None:
             concatenation: of classification: uv, diff, mul, joined by +.
             epochs: passes over the training data.
             max_steps: optimiser steps; 0 = as many as the epochs take.
-            batch_size: rows a step.
-            learning_rate: the highest rate of Adam.
-            seed: of everything random.
+            batch_size: pairs (or triplets) per step.
+            learning_rate: the peak learning rate.
+            seed: the random seed.
             name: what to call the run.
             options: any other field of a run, as {"lora_rank": 8, "warmup": 0.1}.
         """
@@ -105,4 +106,4 @@ def build(services: Services) -> None:
         return [run.to_json() for run in store.list()]
 
     for function in (start_run, run_status, stop_run, list_runs):
-        gr.api(function, api_name=function.__name__, queue=False)
+        register(function, queue=False)

@@ -7,20 +7,20 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
 
-import gradio as gr
 from gradio.data_classes import FileData
 
+from sbert_app.pages.api.arguments import register
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, endpoint
 from sbert_app.services.container import Services
-from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
+from sbert_app.services.files.score_tasks import ScoreRequest
 from sbert_app.services.files.summary import ScoreSummary
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
 
-def build(services: Services, tasks: ScoreTasks) -> None:
+def build(services: Services) -> None:
     """Register the endpoint in the open Blocks."""
-    uploads = services.settings.temp_folder.resolve()
+    tasks, uploads = services.scoring, services.settings.temp_folder.resolve()
 
     @endpoint(at_once=MOST_AT_ONCE)
     def score_file(
@@ -35,7 +35,7 @@ def build(services: Services, tasks: ScoreTasks) -> None:
 
         Args:
             file: an uploaded CSV, TSV, JSON Lines, Parquet or XLSX file.
-            columns: "first,second" or "first,second,gold"; empty = found by name (sentence1, sentence2, score).
+            columns: "first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score).
             model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
@@ -57,4 +57,4 @@ def build(services: Services, tasks: ScoreTasks) -> None:
         scored = Path(summary.outputs[0])
         return summary.to_dict(), FileData(path=str(scored), orig_name=scored.name)
 
-    gr.api(score_file, api_name="score_file", concurrency_limit=2)
+    register(score_file, concurrency_limit=2)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import gradio as gr
-
+from sbert_app.pages.api.arguments import register
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -63,4 +62,4 @@ def build(services: Services) -> None:
         keys[data] = spaces.add(Corpus.from_data(services.access.check_data(data), spaces.home))
         return spaces.embed(keys[data], model, pooling or None)
 
-    gr.api(search, api_name="search", concurrency_limit=4)
+    register(search, concurrency_limit=4)

@@ -1,4 +1,4 @@
-"""Plain requests to an endpoint (curl, a script) share one session.
+"""Plain requests to an endpoint (curl, a script): they share one session, and arguments may be left out or named.
 
 Gradio makes a session for each request that names none: it describes every component of every page anew, 60 ms for
 this app, and drops the lot. The endpoints keep nothing in a session, so all such requests may have the same one.
@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import json
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sbert_app.pages.api.arguments import with_all_arguments
+from training.errors import InputError
 
 SESSION = "plain"
 RUN = "/gradio_api/run/"
 
 
 class OneSession:
-    """ASGI middleware: adds ``session_hash`` to the JSON bodies that are posted to an endpoint without one."""
+    """ASGI middleware: adds ``session_hash`` to the JSON bodies that are posted to an endpoint without one.
+
+    Such a body also gets the arguments that it leaves out (see `sbert_app.pages.api.arguments`).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -30,7 +37,11 @@ class OneSession:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        body = with_session(body)
+        try:
+            body = completed(body, scope["path"].rsplit("/", 1)[-1])
+        except InputError as error:
+            await JSONResponse({"error": str(error)}, status_code=422)(scope, receive, send)
+            return
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
         replayed = False
@@ -45,12 +56,16 @@ class OneSession:
         await self.app({**scope, "headers": headers}, replay, send)
 
 
-def with_session(body: bytes) -> bytes:
-    """The body with a session; unchanged if it has one, or is no JSON object: Gradio will say so."""
+def completed(body: bytes, endpoint: str = "") -> bytes:
+    """The body with a session and all arguments; unchanged if it has a session, or is no JSON object.
+
+    Raises:
+        InputError: an argument is unknown, or one without a default is missing.
+    """
     try:
         asked = json.loads(body)
     except ValueError:
         return body
     if not isinstance(asked, dict) or asked.get("session_hash") is not None:
         return body
-    return json.dumps({**asked, "session_hash": SESSION}).encode()
+    return json.dumps({**with_all_arguments(endpoint, asked), "session_hash": SESSION}).encode()

@@ -9,13 +9,12 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages.api import score_file as bulk_api
 from sbert_app.pages.bulk import views
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling
 from sbert_app.services.container import Services
-from sbert_app.services.files.score_tasks import ScoreRequest, ScoreTasks
+from sbert_app.services.files.score_tasks import ScoreRequest
 from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.tasks import TaskProgress
 from training.assets import asset
@@ -31,32 +30,30 @@ Update = dict[Any, Any]  # component -> its new value
 
 def build(services: Services) -> None:
     """Build the page inside the open Blocks; its example is scored when it is opened."""
-    tasks = ScoreTasks(services.models, services.settings.temp_folder)
-    _Page(services, tasks).wire()
-    bulk_api.build(services, tasks)
+    _Page(services).wire()
 
 
 class _Page:
     """The components of the page and their handlers."""
 
-    def __init__(self, services: Services, tasks: ScoreTasks) -> None:
-        self.tasks = tasks
+    def __init__(self, services: Services) -> None:
+        self.tasks = services.scoring
         self.table = gr.State(None)
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
-                self._build_inputs(services.settings.upload_limit_mb)
+                self._build_inputs(services)
             with gr.Column(scale=5, min_width=320):
                 self._build_results()
 
-    def _build_inputs(self, upload_limit_mb: int) -> None:
-        gr.HTML(views.limits(upload_limit_mb))
+    def _build_inputs(self, services: Services) -> None:
+        gr.HTML(views.limits(services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         with gr.Row():
             self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
             self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
         self.gold = gr.Dropdown(label="Gold score", info="Human scores, if the file has them", elem_id="column-gold")
-        self.model, self.pooling = model_picker(), pooling_picker()
+        self.model, self.pooling = model_and_pooling(services)
         self.cross = cross_encoder_picker(NO_CROSS_ENCODER)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)

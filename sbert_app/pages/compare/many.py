@@ -10,7 +10,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import views
 from sbert_app.pages.components.messages import error_message
-from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
 from sbert_app.services.compare import examples, throughput
 from sbert_app.services.compare.comparison import AllPairs, compare_all
 from sbert_app.services.container import Services
@@ -31,23 +31,16 @@ def build(services: Services, tab: gr.Tab) -> None:
         elem_id="lines",
     )
     with gr.Row():
-        model, pooling, cross = model_picker(), pooling_picker(), cross_encoder_picker()
+        model, pooling = model_and_pooling(services)
+        cross = cross_encoder_picker()
     with gr.Row():
         go = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
         stop = gr.Button("Stop", elem_id="stop-all")
     times = gr.HTML(elem_id="times")
     with gr.Row():
-        cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320)
+        cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
-    ranked = gr.Dataframe(
-        headers=["cosine", "cross-encoder", "sentence", "sentence "],
-        datatype=["number", "number", "str", "str"],
-        label="Most similar pairs first",
-        interactive=False,
-        wrap=True,
-        max_height=420,
-        elem_id="ranked",
-    )
+    ranked = gr.HTML(elem_id="ranked")
     computed = gr.State(False)
     stop_events: dict[str | None, threading.Event] = {}  # one per browser session, while it computes
     inputs = [lines, model, pooling, cross]
@@ -87,18 +80,20 @@ def _all_pairs(
         pairs = compare_all(encoder, cross_encoder, lines, stop_event.is_set)
         rates = throughput.measure(encoder, cross_encoder, services.settings.home)
     except UserFacingError as error:
-        return error_message(error), gr.skip(), gr.skip(), gr.skip()
+        return _nothing(error_message(error))
     except Stopped:
-        return error_message("stopped: the results below are the previous ones"), gr.skip(), gr.skip(), gr.skip()
+        return _nothing(error_message("stopped before there was a result."))
     return (
         views.all_pairs_times(pairs, rates),
-        figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder"),
+        gr.Plot(figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder"), visible=True),
         _cross_plot(pairs),
-        [
-            [round(cosine, 3), None if score is None else round(score, 3), first, second]
-            for cosine, score, first, second in pairs.ranked()
-        ],
+        views.ranked(pairs),
     )
+
+
+def _nothing(message: str) -> Outputs:
+    """A message in place of all results: nothing of an earlier one may stand beside it."""
+    return message, gr.Plot(None, visible=False), gr.Plot(None, visible=False), ""
 
 
 def _cross_plot(pairs: AllPairs) -> Any:

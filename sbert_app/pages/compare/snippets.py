@@ -6,10 +6,15 @@ import json
 import shlex
 from urllib.parse import urlencode
 
+LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
+
 
 def link(base_url: str, **query: str | None) -> str:
-    """A link that opens the page with these inputs."""
-    return f"{base_url.rstrip('/')}/?{urlencode({key: value for key, value in query.items() if value})}"
+    """A link that opens the page with these inputs; a sentence that says so where they are too long for one."""
+    encoded = urlencode({key: value for key, value in query.items() if value})
+    if len(encoded) > LONGEST_LINK:
+        return "These sentences are too long for a link."
+    return f"{base_url.rstrip('/')}/?{encoded}"
 
 
 def as_python(a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
@@ -29,7 +34,8 @@ def as_python(a: str, b: str, model: str, pooling: str, cross_encoder: str | Non
 
 def as_curl(base_url: str, a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
     """The comparison with the HTTP API."""
-    body = json.dumps({"data": [a, b, model, pooling, cross_encoder or ""]}, ensure_ascii=False)
+    arguments = {"sentence_a": a, "sentence_b": b, "model": model, "pooling": pooling}
+    body = json.dumps({**arguments, "cross_encoder": cross_encoder or "none"}, ensure_ascii=False)
     return (
         f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"

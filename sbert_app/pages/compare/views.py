@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from sbert_app.formats import format_count
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.components.pickers import POOLING_LABELS
 from sbert_app.pages.components.templates import render
-from sbert_app.services.compare.calibration import Calibration, meaning
+from sbert_app.services.compare.calibration import Calibration, error_of_model, meaning
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 
+MEASURING, NOT_MEASURED = "being measured …", "not measured for this model"
 BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
 
 
@@ -26,21 +28,59 @@ class ScoreCard:
     meaning: str
     foot: str
     gold: float | None = None  # its place on the gold scale, 0–5; None: unknown
+    error: str = ""  # how it differs from what people say
 
 
-def result(comparison: Comparison, curve: Calibration | None, gold: float | None, error: str = "") -> Markup:
-    """The scores of a pair side by side, and below them ``error``: why a score is missing."""
-    cards = [_encoder_card(comparison, curve)]
-    if comparison.cross_score is not None:
-        cards.append(_cross_encoder_card(comparison, comparison.cross_score))
+def result(
+    comparisons: Sequence[Comparison],
+    curves: Sequence[Calibration | None],
+    gold: float | None,
+    expected: tuple[float, float] | None = None,
+    measuring: bool = False,
+    errors: Sequence[str] = (),
+) -> Markup:
+    """The scores of a pair side by side.
+
+    Args:
+        comparisons: the pair under the chosen model, and under a second one if there is one.
+        curves: of their cosines; None where there is none yet.
+        gold: the annotators' score, if the pair has one.
+        expected: the least and the greatest score that the scale's definitions allow the pair.
+        measuring: whether missing curves are being measured.
+        errors: why a score is missing, as HTML.
+    """
+    first = comparisons[0]
+    cards = [
+        _encoder_card(comparison, curve, gold, expected, measuring)
+        for comparison, curve in zip(comparisons, curves, strict=True)
+    ]
+    if first.cross_score is not None:
+        cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
     if gold is not None:
         cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
-    truncated = [name for name, side in (("first", comparison.a), ("second", comparison.b)) if side.truncated]
-    return render("compare/templates/result.html", cards=cards, truncated=" and the ".join(truncated), error=error)
+    return render("compare/templates/result.html", cards=cards, remarks=_remarks(comparisons), errors=errors)
 
 
-def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None]) -> Markup:
-    """The same pair under mean, max and CLS pooling."""
+def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a model did not read, and sentences in a language that it was not made for."""
+    remarks = []
+    for comparison in comparisons:
+        for name, side in (("first", comparison.a), ("second", comparison.b)):
+            if side.truncated:
+                remarks.append(
+                    f"The {name} sentence is longer than {comparison.model} reads: its last "
+                    f"{format_count(side.unread, 'word')} had no effect."
+                )
+            if side.language:
+                remarks.append(
+                    f"The {name} sentence looks like {side.language}; {comparison.model} was trained on another "
+                    "language, so its scores say little here."
+                )
+    return remarks
+
+
+def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
+    """The same pair under mean, max and CLS pooling. ``measuring``: missing curves are on their way."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
         curve = curves.get(name)
@@ -49,7 +89,9 @@ def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None]) -
             {
                 "pooling": POOLING_LABELS[name],
                 "cosine": cosine,
-                "meaning": "" if gold is None else f"{gold:.1f} of 5: {meaning(gold)}",
+                "meaning": (MEASURING if measuring else NOT_MEASURED)
+                if gold is None
+                else f"{gold:.1f} of 5: {meaning(gold)}",
                 "chosen": name == comparison.pooling,
             }
         )
@@ -79,6 +121,18 @@ def tokens(a: Side, b: Side) -> Markup:
     return render("compare/templates/tokens.html", sides=[("First", a), ("Second", b)])
 
 
+def ranked(pairs: AllPairs) -> Markup:
+    """The most similar pairs first, in a table."""
+    cross = [] if pairs.cross is None else [("cross-encoder", "number")]
+    columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
+    rows = [
+        [f"{cosine:.3f}", *([] if score is None else [f"{score:.3f}"]), first, second]
+        for cosine, score, first, second in pairs.ranked()
+    ]
+    caption = f"The {format_count(len(rows), 'most similar pair')}, most similar first"
+    return render("compare/templates/ranked.html", columns=columns, rows=rows, caption=caption)
+
+
 def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
     """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine."""
     n = len(pairs.lines)
@@ -100,23 +154,43 @@ def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
     )
 
 
-def _encoder_card(comparison: Comparison, curve: Calibration | None) -> ScoreCard:
-    gold = curve.gold_score(comparison.cosine) if curve else None
+def _encoder_card(
+    comparison: Comparison,
+    curve: Calibration | None,
+    gold: float | None,
+    expected: tuple[float, float] | None,
+    measuring: bool,
+) -> ScoreCard:
+    score = curve.gold_score(comparison.cosine) if curve else None
+    unknown = "being measured: what this cosine means for this model" if measuring else NOT_MEASURED
+    foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
+    if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
+        foot += f" · the model was made with {POOLING_LABELS[comparison.own_pooling]} pooling, not with this one"
     return ScoreCard(
         title=f"Cosine · {comparison.model} · {POOLING_LABELS[comparison.pooling]} pooling",
         figure=f"{comparison.cosine:.2f}",
-        meaning="being measured: what this cosine means for this model" if gold is None else meaning(gold),
-        foot=f"{comparison.encoder_ms:.0f} ms for both sentences",
-        gold=gold,
+        meaning=unknown if score is None else meaning(score),
+        foot=foot,
+        gold=score,
+        error="" if score is None else error_of_model(score, gold, expected),
     )
 
 
-def _cross_encoder_card(comparison: Comparison, score: float) -> ScoreCard:
+def _cross_encoder_card(
+    comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
+) -> ScoreCard:
     foot = f"{comparison.cross_ms:.0f} ms for the pair"
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
     if spearman is not None:
         foot += f" · Spearman {spearman:.1f} on STSb test"
-    return ScoreCard(f"Cross-encoder · {comparison.cross_encoder}", f"{score:.2f}", meaning(score * 5), foot, score * 5)
+    return ScoreCard(
+        title=f"Cross-encoder · {comparison.cross_encoder}",
+        figure=f"{score:.2f}",
+        meaning=meaning(score * 5),
+        foot=foot,
+        gold=score * 5,
+        error=error_of_model(score * 5, gold, expected),
+    )
 
 
 @dataclass(frozen=True)

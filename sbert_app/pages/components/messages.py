@@ -9,7 +9,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.tasks import TaskProgress
-from training.errors import UserFacingError
+from training.errors import NotFoundError, UserFacingError
 from training.evaluation.attribution import NO_MAP_FOR_CLS
 
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
@@ -23,8 +23,8 @@ waiting = macro("waiting")
 
 def error_message(error: str | Exception) -> Markup:
     """The message of an error, with a capital letter, in the place of the result."""
-    text = str(error)
-    return macro("error")(text[:1].upper() + text[1:])
+    text, details = (error.summary, error.details) if isinstance(error, NotFoundError) else (str(error), ())
+    return macro("error")(text[:1].upper() + text[1:], details=details)
 
 
 def error_of(action: Callable[[], object]) -> Markup:
@@ -69,5 +69,6 @@ def word_map_note(total: float | None) -> Markup:
     if total is None:
         return note(NO_MAP_FOR_CLS)
     return note(
-        f"Each cell is what a word pair adds to the cosine. All cells sum to {total:.4f}: nothing is approximated."
+        "Each cell is what a word pair adds to the cosine, blue, or takes from it, orange. "
+        f"All cells sum to {total:.4f}: nothing is approximated."
     )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import gradio as gr
 
-from training.registry import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
+from sbert_app.formats import format_time
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.services.container import Services
+from sbert_app.services.runs.record import Run
+from training.registry import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
 
 MODELS = list(ENCODERS)
+MODEL_REMARKS = {LARGE_MODEL: "404 MB"}  # to download, of a model that is not here yet
 POOLING_LABELS = {"mean": "mean", "max": "max", "cls": "CLS"}
 POOLINGS = [(label, name) for name, label in POOLING_LABELS.items()]
-NO_CROSS_ENCODER = "none"
+NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": "stronger; 404 MB"}
 CROSS_ENCODER_CHOICES = [
     (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
@@ -18,24 +26,54 @@ CROSS_ENCODER_CHOICES = [
 ]
 
 
-def model_picker(value: str = DEFAULT_MODEL) -> gr.Dropdown:
-    """A bi-encoder by name."""
-    return gr.Dropdown(
-        MODELS,
+def model_choices(services: Services) -> list[tuple[str, str]]:
+    """The built-in models, with the size of those to download, then every run that has a model, the newest first."""
+    to_download = {name: remark for name, remark in MODEL_REMARKS.items() if not services.models.is_here(name)}
+    built_in = [(f"{name} ({to_download[name]})" if name in to_download else name, name) for name in MODELS]
+    return built_in + run_choices(services.jobs.store.list())
+
+
+def run_choices(runs: Iterable[Run]) -> list[tuple[str, str]]:
+    """The runs that have a model, by name and time."""
+    return [(f"run: {run.name} ({format_time(run.record.created)})", f"run:{run.id}") for run in runs if run.has_model]
+
+
+def model_picker(
+    services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
+) -> gr.Dropdown:
+    """A bi-encoder by name; the list is read anew when the page is opened. ``optional``: or none."""
+    none = [("none", NO_MODEL)] if optional else []
+    picker = gr.Dropdown(
+        [*none, *MODELS],
         value=value,
-        label="Model",
-        info="Or type a Hub id or run:<id>",
+        label=label,
+        info=options.pop("info", "Or type a Hub id or run:<name>"),
         allow_custom_value=True,
         elem_classes="model",
         min_width=240,
+        **options,
     )
+    root = gr.context.Context.root_block
+    root.load(lambda: gr.Dropdown([*none, *model_choices(services)]), None, picker, **UNQUEUED)
+    return picker
 
 
 def pooling_picker(value: str = "mean") -> gr.Radio:
     """mean, max or CLS."""
     return gr.Radio(
-        POOLINGS, value=value, label="Pooling", info="From token vectors to a sentence vector", min_width=240
+        POOLINGS, value=value, label="Pooling", info="From token vectors to a sentence vector", min_width=270
     )
+
+
+def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
+    """Both pickers; choosing a model selects the pooling that it was made with."""
+    model, pooling = model_picker(services), pooling_picker()
+
+    def own_pooling(name: str) -> Any:
+        return services.models.own_pooling((name or DEFAULT_MODEL).strip()) or gr.skip()
+
+    model.change(own_pooling, model, pooling, **UNQUEUED)
+    return model, pooling
 
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
@@ -44,7 +82,7 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
         CROSS_ENCODER_CHOICES,
         value=value,
         label="Cross-encoder",
-        info="Reads both sentences at once: slower, more accurate",
+        info="Reads both sentences at once",
         allow_custom_value=True,
         elem_classes="cross",
         min_width=240,

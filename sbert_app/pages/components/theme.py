@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gradio as gr
 
+from training.assets import asset
+
 _BLUE = gr.themes.Color(
     c50="#eef6fb",
     c100="#d9ebf7",
@@ -18,6 +20,11 @@ _BLUE = gr.themes.Color(
     c950="#00263c",
     name="sbert",
 )
+
+
+def head() -> str:
+    """The script of every page, for its head."""
+    return f"<script>{asset('app.js').read_text(encoding='utf-8')}</script>"
 
 
 def build() -> gr.themes.Base:

@@ -49,7 +49,7 @@ class _FoldsTab:
             with gr.Column(min_width=260):
                 self.split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
                 self.k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
-            self.base = model_picker()
+            self.base = model_picker(services)
             self.steps = gr.Number(
                 DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
             )

@@ -18,11 +18,9 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count
-from sbert_app.pages.api import project as project_endpoint
-from sbert_app.pages.api import search as search_endpoint
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import model_picker, pooling_picker
+from sbert_app.pages.components.pickers import model_and_pooling
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
 from sbert_app.pages.explore.selection import Selection
@@ -67,8 +65,6 @@ def build(services: Services) -> None:
             with gr.Tab(title, id=module):
                 import_module(f"sbert_app.pages.explore.{module}").build(services, page.selection)
     page.wire()
-    project_endpoint.build(services)
-    search_endpoint.build(services)
 
 
 class _ExplorePage:
@@ -105,7 +101,7 @@ class _ExplorePage:
                 self.status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
-                    self.model, self.pooling = model_picker(), pooling_picker()
+                    self.model, self.pooling = model_and_pooling(services)
                 with gr.Row():
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                     stop = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)

@@ -11,7 +11,6 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api import runs as train_endpoints
 from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading
@@ -59,7 +58,6 @@ def build(services: Services) -> None:
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
-    train_endpoints.build(services)
 
 
 def _presets() -> tuple[dict[str, gr.Button], gr.HTML]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SHIPPED = asset("calibration.json")
 KNOTS = 40
 FITTED_ON = "stsb:train"
+QUICK_PAIRS = 2_000  # of a model that has no shipped curve: a person is waiting
 
 # The scale of the STS benchmark, shortened: gold score -> meaning
 MEANINGS = (
@@ -55,6 +56,23 @@ def meaning(gold: float) -> str:
     return next(text for minimum, text in MEANINGS if gold >= minimum)
 
 
+def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
+    """How a model's score differs from the annotators' or from what the scale's definitions say; "" if it does not.
+
+    Args:
+        score: the model's, on the gold scale.
+        gold: the annotators' score, if there is one; a difference of a point and more is an error.
+        expected: where the definitions of the scale place the pair.
+    """
+    if gold is not None:
+        is_wrong = abs(score - gold) >= 1
+        return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}." if is_wrong else ""
+    if expected is None or expected[0] <= round(score, 1) <= expected[1]:
+        return ""
+    bound = f"at most {expected[1]:g}" if score > expected[1] else f"at least {expected[0]:g}"
+    return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."
+
+
 def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     """Isotonic regression of gold score on cosine, reduced to 40 knots of equally many pairs."""
     from scipy.optimize import isotonic_regression
@@ -68,12 +86,20 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     )
 
 
-def fit_on_stsb(encoder: Encoder, home: Path, should_stop: Callable[[], bool] | None = None) -> Calibration:
-    """Fit on STSb train, which means encoding 11,498 sentences. InputError if the data cannot be loaded."""
+def fit_on_stsb(
+    encoder: Encoder, home: Path, should_stop: Callable[[], bool] | None = None, pairs: int | None = None
+) -> Calibration:
+    """Fit on STSb train (11,498 sentences), or on ``pairs`` of it at equal distances.
+
+    Raises:
+        InputError: the data cannot be loaded.
+    """
     from training.data.load import load_data
     from training.evaluation.metrics import cosine
 
     data = load_data(FITTED_ON, home)
+    if pairs is not None and pairs < len(data):
+        data = data.select(np.linspace(0, len(data) - 1, pairs).round().astype(int).tolist())
     vectors = encoder.encode([*data.columns[0], *data.columns[1]], should_stop=should_stop)
     return fit_isotonic(cosine(*np.split(vectors, 2)), np.asarray(data.scores))
 
@@ -89,10 +115,10 @@ def load_calibration(model: str, pooling: str, home: Path) -> Calibration | None
 
 
 def calibrate(encoder: Encoder, home: Path) -> Calibration:
-    """The curve of an encoder, fitted and stored if there is none yet."""
+    """The curve of an encoder, fitted on 2,000 pairs and stored if there is none yet."""
     curve = load_calibration(encoder.name, encoder.pooling, home)
     if curve is None:
-        curve = fit_on_stsb(encoder, home)
+        curve = fit_on_stsb(encoder, home, pairs=QUICK_PAIRS)
         save_calibration(encoder.name, encoder.pooling, curve, _file(encoder.name, encoder.pooling, home))
     return curve
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sbert_app.formats import format_count
+from sbert_app.services.compare.language import other_language
 from training.errors import InputError
 from training.registry import DEFAULT_MODEL
 
@@ -36,6 +38,8 @@ class Side:
     tokens: list[str]
     words: list[Word]
     truncated: bool  # the sentence exceeds the encoder's maximum length; the rest was not read
+    unread: int = 0  # words of the rest
+    language: str = ""  # of the sentence, if the model was made for another one
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Comparison:
     cross_score: float | None = None  # 0..1
     cross_ms: float | None = None
     card: dict[str, Any] | None = None  # the cross-encoder's card: training data and measured correlations
+    own_pooling: str = ""  # that the model was made with
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as the HTTP API returns it."""
@@ -91,7 +96,11 @@ def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str
     for text, vector in zip((a, b), vectors, strict=True):
         report = EncodeReport()
         encoder.tokenize([text], report)
-        sides.append(Side(text, vector.tokens, words_of(text, vector), report.truncated > 0))
+        words, vocabulary = words_of(text, vector), len(encoder.tokenizer)
+        read = max((word.end for word in words), default=0)
+        language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
+        unread = len(text[read:].split()) if report.truncated else 0
+        sides.append(Side(text, vector.tokens, words, report.truncated > 0, unread, language))
     cross_score, cross_ms = None, None
     if cross_encoder is not None:
         started = time.perf_counter()
@@ -119,8 +128,9 @@ def compare_by_name(
     """Compare with models by name; "" means the default model, its own pooling, no cross-encoder."""
     _check(a, "first")
     _check(b, "second")
-    encoder = models.encoder(model or DEFAULT_MODEL, pooling or None)
-    return compare(encoder, models.cross_encoder_or_none(cross_encoder), a, b)
+    encoder = models.encoder(model or DEFAULT_MODEL)
+    comparison = compare(encoder.with_pooling(pooling or None), models.cross_encoder_or_none(cross_encoder), a, b)
+    return replace(comparison, own_pooling=encoder.pooling)
 
 
 class LeftOut(NamedTuple):
@@ -203,7 +213,8 @@ def compare_all(
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not 2 <= len(lines) <= MAX_LINES:
-        raise InputError(f"there are {len(lines)} lines with text; paste 2 to {MAX_LINES} sentences, one per line")
+        given = format_count(len(lines), "line with text", "lines with text")
+        raise InputError(f"got {given}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
     vectors = encoder.encode(lines, should_stop=should_stop)
     encoded = time.perf_counter()

@@ -20,6 +20,8 @@ class ExamplePair(NamedTuple):
     a: str
     b: str
     lesson: str
+    expected: tuple[float, float] | None = None  # where the scale's definitions place the pair, at least and at most
+    gold: float | None = None  # the annotators' score, of a pair of STSb dev
 
 
 @cache
@@ -42,9 +44,9 @@ class GoldPair(NamedTuple):
     score: float  # 0–5
 
 
-def lesson_of(a: str, b: str) -> str:
-    """What an example pair shows; "" for any other pair."""
-    return next((pair.lesson for pair in pairs() if (pair.a, pair.b) == (a, b)), "")
+def example_of(a: str, b: str) -> ExamplePair | None:
+    """The example pair of these sentences, if they are one."""
+    return next((pair for pair in pairs() if (pair.a, pair.b) == (a, b)), None)
 
 
 def random_stsb_pair(home: Path) -> GoldPair:

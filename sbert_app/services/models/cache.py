@@ -9,13 +9,18 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert_app.process import release_memory
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.errors import InputError
 from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
+from training.registry import CROSS_ENCODERS
+from training.sources.progress import listening
+from training.sources.resolve import find_run
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
@@ -48,9 +53,52 @@ class ModelCache:
         self._lock = threading.Lock()
         self._loading = threading.Lock()  # transformers cannot be imported by two threads at once
 
+    def canonical(self, name: str) -> str:
+        """The name by which a model is kept: a run's id in place of its name.
+
+        Raises:
+            InputError: it may not be loaded, or there is no such run.
+        """
+        self._check_name(name)
+        prefix, is_run, run = name.partition("run:")
+        return f"run:{find_run(run, self.home)}" if is_run and not prefix else name
+
+    def is_here(self, name: str) -> bool:
+        """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
+        is_loaded = any(key == name for _, key in self._models)
+        base = CROSS_ENCODERS.get(name, name)
+        return is_loaded or name.startswith(("run:", "scratch:")) or (self.home / "models" / base).is_dir()
+
+    def download(
+        self, names: Iterable[str], report_progress: ReportProgress, should_stop: ShouldStop = lambda: False
+    ) -> None:
+        """Fetch and load those of the models that are not here, with progress in megabytes.
+
+        Raises:
+            InputError: a model cannot be found or opened.
+            Stopped: ``should_stop`` returned True.
+        """
+        for name in names:
+            if self.is_here(name):
+                continue
+            report_progress(0, f"Loading {name}")
+
+            def on_download(_: str, done: float, total: float, name: str = name) -> None:
+                report_progress(done, f"Downloading {name}, {total:,.0f} MB", total)
+
+            with listening(on_download, should_stop):
+                self.scorer(name)
+
+    def own_pooling(self, name: str) -> str | None:
+        """The pooling that a model was made with; None if that is not known without a download."""
+        try:
+            return self.encoder(name).pooling if self.is_here(name) else None
+        except InputError:
+            return None
+
     def encoder(self, name: str, pooling: str | None = None) -> Encoder:
         """The bi-encoder of that name; the poolings of one model share its weights."""
-        self._check_name(name)
+        name = self.canonical(name)
 
         def load() -> Encoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -63,7 +111,7 @@ class ModelCache:
 
     def cross_encoder(self, name: str) -> CrossEncoder:
         """The cross-encoder of that name."""
-        self._check_name(name)
+        name = self.canonical(name)
 
         def load() -> CrossEncoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -80,7 +128,7 @@ class ModelCache:
 
     def scorer(self, name: str, pooling: str | None = None) -> Scorer:
         """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
-        self._check_name(name)
+        name = self.canonical(name)
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)

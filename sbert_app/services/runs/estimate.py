@@ -27,6 +27,7 @@ from training.data.load import HUB_SETS, load_one, split_names
 from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for
 from training.errors import InputError
 from training.evaluation.diagnostics import plain_sentences
+from training.sources.resolve import find_run
 from training.trainer.config import RunConfig
 
 # Data sets on the Hub: their form, and the rows of their first split.
@@ -194,7 +195,7 @@ def _rates(events: Sequence[Event]) -> list[float]:
 
 
 def _check_base(base: str, store: RunStore) -> None:
-    if base.startswith("run:") and not store.get(base.removeprefix("run:")).has_model:
+    if base.startswith("run:") and not store.get(find_run(base.removeprefix("run:"), store.home)).has_model:
         raise InputError(f"{base} has no model yet; let it run until its first evaluation, or choose another base")
 
 

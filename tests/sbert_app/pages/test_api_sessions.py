@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.api.sessions import SESSION, OneSession, with_session
+from sbert_app.pages.api.sessions import SESSION, OneSession, completed
 
 
 async def echo(request: Request) -> JSONResponse:
@@ -35,7 +35,7 @@ def test_a_request_without_a_session_gets_the_shared_one(client):
     "body", [b'{"data": [], "session_hash": "mine"}', b"[1, 2]", b"no json", b"", b"\xff\xfe", b"null"]
 )
 def test_everything_else_is_as_it_came(body):
-    assert with_session(body) == body
+    assert completed(body) == body
 
 
 def test_other_paths_are_left_alone(client):

@@ -2,14 +2,17 @@
 
 import json
 import shlex
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from sbert_app.pages.compare import snippets, views
+from sbert_app.pages.components.messages import error_message
 from sbert_app.services.compare.calibration import Calibration
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import Throughput
+from training.errors import NotFoundError
 
 HOSTILE = "<script>alert(1)</script>"
 CURVE = Calibration((0.0, 1.0), (0.0, 5.0))
@@ -35,33 +38,66 @@ def comparison(**changes: object) -> Comparison:
 
 class TestScores:
     def test_a_cosine_has_its_place_on_the_gold_scale(self):
-        html = views.result(comparison(), CURVE, gold=None)
+        html = views.result([comparison()], [CURVE], gold=None)
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
         assert "3.0 of 5 on the gold scale" in html
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
 
     def test_an_uncalibrated_model_has_no_scale(self):
-        html = views.result(comparison(), None, gold=None)
+        html = views.result([comparison()], [None], gold=None, measuring=True)
         assert "being measured" in html
         assert "on the gold scale" not in html
+        html = views.result([comparison()], [None], gold=None)
+        assert "being measured" not in html
+        assert "not measured for this model" in html
 
     def test_cross_encoder_and_gold_score_stand_beside_it(self):
         card = {"spearman": {"test": 86.4}}
         scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card)
-        html = views.result(scored, CURVE, gold=4.6)
+        html = views.result([scored], [CURVE], gold=4.6)
         assert html.count("<section") == 3
         assert html.count('class="card first"') == 1
         assert "Spearman 86.4 on STSb test" in html
         assert "the same meaning" in html
 
-    def test_a_truncated_sentence_is_named(self):
-        long = side("word", truncated=True)
-        assert "The second sentence is longer" in views.result(comparison(b=long), CURVE, None)
-        assert "The first and the second sentence is longer" in views.result(comparison(a=long, b=long), CURVE, None)
+    def test_of_a_truncated_sentence_it_says_how_much_had_no_effect(self):
+        long = replace(side("word", truncated=True), unread=340)
+        html = views.result([comparison(b=long)], [CURVE], None)
+        assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words had no effect." in html
+        assert "The first" not in html
+
+    def test_a_sentence_in_another_language_is_named(self):
+        german = replace(side("Ein Hund bellt."), language="German")
+        assert "The first sentence looks like German" in views.result([comparison(a=german)], [CURVE], None)
+
+    def test_a_pooling_that_is_not_the_models_own_is_said(self):
+        assert "made with max pooling" in views.result([comparison(own_pooling="max")], [CURVE], None)
+        assert "made with" not in views.result([comparison(own_pooling="mean")], [CURVE], None)
+
+    def test_a_second_model_has_a_card_of_its_own(self):
+        html = views.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
+        assert html.count("<section") == 2
+        assert "Cosine · other · mean pooling" in html
+
+    @pytest.mark.parametrize(
+        ("gold", "expected", "said"),
+        [
+            (4.6, None, "The model is wrong here: 3.0 of 5, and the annotators say 4.6."),
+            (3.9, None, ""),
+            (None, (0, 2.5), "this pair deserves at most 2.5"),
+            (None, (3.5, 5), "this pair deserves at least 3.5"),
+            (None, (2, 4), ""),
+            (None, None, ""),
+        ],
+    )
+    def test_it_says_where_the_model_is_wrong(self, gold, expected, said):
+        html = views.result([comparison()], [CURVE], gold, expected)
+        assert ("wrong here" in html) == bool(said)
+        assert said in html
 
     def test_an_error_stands_below_the_scores_that_there_are(self):
-        html = views.result(comparison(), CURVE, None, error="No such cross-encoder")
+        html = views.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
         assert html.index("0.60") < html.index("No such cross-encoder")
 
     def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_an_empty_bar(self):
@@ -69,6 +105,9 @@ class TestScores:
         assert html.count('<tr class="chosen">') == 1
         assert "3.0 of 5" in html
         assert "width:0.0%" in html
+        assert html.count("not measured for this model") == 2
+        measuring = views.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
+        assert measuring.count("being measured") == 2
 
 
 class TestLeftOut:
@@ -93,12 +132,20 @@ def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
     change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
     shown = [
-        views.result(hostile, CURVE, 1.0, error=HOSTILE),
+        views.result([hostile], [CURVE], 1.0, errors=[HOSTILE]),
         views.left_out([change], hostile),
         views.tokens(hostile.a, hostile.b),
     ]
     assert not any("<script" in html for html in shown)
     assert all("&lt;script&gt;" in html for html in shown)
+
+
+def test_of_a_model_that_is_not_found_the_reasons_are_behind_details():
+    error = NotFoundError("long", summary="model x was not found", details=("Hub: no answer", HOSTILE))
+    html = error_message(error)
+    assert html.index("Model x was not found") < html.index("<details>") < html.index("Hub: no answer")
+    assert "long" not in html
+    assert "<script" not in html
 
 
 @pytest.mark.parametrize("pairs_per_second", [None, 500.0])
@@ -120,6 +167,9 @@ class TestSnippets:
         assert link.startswith("http://host/?")
         assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
 
+    def test_sentences_that_no_address_could_hold_are_said_to_be_too_long(self):
+        assert snippets.link("http://host/", a="word " * 2_000, b="x") == "These sentences are too long for a link."
+
     def test_python_quotes_the_sentences_and_loads_a_cross_encoder_only_if_there_is_one(self):
         code = snippets.as_python('say "hi"', "it's", "m", "mean", None)
         compile(code, "snippet", "exec")
@@ -128,4 +178,5 @@ class TestSnippets:
 
     def test_curl_survives_a_shell(self):
         arguments = shlex.split(snippets.as_curl("http://host", "it's", "b", "m", "max", None).replace("\\\n", ""))
-        assert json.loads(arguments[-1]) == {"data": ["it's", "b", "m", "max", ""]}
+        sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}
+        assert json.loads(arguments[-1]) == sent

@@ -74,7 +74,7 @@ def test_a_run_is_a_model_once_it_has_one(alone):
 def test_a_runs_id_does_not_leave_its_folder(alone, run):
     model(alone / "runs/first/model")
     model(alone / "model")
-    with pytest.raises(InputError, match=r"is no run's id"):
+    with pytest.raises(InputError, match="there is no run"):
         resolve.model_folder(f"run:{run}")
 
 
@@ -160,3 +160,13 @@ def test_the_hubs_copy_of_stsb_becomes_the_published_one(client, home, tmp_path)
     assert found["source"] == f"Hub {server.url}"
     for split in ("train", "dev", "test"):
         assert rows(client.home / "data/stsb", split) == rows(home / "data/stsb", split)
+
+
+def test_a_run_is_found_by_its_name_if_one_run_alone_has_it(alone):
+    folder = model(alone / "runs/20261121-demo/model")
+    (alone / "runs/20261121-demo/name.txt").write_text("60-second demo")
+    assert resolve.model_folder("run:60-second demo") == resolve.ResolvedModel(folder, "run 20261121-demo")
+    write(alone / "runs/20261122-demo", "name.txt")
+    (alone / "runs/20261122-demo/name.txt").write_text("60-second demo")
+    with pytest.raises(InputError, match="2 runs are called '60-second demo': choose one of run:20261121-demo, run:2"):
+        resolve.find_run("60-second demo", alone)

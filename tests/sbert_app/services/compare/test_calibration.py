@@ -43,7 +43,7 @@ def test_meanings_follow_the_scale():
 def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
     measured = []
 
-    def fit_on_stsb(encoder, home):
+    def fit_on_stsb(encoder, home, pairs):
         measured.append(encoder.name)
         return Calibration((0.0, 1.0), (1.0, 4.0))
 

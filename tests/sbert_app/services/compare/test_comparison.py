@@ -113,5 +113,5 @@ def test_too_few_lines_are_refused(encoder, text):
 
 
 def test_too_many_lines_are_refused(encoder):
-    with pytest.raises(InputError, match="there are 501 lines"):
+    with pytest.raises(InputError, match="got 501 lines with text"):
         compare_all(encoder, None, "x\n" * 501)

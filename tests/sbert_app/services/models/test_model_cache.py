@@ -9,6 +9,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.memory import model_bytes
 from training.errors import InputError
 from training.models.encoder import Encoder
+from training.sources.resolve import model_folder
 
 
 @pytest.fixture
@@ -94,3 +95,24 @@ def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inferenc
     encoder.encode(["a sentence"])
     assert 1.3 * weights < model_bytes(encoder) < 2.2 * weights
     assert model_bytes(encoder.with_pooling("max")) == model_bytes(encoder)  # shared, not copied
+
+
+def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "all-MiniLM-L6-v2").symlink_to(model_folder("all-MiniLM-L6-v2").path)
+    Encoder.load("scratch:1x32", pooling="max", home=tmp_path).save(tmp_path / "runs/20261121-my-run/model")
+    (tmp_path / "runs/20261121-my-run/name.txt").write_text("my run")
+    models = ModelCache(tmp_path)
+    assert models.own_pooling("run:my run") == "max"
+    assert models.encoder("run:my run").backbone is models.encoder("run:20261121-my-run").backbone
+    assert models.encoder("run:my run").name == "run:20261121-my-run"
+    assert models.is_here("run:my run")
+    assert models.own_pooling("run:no such run") is None
+
+
+def test_what_would_be_downloaded_is_not_here_and_its_pooling_is_not_asked(tmp_path):
+    models = ModelCache(tmp_path)
+    assert not models.is_here("all-mpnet-base-v2")
+    assert not models.is_here("mpnet-stsb")
+    assert models.is_here("scratch:1x32")
+    assert models.own_pooling("org/some-model") is None

@@ -75,7 +75,7 @@ def test_every_set_of_the_hub_has_a_known_form():
         ({"objective": "regression", "train_data": "mine.csv"}, "neither a file nor a known set"),
         ({"objective": "regression", "train_data": "snli:half"}, "no split 'half'; choose train, dev, test"),
         ({"objective": "regression", "eval_data": "stsb:half"}, "no split 'half'"),
-        ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
+        ({"objective": "regression", "base": "run:none"}, "there is no run none"),
     ],
 )
 def test_what_cannot_work_is_told_with_what_can(store, config, told):

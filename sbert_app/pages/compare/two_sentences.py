@@ -1,0 +1,354 @@
+"""The first tab of the front page: two sentences, their scores and what makes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.figures import compare as figures
+from sbert_app.pages.compare import snippets, views
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED
+from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
+from sbert_app.pages.components.pickers import (
+    NO_CROSS_ENCODER,
+    POOLING_LABELS,
+    cross_encoder_picker,
+    model_picker,
+    pooling_picker,
+)
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.services.compare import calibration, examples
+from sbert_app.services.compare.comparison import Comparison, compare_by_name, leave_one_out
+from sbert_app.services.container import Services
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.errors import UserFacingError
+from training.registry import DEFAULT_MODEL
+
+OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
+GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
+CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
+LONGEST_LINK = snippets.LONGEST_LINK
+REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
+  const inputs = {{a, b, model: model || "", pooling: pooling || "", cross: cross || ""}};
+  if (second) inputs.second = second;
+  let query = new URLSearchParams(inputs);
+  if (query.toString().length > {LONGEST_LINK}) {{ query.delete("a"); query.delete("b"); }}
+  window.history.replaceState(null, "", "?" + query.toString());
+}}"""
+COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is compared. The fields are also the query parameters of a link."""
+
+    a: str
+    b: str
+    model: str
+    pooling: str
+    cross: str | None
+    second: str | None = None  # another model, beside the first, with its own pooling
+
+    @property
+    def cross_encoder(self) -> str | None:
+        """The name of the cross-encoder, None without one."""
+        return None if self.cross in (None, "", NO_CROSS_ENCODER) else self.cross
+
+    @property
+    def models(self) -> list[str]:
+        """The models that are needed, by name."""
+        return [name for name in (self.model or DEFAULT_MODEL, self.second, self.cross_encoder) if name]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that was computed for the inputs. Kept in the session, to be shown again when a curve is measured."""
+
+    comparison: Comparison
+    second: Comparison | None
+    gold: float | None
+    errors: tuple[str, ...]  # as HTML: why a score is missing
+
+
+class TwoSentences:
+    """The components of the tab and their handlers."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        with gr.Row(equal_height=True):
+            self.a = _sentence("First sentence", OPENING_PAIR.a, "sentence-a")
+            self.b = _sentence("Second sentence", OPENING_PAIR.b, "sentence-b")
+        with gr.Row(elem_classes="chips"):
+            self.chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
+            self.random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
+        self.lesson = gr.HTML(note(OPENING_PAIR.lesson), elem_id="lesson")
+        with gr.Row():
+            self.model, self.pooling = model_picker(services), pooling_picker()
+            self.cross = cross_encoder_picker()
+            hint = "Beside the first, with its own pooling"
+            self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
+        self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
+        self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
+        self.result = gr.State(None)  # an `Answer`, None after an error
+        self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
+        self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
+        self.poolings = gr.HTML(elem_id="poolings")
+        self._build_details()
+        self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
+        self.loading = TaskWidget("compare", self.answer, stopped="stopped: choose another model, or this one again.")
+
+    def _build_details(self) -> None:
+        with gr.Tabs(elem_id="why"):
+            with gr.Tab("Which words make it"):
+                self.map_note = gr.HTML(elem_id="map-note")
+                self.word_map = gr.Plot(show_label=False, visible=False, elem_id="word-map")
+            with gr.Tab("What if a word is left out") as self.left_out_tab:
+                self.left_out = gr.HTML(elem_id="what-if")
+                self.left_out_is_open = gr.State(False)
+            with gr.Tab("Tokens"):
+                self.tokens = gr.HTML(elem_id="tokens")
+            with gr.Tab("Copy"):
+                self.copy_link = gr.Button("Copy a link to this view", size="sm", elem_id="copy-link")
+                self.link = gr.Textbox(label="Link", interactive=False, buttons=["copy"], elem_id="link")
+                code: dict[str, Any] = {"wrap_lines": True, "max_lines": 18}
+                self.as_json = gr.Code(label="JSON", language="json", elem_id="as-json", **code)
+                self.as_python = gr.Code(label="Python", language="python", elem_id="as-python", **code)
+                self.as_curl = gr.Code(label="curl", language="shell", elem_id="as-curl", **code)
+
+    def wire(self) -> None:
+        """Connect the components with their handlers."""
+        inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
+        outputs = [
+            *(self.result, self.pooling, self.shown_model, self.lesson, self.answer, self.stop, self.poolings),
+            *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
+            self.calibration,
+        ]
+        # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
+        # alone is also set by the answer, which must not ask again.
+        edited = [each.change for each in inputs if each is not self.pooling]
+        changes = [*edited, self.pooling.input, self.a.submit, self.b.submit]
+        ask: dict[str, Any] = {
+            "fn": self.answer_pair,
+            "inputs": [*inputs, self.gold_pair, self.shown_model],
+            "outputs": outputs,
+            **PRIVATE,
+        }
+        changed = gr.on(changes, **ask, trigger_mode="always_last", concurrency_limit=4)
+        opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
+        for event in (changed, opened.then(**ask)):
+            event.then(None, inputs, None, js=REPLACE_URL, trigger_mode="always_last")
+            event.then(
+                self.update_left_out,
+                [self.result, self.left_out_is_open],
+                self.left_out,
+                trigger_mode="always_last",
+                **PRIVATE,
+            )
+        self.calibration.tick(
+            self.show_calibrated, self.result, [self.answer, self.poolings, self.calibration], **UNQUEUED
+        )
+        self.stop.click(self.stop_loading, None, None, **UNQUEUED)
+        self.left_out_tab.select(
+            lambda result: (True, self.leave_out(result)),
+            self.result,
+            [self.left_out_is_open, self.left_out],
+            api_visibility="private",
+        )
+        self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)  # a notice needs the queue
+        for chip, pair in zip(self.chips, examples.pairs(), strict=True):
+            chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
+        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.gold_pair], **PRIVATE)
+
+    def open_link(self, request: gr.Request) -> tuple[Any, ...]:
+        """The inputs that the address names; what it omits, or gets wrong, keeps its default.
+
+        A model without a pooling is opened with its own.
+        """
+        query = dict(request.query_params)
+        if query.get("pooling") not in POOLING_LABELS:
+            query.pop("pooling", None)
+        shown = query.get("model", DEFAULT_MODEL) if "pooling" in query or "model" not in query else ""
+        return *(query.get(name) or gr.skip() for name in Inputs.__dataclass_fields__), shown
+
+    def stop_loading(self, request: gr.Request) -> None:
+        """Stop the download that the answer waits for."""
+        self.services.tasks.stop(self.loading.owner(request))
+
+    def answer_pair(
+        self,
+        a: str,
+        b: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+        second: str | None,
+        gold_pair: examples.GoldPair | None,
+        shown_model: str,
+        request: gr.Request,
+    ) -> Iterator[Update]:
+        """Everything the page shows of a pair, or what is wrong with the inputs. A model is downloaded first."""
+        inputs = Inputs(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
+        if not all(map(self.services.models.is_here, inputs.models)):
+            yield self._nothing()
+            failed = False
+            for update in self.loading.run(self.services, request, self._load(inputs), lambda _: {}, self._nothing()):
+                failed = failed or self.result in update
+                yield {**update, self.stop: gr.Button(visible=True)}
+            yield {self.stop: gr.Button(visible=False)}
+            if failed:
+                return
+        try:
+            if inputs.model != shown_model:  # chosen just now: open it as it was made
+                own = self.services.models.encoder(inputs.model).pooling
+                inputs = replace(inputs, pooling=own)
+            answer = self._compute(inputs, gold_pair)
+        except UserFacingError as wrong:
+            yield {**self._nothing(), self.answer: error_message(wrong)}
+            return
+        yield {
+            self.result: answer,
+            self.pooling: gr.skip() if inputs.pooling == pooling else inputs.pooling,
+            self.shown_model: inputs.model,
+            self.lesson: note(_lesson(inputs, gold_pair)),
+            **self._scores(answer),
+            **self._words(answer.comparison),
+            **self._copies(answer, inputs, _base_url(request)),
+        }
+
+    def show_calibrated(self, answer: Answer | None) -> Update:
+        """The scores again, once the curves of their models have been measured."""
+        if answer is None or any(self.services.is_calibrating(each.model) for each in _comparisons(answer)):
+            return {self.calibration: gr.skip()}
+        return self._scores(answer)
+
+    def update_left_out(self, answer: Answer | None, is_open: bool) -> Any:
+        """The tab of left-out words, if it is open; it takes a batch of its own."""
+        return self.leave_out(answer) if is_open else gr.skip()
+
+    def leave_out(self, answer: Answer | None) -> str:
+        """The pair without each of its words in turn."""
+        if answer is None:
+            return note("Type two sentences first.")
+        models, comparison = self.services.models, answer.comparison
+        encoder = models.encoder(comparison.model, comparison.pooling)
+        cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
+        return views.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
+
+    def draw_pair(self) -> tuple[str, str, examples.GoldPair]:
+        """A random pair of STSb dev."""
+        pair = examples.random_stsb_pair(self.services.settings.home)
+        return pair.a, pair.b, pair
+
+    def _load(self, inputs: Inputs) -> Any:
+        """The task that downloads what the inputs need."""
+
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> None:
+            self.services.models.download(inputs.models, report_progress, should_stop)
+
+        return work
+
+    def _compute(self, inputs: Inputs, gold_pair: examples.GoldPair | None) -> Answer:
+        """Raises UserFacingError if the sentences or the first model cannot be used."""
+        models, errors = self.services.models, []
+        cross_encoder, second = inputs.cross_encoder, None
+        try:
+            models.cross_encoder_or_none(cross_encoder)
+        except UserFacingError as unusable:  # the cosine is worth showing without it
+            errors.append(error_message(unusable))
+            cross_encoder = None
+        comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
+        if inputs.second:
+            try:
+                second = compare_by_name(models, inputs.a, inputs.b, inputs.second)
+            except UserFacingError as unusable:
+                errors.append(error_message(unusable))
+        return Answer(comparison, second, _gold(inputs, gold_pair), tuple(errors))
+
+    def _nothing(self) -> Update:
+        """No result: nothing of an earlier one may stand beside an error."""
+        empty = (self.lesson, self.poolings, self.map_note, self.tokens, self.link)
+        code = (self.as_json, self.as_python, self.as_curl)
+        return {
+            self.result: None,
+            **dict.fromkeys(empty, ""),
+            **dict.fromkeys(code, ""),
+            self.word_map: gr.Plot(None, visible=False),
+            self.calibration: gr.Timer(active=False),
+        }
+
+    def _scores(self, answer: Answer) -> Update:
+        home, pending = self.services.settings.home, False
+        curves: list[dict[str, calibration.Calibration | None]] = []
+        for each in _comparisons(answer):
+            found = {name: calibration.load_calibration(each.model, name, home) for name in each.by_pooling}
+            if None in found.values():
+                self.services.calibrate_later(each.model, each.pooling)
+                pending = pending or self.services.is_calibrating(each.model)
+            curves.append(found)
+        example = examples.example_of(answer.comparison.a.text, answer.comparison.b.text)
+        return {
+            self.answer: views.result(
+                _comparisons(answer),
+                [found[each.pooling] for each, found in zip(_comparisons(answer), curves, strict=True)],
+                answer.gold,
+                expected=example.expected if example else None,
+                measuring=pending,
+                errors=answer.errors,
+            ),
+            self.poolings: views.poolings(answer.comparison, curves[0], measuring=pending),
+            self.calibration: gr.Timer(active=pending),
+        }
+
+    def _words(self, comparison: Comparison) -> Update:
+        exact = comparison.attribution
+        plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
+        return {
+            self.map_note: word_map_note(exact.cosine if exact else None),
+            self.word_map: gr.Plot(plot, visible=plot is not None),
+            self.tokens: views.tokens(comparison.a, comparison.b),
+        }
+
+    def _copies(self, answer: Answer, inputs: Inputs, base_url: str) -> Update:
+        arguments = (inputs.a, inputs.b, inputs.model, inputs.pooling, inputs.cross_encoder)
+        return {
+            self.link: snippets.link(base_url, **asdict(inputs)),
+            self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
+            self.as_python: snippets.as_python(*arguments),
+            self.as_curl: snippets.as_curl(base_url, *arguments),
+        }
+
+
+def _comparisons(answer: Answer) -> list[Comparison]:
+    return [each for each in (answer.comparison, answer.second) if each is not None]
+
+
+def _gold(inputs: Inputs, drawn: examples.GoldPair | None) -> float | None:
+    """The annotators' score of the pair that was drawn last, or of an example."""
+    if drawn and (drawn.a, drawn.b) == (inputs.a, inputs.b):
+        return drawn.score
+    example = examples.example_of(inputs.a, inputs.b)
+    return example.gold if example else None
+
+
+def _lesson(inputs: Inputs, drawn: examples.GoldPair | None) -> str:
+    example = examples.example_of(inputs.a, inputs.b)
+    if example:
+        return example.lesson
+    return GOLD_LESSON if _gold(inputs, drawn) is not None else ""
+
+
+def _confirm_copy(link: str) -> None:
+    gr.Info("The link is copied." if link.startswith("http") else link, duration=3)
+
+
+def _sentence(label: str, value: str, elem_id: str) -> gr.Textbox:
+    return gr.Textbox(value, label=label, lines=1, max_lines=8, elem_id=elem_id, min_width=280)
+
+
+def _base_url(request: gr.Request) -> str:
+    host = request.headers.get("host", f"127.0.0.1:{7860}")
+    return f"{request.url.scheme}://{host}"

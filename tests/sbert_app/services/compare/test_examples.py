@@ -1,0 +1,82 @@
+"""The example pairs say what is so: their lessons are held against the models that ship."""
+
+import pytest
+
+from sbert_app.services.compare.calibration import error_of_model, load_calibration
+from sbert_app.services.compare.comparison import compare
+from sbert_app.services.compare.examples import example_of, pairs
+from sbert_app.services.compare.language import other_language
+from training.data.load import load_data
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+
+BERT_VOCABULARY = 30_522
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder.load("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="module")
+def scores(encoder, tmp_path_factory):
+    """name -> (gold score of the cosine, gold score of the cross-encoder)."""
+    curve = load_calibration("all-MiniLM-L6-v2", "mean", tmp_path_factory.mktemp("home"))
+    cross = CrossEncoder.load("minilm-stsb")
+    found = {pair.name: compare(encoder, cross, pair.a, pair.b) for pair in pairs()}
+    return {name: (curve.gold_score(each.cosine), 5 * each.cross_score) for name, each in found.items()}
+
+
+def test_on_the_opening_pair_the_cross_encoder_is_nearer_to_the_annotators(scores):
+    opening = pairs()[1]
+    cosine, cross = scores[opening.name]
+    assert abs(cross - opening.gold) + 1 < abs(cosine - opening.gold)
+
+
+def test_the_gold_scores_of_examples_are_those_of_stsb_dev():
+    data = load_data("stsb:dev")
+    gold = dict(zip(zip(*data.columns, strict=True), data.scores, strict=True))
+    assert [gold[pair.a, pair.b] for pair in pairs() if pair.gold is not None] == [1.2]
+
+
+def test_what_the_other_lessons_claim_is_measured(scores):
+    assert min(scores["similar"]) > 3.5
+    assert max(scores["unrelated"]) < 0.5
+    for misjudged in ("negation", "word order"):
+        expected = next(pair.expected for pair in pairs() if pair.name == misjudged)
+        assert scores[misjudged][0] > expected[1]
+    assert 1 < scores["paraphrase without shared words"][0] < 3.5
+
+
+def test_numbers_are_tokens_like_any_other(encoder):
+    pair = next(pair for pair in pairs() if pair.name == "numbers")
+    tokens = encoder.token_vectors([pair.b])[0].tokens
+    assert {"30", "billion", "2021"} <= set(tokens)
+
+
+def test_a_model_is_wrong_from_one_point_on_or_outside_of_what_the_scale_allows():
+    assert error_of_model(2.0, 2.9, None) == ""
+    assert "annotators say 3.0" in error_of_model(2.0, 3.0, None)
+    assert "at most 3" in error_of_model(3.1, None, (0, 3))
+    assert error_of_model(3.04, None, (0, 3)) == ""
+    assert example_of("no", "example") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("The dog chased the cat across the garden.", ""),
+        ("Der Hund jagte die Katze durch den Garten.", "German"),
+        ("Le chien a poursuivi le chat dans le jardin.", "French"),
+        ("El perro persiguió al gato por el jardín.", "Spanish"),
+        ("Собака гналась за кошкой.", "Cyrillic script"),
+        ("狗追着猫穿过花园。", "Chinese script"),
+        ("2021", ""),
+        ("Photosynthesis in Ribes uva-crispa and Rubus idaeus", ""),
+        ("", ""),
+    ],
+)
+def test_another_language_than_the_models_is_noticed(encoder, text, language):
+    tokens = len(encoder.tokenizer.tokenize(text))
+    assert other_language(text, tokens, BERT_VOCABULARY) == language
+    assert other_language(text, tokens, 250_000) == "", "a multilingual model"
