@@ -33,9 +33,11 @@ def with_all_arguments(name: str, body: dict[str, Any]) -> dict[str, Any]:
         InputError: an argument is unknown, or one without a default is missing.
     """
     signature = _signatures.get(name)
-    if signature is None:
-        return body
     given = body.get("data")
+    if signature is None:
+        if not isinstance(given, list):
+            raise InputError('the request must be a JSON object with the arguments as a list: {"data": […]}')
+        return body
     parameters = signature.parameters
     names = list(parameters)
     if not isinstance(given, list):  # an argument may be called data, too

@@ -40,7 +40,7 @@ class OneSession:
         try:
             body = completed(body, scope["path"].rsplit("/", 1)[-1])
         except InputError as error:
-            await JSONResponse({"error": str(error)}, status_code=422)(scope, receive, send)
+            await JSONResponse({"error": str(error)}, status_code=400)(scope, receive, send)
             return
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]

@@ -32,7 +32,9 @@ def test_what_is_left_out_has_its_default_and_the_rest_of_the_body_stays():
     assert with_all_arguments("search", {"data": ["cooking"]}) == {"data": ["cooking", "stsb:dev", 10]}
     body = {"data": ["cooking"], "event_data": None, "trigger_id": 4}
     assert with_all_arguments("search", body) == {**body, "data": ["cooking", "stsb:dev", 10]}
-    assert with_all_arguments("not_ours", {"x": 1}) == {"x": 1}
+    assert with_all_arguments("not_ours", {"data": [1]}) == {"data": [1]}
+    with pytest.raises(InputError, match="the arguments as a list"):
+        with_all_arguments("not_ours", {"x": 1})
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class TestBodies:
         ],
     )
     def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(self, tmp_path, body):
-        answer = client(tmp_path).post(COMPARE, content=body)
+        answer = client(tmp_path).post("/gradio_api/call/compare", content=body)
         assert answer.status_code == 400
         assert len(answer.json()["error"]) < 200
 
@@ -89,6 +89,7 @@ class TestBodies:
 
     def test_named_arguments_are_passed_on(self, tmp_path):
         assert client(tmp_path).post("/gradio_api/call/v2/compare", content=b'{"a": 1}').status_code == 200
+        assert client(tmp_path).post(COMPARE, content=b'{"a": 1}').status_code == 200
 
 
 class TestUploads:
