@@ -23,6 +23,9 @@ SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 # The special tokens, in the order of their ids.
 BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+T5_SPECIALS = {"pad": "<pad>", "eos": "</s>", "unk": "<unk>"}
+QWEN_SPECIALS = {"pad": "<|endoftext|>", "unk": "<|unk|>", "mask": "<|mask|>"}
+GEMMA_SPECIALS = {"pad": "<pad>", "eos": "<eos>", "bos": "<bos>", "unk": "<unk>"}
 
 Specials = dict[str, str]
 
@@ -55,7 +58,13 @@ class Architecture:
     prefix: str  # of the classes in transformers
     longest: int  # tokens
     settings: dict[str, Any]
+    template: str = "cls $A sep"  # the special tokens around a text
+    model_class: str = ""  # "" = the prefix and Model
+    padding_side: str = "right"
 
+
+# Of decoders: key and value heads fewer than query heads, positions by rotation.
+DECODER = {"head_dim": 16, "num_key_value_heads": 1, "max_position_embeddings": 96}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(word_pieces, BERT_SPECIALS, "Bert", 64, {"max_position_embeddings": 64, **SHAPE}),
@@ -78,6 +87,33 @@ ARCHITECTURES: dict[str, Architecture] = {
         96,
         {"max_position_embeddings": 96, "local_attention": 16, "global_attn_every_n_layers": 2, **SHAPE},
     ),
+    "t5": Architecture(
+        word_pieces,
+        T5_SPECIALS,
+        "T5",
+        64,
+        {"d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "relative_attention_max_distance": 32},
+        template="$A eos",
+        model_class="T5EncoderModel",
+    ),
+    "qwen3": Architecture(
+        byte_pairs, QWEN_SPECIALS, "Qwen3", 96, {**SHAPE, **DECODER}, template="$A pad", padding_side="left"
+    ),
+    "gemma3": Architecture(
+        byte_pairs,
+        GEMMA_SPECIALS,
+        "Gemma3Text",
+        96,
+        {
+            **SHAPE,
+            **DECODER,
+            "use_bidirectional_attention": True,
+            "sliding_window": 16,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "query_pre_attn_scalar": 16,
+        },
+        template="bos $A eos",
+    ),
 }
 
 
@@ -86,27 +122,27 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
     made = ARCHITECTURES[architecture]
     tokenizer = made.tokenizer(made.specials)
     ids = {token: tokenizer.token_to_id(token) for token in made.specials.values()}
-    cls, sep = made.specials["cls"], made.specials["sep"]
+    template = " ".join(made.specials.get(part, part) for part in made.template.split())
+    second = template.replace("$A", "$B").removeprefix(f"{made.specials.get('cls')} ")
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B {sep}",
-        special_tokens=[(cls, ids[cls]), (sep, ids[sep])],
+        single=template, pair=f"{template} {second}", special_tokens=list(ids.items())
     )
     config = getattr(transformers, f"{made.prefix}Config")(
         vocab_size=tokenizer.get_vocab_size(),
-        pad_token_id=ids[made.specials["pad"]],
-        bos_token_id=ids[cls],
-        eos_token_id=ids[sep],
-        cls_token_id=ids[cls],
-        sep_token_id=ids[sep],
+        **{f"{name}_token_id": ids[token] for name, token in made.specials.items()},
+        **(
+            {"bos_token_id": ids[made.specials["cls"]], "eos_token_id": ids[made.specials["sep"]]}
+            if "cls" in made.specials
+            else {}
+        ),
         # Far from zero, so that different sentences get clearly different vectors.
-        **{"initializer_range": 0.5, **made.settings, **settings},
+        **{"initializer_range": 0.5, "initializer_factor": 1.0, **made.settings, **settings},
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        getattr(transformers, f"{made.prefix}Model")(config).eval().save_pretrained(folder)
+        getattr(transformers, made.model_class or f"{made.prefix}Model")(config).eval().save_pretrained(folder)
     names = {f"{name}_token": token for name, token in made.specials.items()}
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=made.longest, **names
+        tokenizer_object=tokenizer, model_max_length=made.longest, padding_side=made.padding_side, **names
     ).save_pretrained(folder)
     return folder

@@ -85,7 +85,7 @@ def export(
     import shutil
 
     from training.atomic import replace_folder
-    from training.models.model_format import check_replaceable
+    from training.models.files import check_replaceable
 
     run = _store(home).get(run_id)
     if not run.has_model:

@@ -15,16 +15,57 @@ from torch import nn
 
 from training.errors import InputError
 from training.inference.fused_bert import position_offset
+from training.models.files import read_json
+from training.models.model_format import ModelFormat
+from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
+from training.models.word_backbone import WordBackbone
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
+
+    from training.models.modules.words import WhitespaceTokenizer
 
 _UNUSED = "pooler."  # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it
 
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 
+# Of encoder-decoders the encoder alone is opened, by the class of transformers that holds nothing else.
+ENCODER_CLASSES = {
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
+}
+
 importing = threading.Lock()  # transformers cannot be imported by two threads at once
+
+
+def open_input_module(
+    model_format: ModelFormat,
+) -> tuple[nn.Module, PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer]:
+    """The modules before the pooling, float32, and the tokenizer. InputError if a file is missing or damaged."""
+    folder = model_format.transformer
+    if model_format.input_module == TRANSFORMER:
+        tokenizer = open_tokenizer(folder)
+        return open_backbone(folder), tokenizer
+    module: Any = MODULES[model_format.input_module].read(folder)
+    layers = [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules]
+    return WordBackbone(module, layers), module.tokenizer
+
+
+def open_head(model_format: ModelFormat) -> nn.Sequential:
+    """The modules after the pooling, without the last Normalize. InputError as ``open_input_module``."""
+    return nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
+
+
+def default_pooling(backbone: nn.Module) -> str:
+    """The pooling of a plain transformer: of a decoder, which reads from left to right, the last token; else mean."""
+    config: Any = backbone.config
+    architectures = getattr(config, "architectures", None) or [""]
+    is_decoder = architectures[0].endswith("ForCausalLM") and getattr(config, "is_causal", True)
+    return "lasttoken" if is_decoder else "mean"
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
@@ -46,10 +87,13 @@ def open_backbone(folder: Path) -> nn.Module:
     from safetensors import SafetensorError
 
     with importing:
-        from transformers import AutoModel
+        import transformers
 
+    config_file = folder / "config.json"
+    model_type = read_json(config_file).get("model_type") if config_file.is_file() else None
+    opener = getattr(transformers, ENCODER_CLASSES.get(model_type, "AutoModel"))
     try:
-        backbone, report = AutoModel.from_pretrained(
+        backbone, report = opener.from_pretrained(
             folder,
             dtype=torch.float32,
             use_safetensors=True,
@@ -65,10 +109,12 @@ def open_backbone(folder: Path) -> nn.Module:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks the weights {missing[0]}{more}; fetch the model again")
-    if backbone.config.is_encoder_decoder:
+    if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES:
         raise InputError(
             f"{folder} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
         )
+    if hasattr(backbone.config, "use_cache"):  # of keys and values, which only generating text reads again
+        backbone.config.use_cache = False
     return backbone
 
 
@@ -98,9 +144,11 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
 
 def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) -> int:
     """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow."""
-    config: Any = backbone.config
-    positions = getattr(config, "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
-    return min(int(positions) - position_offset(backbone), int(min(tokenizer.model_max_length, NO_LIMIT)))
+    positions = getattr(backbone.config, "max_position_embeddings", None)
+    limits = [] if not positions else [int(positions) - position_offset(backbone)]
+    if tokenizer.model_max_length < NO_LIMIT:
+        limits.append(int(tokenizer.model_max_length))
+    return min(limits, default=DEFAULT_MAX_LENGTH)
 
 
 def _first_line(error: Exception) -> str:

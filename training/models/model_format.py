@@ -1,177 +1,261 @@
 """Read and write the model format of sentence-transformers.
 
-A folder holds the transformer (config.json, model.safetensors, tokenizer files) and a list of modules (modules.json)
-that turn its output into a sentence vector: ``1_Pooling/config.json`` names the pooling, an optional ``2_Normalize``
-scales to length 1. A folder without modules.json is a plain transformer.
+A folder holds the first module (a transformer: config.json, model.safetensors, tokenizer files) and a list of modules
+(modules.json) that turn its output into a sentence vector: ``1_Pooling/config.json`` names the pooling, a Dense layer
+may change the dimension, ``2_Normalize`` scales to length 1. config_sentence_transformers.json has the prompts and the
+number of dimensions to keep. A folder without modules.json is a plain transformer.
 
-Only safetensors weights are accepted: a pickle can run code while it is being read.
+Only safetensors weights are accepted: a pickle can run code while it is being read. Modules that come with code of
+their own, and those that `training.models.modules` does not list, are refused by name.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.errors import InputError
+from training.models.files import read_json, read_object, write_json
+from training.models.modules import INPUT_MODULES, KINDS, POOLING, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
+from training.models.pooling import POOLINGS, parse_pooling
 
-# Pooling modes by name, as folders state them today, and the flags of older folders.
+# The flags with which older folders name their pooling.
 _FLAGS = {
-    "mean": "pooling_mode_mean_tokens",
-    "max": "pooling_mode_max_tokens",
     "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
 }
-_UNSUPPORTED_FLAGS = {
-    mode: f"pooling_mode_{mode}" for mode in ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-}
+# The settings of a Transformer; the names after the first are those of sentence-transformers before version 1.
+_TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 MIN_LENGTH = 3  # tokens: one between the two special tokens
+PACKAGES = ("sentence_transformers.",)  # a module of any other package is code that comes with the model
+
+
+class ModuleEntry(NamedTuple):
+    """A line of modules.json."""
+
+    kind: str
+    folder: Path
 
 
 @dataclass(frozen=True)
 class ModelFormat:
     """The settings in a model's folder."""
 
-    transformer: Path  # the folder of the transformer
+    transformer: Path  # the folder of the first module
     pooling: str | None = None  # None: not stated, as in a plain transformer
-    normalizes: bool = False  # whether vectors are scaled to length 1
+    normalizes: bool = False  # whether the last module scales vectors to length 1
     max_length: int | None = None  # tokens; None: not stated
     lowercase: bool = False
-    prompt: str = ""  # put before every sentence, as in training
+    input_module: str = TRANSFORMER
+    token_modules: tuple[ModuleEntry, ...] = ()  # between the first module and the pooling
+    sentence_modules: tuple[ModuleEntry, ...] = ()  # after the pooling, without the last Normalize
+    include_prompt: bool = True  # whether the tokens of a prompt are pooled
+    prompts: Mapping[str, str] = field(default_factory=dict)  # by name
+    default_prompt: str | None = None  # the name of the one that is put before every sentence
+    dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
+
+    @property
+    def prompt(self) -> str:
+        """The text put before every sentence, "" for none."""
+        return self.prompts[self.default_prompt] if self.default_prompt is not None else ""
 
 
 def read_model_format(folder: Path) -> ModelFormat:
     """Read a model's folder. InputError if a file is damaged or a module is not supported."""
-    modules_file = folder / "modules.json"
-    if not modules_file.exists():
+    if not (folder / "modules.json").exists():
         _check_weights(folder)
         return ModelFormat(folder)
-    try:
-        modules = {entry["type"].rsplit(".", 1)[-1]: folder / entry["path"] for entry in read_json(modules_file)}
-    except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{modules_file} is not a list of modules; fetch the model again") from error
-    unknown = set(modules) - {"Transformer", "Pooling", "Normalize"}
-    if unknown or "Transformer" not in modules:
-        raise InputError(
-            f"{folder.name} has the module {', '.join(sorted(unknown)) or 'list without a Transformer'}, which is "
-            "not supported; choose a model made of Transformer, Pooling and Normalize"
-        )
-    transformer = modules["Transformer"]
-    _check_weights(transformer)
-    settings = _read_object(transformer / "sentence_bert_config.json", {})
-    max_length = settings.get("max_seq_length")
-    if max_length is not None and not (isinstance(max_length, int) and max_length >= MIN_LENGTH):
-        raise InputError(f"{folder.name} is cut at {max_length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
-    prompt = _prompt_of(folder)
-    pooling = _pooling_of(modules["Pooling"], prompt) if "Pooling" in modules else None
-    return ModelFormat(
-        transformer=transformer,
-        pooling=pooling,
-        normalizes="Normalize" in modules,
-        max_length=max_length,
-        lowercase=bool(settings.get("do_lower_case")),
-        prompt=prompt,
+    first, *rest = _read_modules(folder)
+    if first.kind == TRANSFORMER:
+        _check_weights(first.folder)
+    kinds = [entry.kind for entry in rest]
+    pooled = kinds.index(POOLING) if POOLING in kinds else 0
+    _check_order(folder, first.kind, kinds, pooled)
+    after = rest[pooled + (POOLING in kinds) :]
+    normalizes = bool(after) and after[-1].kind == "Normalize"
+    model_format = ModelFormat(
+        transformer=first.folder,
+        input_module=first.kind,
+        token_modules=tuple(rest[:pooled]),
+        sentence_modules=tuple(after[:-1] if normalizes else after),
+        normalizes=normalizes,
     )
+    model_format = _with_general_settings(model_format, folder)
+    if first.kind == TRANSFORMER:
+        model_format = _with_transformer_settings(model_format, folder.name)
+    if POOLING in kinds:
+        pooling, include_prompt = _read_pooling(rest[pooled].folder)
+        return replace(model_format, pooling=pooling, include_prompt=include_prompt)
+    # A static embedding averages its tokens itself.
+    return model_format if first.kind == TRANSFORMER else replace(model_format, pooling="mean")
 
 
-def write_model_format(folder: Path, model_format: ModelFormat, dimension: int) -> None:
-    """Write modules.json, the pooling and the settings beside a transformer that is already in ``folder``."""
+def write_model_format(
+    folder: Path, model_format: ModelFormat, dimension: int, before: Sequence[str] = (), after: Sequence[str] = ()
+) -> list[Path]:
+    """Write modules.json, the pooling and the settings beside a first module that is already in ``folder``.
+
+    Args:
+        folder: the model's.
+        model_format: its settings.
+        dimension: of the vectors that are pooled.
+        before: the modules before the pooling, by their names.
+        after: those after it, without the last Normalize.
+
+    Returns:
+        The folders of the modules in ``before`` and ``after``, which are empty.
+    """
     package = "sentence_transformers.models"  # names that every version of the library understands
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    if model_format.normalizes:
-        modules.append(("2_Normalize", "Normalize"))
+    is_pooled = model_format.input_module != "StaticEmbedding"
+    kinds = [*before, *[POOLING] * is_pooled, *after, *["Normalize"] * model_format.normalizes]
+    modules = [("", model_format.input_module), *((f"{i}_{kind}", kind) for i, kind in enumerate(kinds, 1))]
     entries = [
         {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
         for index, (path, kind) in enumerate(modules)
     ]
-    for path, _ in modules[1:]:
-        (folder / path).mkdir(exist_ok=True)
-    flags = {flag: name == model_format.pooling for name, flag in _FLAGS.items()}
+    folders = [folder / path for path, _ in modules[1:]]
+    for each in folders:
+        each.mkdir(exist_ok=True)
     write_json(folder / "modules.json", entries)
-    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dimension, **flags})
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": model_format.max_length, "do_lower_case": model_format.lowercase},
-    )
+    if is_pooled:
+        write_json(folders.pop(len(before)) / "config.json", _pooling_config(model_format, dimension))
+    if model_format.input_module == TRANSFORMER:
+        settings = {"max_seq_length": model_format.max_length, "do_lower_case": model_format.lowercase}
+        write_json(folder / _TRANSFORMER_CONFIGS[0], settings)
     write_json(
         folder / "config_sentence_transformers.json",
         {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
-            "prompts": {"default": model_format.prompt} if model_format.prompt else {},
-            "default_prompt_name": "default" if model_format.prompt else None,
+            "prompts": dict(model_format.prompts),
+            "default_prompt_name": model_format.default_prompt,
             "similarity_fn_name": "cosine",
+            **({} if model_format.dimension is None else {"truncate_dim": model_format.dimension}),
         },
     )
+    return folders[: len(before) + len(after)]
 
 
-def check_replaceable(folder: Path) -> None:
-    """InputError if ``folder`` exists and is neither empty nor a model: other files are never replaced."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder for the model")
-    names = {entry.name for entry in folder.iterdir()}
-    if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
-        raise InputError(f"{folder} holds other files; name a new folder for the model")
+# ---------------------------------------------------------------- the list of modules
 
 
-def read_json(file: Path) -> Any:
-    """Parse a JSON file. InputError with the file's name if it is not valid."""
+def _read_modules(folder: Path) -> list[ModuleEntry]:
+    modules_file = folder / "modules.json"
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not valid JSON ({error}); fetch the model again") from error
+        types = [(str(entry["type"]), folder / entry["path"]) for entry in read_json(modules_file)]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{modules_file} is not a list of modules; fetch the model again") from error
+    for dotted, _ in types:
+        kind = dotted.rsplit(".", 1)[-1]
+        if not dotted.startswith(PACKAGES):
+            raise InputError(
+                f"{folder.name} has the module {dotted}, code that comes with the model and is never run; choose "
+                "a model without code of its own"
+            )
+        if kind not in KINDS:
+            raise InputError(
+                f"{folder.name} has the module {kind}, which is not supported; choose a model made of "
+                f"{', '.join(KINDS)}"
+            )
+    entries = [ModuleEntry(dotted.rsplit(".", 1)[-1], path) for dotted, path in types]
+    if not entries or entries[0].kind not in INPUT_MODULES:
+        raise InputError(f"{folder.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
+    return entries
 
 
-def write_json(file: Path, value: Any) -> None:
-    """Write ``value`` as indented UTF-8 JSON."""
-    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _check_order(folder: Path, first: str, kinds: list[str], pooled: int) -> None:
+    """InputError unless token modules, one pooling and sentence modules follow each other."""
+    before, after = kinds[:pooled], kinds[pooled + 1 :] if POOLING in kinds else kinds
+    # LSTMs are supported where WordEmbeddings come first, as in InferSent.
+    allowed = TOKEN_MODULES if first == "WordEmbeddings" else {}
+    needs_pooling = first == "WordEmbeddings" or (first == TRANSFORMER and bool(kinds))
+    if (
+        not set(before) <= set(allowed)
+        or not set(after) <= set(SENTENCE_MODULES)
+        or (first == "StaticEmbedding" and POOLING in kinds)
+        or (needs_pooling and POOLING not in kinds)
+    ):
+        raise InputError(
+            f"{folder.name} is a model of {' + '.join([first, *kinds])}, an order of modules that is not supported"
+        )
 
 
-def _read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object in ``file``; if there is no such file ``default``, or InputError without a default."""
-    if not file.exists():
-        if default is None:
-            raise InputError(f"{file} is missing; fetch the model again")
-        return default
-    value = read_json(file)
-    if not isinstance(value, dict):
-        raise InputError(f"{file} holds no settings; fetch the model again")
-    return value
+def _read_pooling(folder: Path) -> tuple[str, bool]:
+    """The name of the pooling, and whether the tokens of a prompt are pooled."""
+    config = read_object(folder / "config.json")
+    # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
+    stated = config.get("pooling_mode") or [mode for mode, flag in _FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
+    if not modes or not set(modes) <= set(POOLINGS):
+        named = " + ".join(modes) or "nothing"
+        raise InputError(f"{folder.parent.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
+    return "+".join(modes), config.get("include_prompt") is not False
+
+
+def _pooling_config(model_format: ModelFormat, dimension: int) -> dict[str, Any]:
+    modes = parse_pooling(model_format.pooling or "mean")
+    config: dict[str, Any] = {"word_embedding_dimension": dimension}
+    if modes == tuple(mode for mode in _FLAGS if mode in modes):  # the flags cannot state another order
+        config |= {flag: mode in modes for mode, flag in _FLAGS.items()}
+    else:
+        config["pooling_mode"] = list(modes)
+    return config | ({} if model_format.include_prompt else {"include_prompt": False})
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _with_transformer_settings(model_format: ModelFormat, name: str) -> ModelFormat:
+    folder = model_format.transformer
+    files = [file for each in _TRANSFORMER_CONFIGS if (file := folder / each).exists()]
+    settings = read_object(files[0]) if files else {}
+    max_length = settings.get("max_seq_length")
+    if max_length is not None and not (isinstance(max_length, int) and max_length >= MIN_LENGTH):
+        raise InputError(f"{name} is cut at {max_length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
+    task = settings.get("transformer_task", "feature-extraction")
+    if task != "feature-extraction" or settings.get("module_output_name", "token_embeddings") != "token_embeddings":
+        raise InputError(f"{name} is a model whose transformer does {task}, not token vectors; choose another one")
+    return replace(model_format, max_length=max_length, lowercase=bool(settings.get("do_lower_case")))
+
+
+def _with_general_settings(model_format: ModelFormat, folder: Path) -> ModelFormat:
+    general = read_object(folder / "config_sentence_transformers.json", {})
+    kind = general.get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise InputError(f"{folder.name} is a {kind}, not a model of sentence vectors; choose another one")
+    prompts, default = general.get("prompts") or {}, general.get("default_prompt_name")
+    if isinstance(prompts, str):
+        prompts, default = {"default": prompts}, "default"
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise InputError(f"the prompts of the model {folder.name} are not texts by name; fetch the model again")
+    if default is not None and default not in prompts:
+        default = None
+    dimension = general.get("truncate_dim")
+    if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
+        raise InputError(f"the model {folder.name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
+    return replace(
+        model_format,
+        prompts={str(name): text or "" for name, text in prompts.items()},
+        default_prompt=default,
+        dimension=dimension,
+    )
 
 
 def _check_weights(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise InputError(f"{folder} is not a model folder: it has no config.json")
-    _read_object(folder / "config.json")
+    read_object(folder / "config.json")
     if not any(folder.glob("*.safetensors")):
         raise InputError(
             f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run "
             "code: convert the model to safetensors"
         )
-
-
-def _prompt_of(folder: Path) -> str:
-    """The prompt that the model was trained with, "" for none."""
-    general = _read_object(folder / "config_sentence_transformers.json", {})
-    prompts = general.get("prompts") or {}
-    prompt = prompts.get(general.get("default_prompt_name")) if isinstance(prompts, dict) else prompts
-    if prompt and not isinstance(prompt, str):
-        raise InputError(f"the default prompt of {folder.name} is {prompt!r}, not text; fetch the model again")
-    return prompt or ""
-
-
-def _pooling_of(folder: Path, prompt: str) -> str:
-    config = _read_object(folder / "config.json")
-    flags = {**_FLAGS, **_UNSUPPORTED_FLAGS}
-    stated = config.get("pooling_mode") or [mode for mode, flag in flags.items() if config.get(flag)]
-    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
-    if len(modes) != 1 or modes[0] not in _FLAGS:
-        named = " + ".join(modes) or "nothing"
-        raise InputError(f"{folder.parent.name} pools by {named}; only {', '.join(_FLAGS)} are supported")
-    if prompt and config.get("include_prompt") is False:
-        raise InputError(
-            f"{folder.parent.name} leaves its prompt out of the pooling, which is not supported; choose another model"
-        )
-    return modes[0]

@@ -1,11 +1,15 @@
 """Pooling: from one vector per token to one vector per sentence.
 
 Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors
-(its default), their maximum over time, and the output of the CLS token. Each is a pure function
+(its default), their maximum over time, and the output of the CLS token. Later models add three: the last token (of
+decoders, which read from left to right), a mean with weights that grow with the position (SGPT, Muennighoff 2022), and
+the sum divided by the square root of the length (the Universal Sentence Encoder, Cer et al. 2018). Each is a pure
+function
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
 
-in the table ``POOLINGS``. The mask is False for padding, which never enters a pooled vector; None means no padding.
+in the table ``POOLINGS``. The mask is False for padding, on either side, which never enters a pooled vector; None means
+no padding. Names joined by "+", such as mean+max, concatenate: (B, 2D). `pool` also leaves a prompt out.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from torch import Tensor
 from training.errors import InputError
 
 Pooling = Callable[[Tensor, Tensor | None], Tensor]
+
+PAPER_POOLINGS = ("mean", "max", "cls")  # those of Table 6, which the pages compare
 
 
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -36,14 +42,92 @@ def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Output vector of the first token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
-    return hidden[:, 0].float()
+    """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
+    if mask is None:
+        return hidden[:, 0].float()
+    return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)].float()
 
 
-POOLINGS: dict[str, Pooling] = {"mean": mean, "max": max_over_time, "cls": cls}
+def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
+    if mask is None:
+        return hidden[:, -1].float()
+    last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
+
+
+def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
+    """Average over the real tokens with the weights 1, 2, 3, … (B, T, D) -> (B, D) float32.
+
+    ``skipped`` tokens came before the first one, and have taken the first weights.
+    """
+    if mask is None:
+        weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped  # (1, T)
+    else:
+        weights = ((mask.cumsum(dim=1) + skipped) * mask).float()
+        hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
+    total = (hidden.float() * weights.unsqueeze(-1)).sum(dim=1)
+    return total / weights.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def mean_sqrt_len(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Sum over the real tokens, divided by the square root of their number. (B, T, D) -> (B, D) float32."""
+    if mask is None:
+        return hidden.sum(dim=1, dtype=torch.float32) / hidden.shape[1] ** 0.5
+    total = hidden.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=torch.float32)
+    return total / mask.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
+
+
+POOLINGS: dict[str, Pooling] = {
+    "mean": mean,
+    "max": max_over_time,
+    "cls": cls,
+    "lasttoken": last_token,
+    "weightedmean": weighted_mean,
+    "mean_sqrt_len_tokens": mean_sqrt_len,
+}
+
+
+def parse_pooling(name: str) -> tuple[str, ...]:
+    """The poolings that ``name`` concatenates, in order; mostly one. InputError if one is unknown."""
+    parts = tuple(name.split("+"))
+    for part in parts:
+        if part not in POOLINGS:
+            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}, or several joined by +")
+    return parts
 
 
 def check_pooling(name: str | None) -> None:
-    """InputError unless ``name`` is in ``POOLINGS`` or None."""
-    if name is not None and name not in POOLINGS:
-        raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}")
+    """InputError unless ``name`` is None, in ``POOLINGS`` or a concatenation of those."""
+    if name is not None:
+        parse_pooling(name)
+
+
+def pooling_function(name: str, skipped: int = 0) -> Pooling:
+    """The function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), or (B, kD) for k names.
+
+    The first ``skipped`` tokens of each sentence, those of a prompt, do not enter the vector.
+    """
+    parts = parse_pooling(name)
+    if len(parts) == 1 and not skipped:
+        return POOLINGS[name]
+
+    def pool(hidden: Tensor, mask: Tensor | None) -> Tensor:
+        if skipped:
+            mask = _without_first(hidden, mask, skipped)
+        return torch.cat(
+            [
+                weighted_mean(hidden, mask, skipped) if part == "weightedmean" else POOLINGS[part](hidden, mask)
+                for part in parts
+            ],
+            dim=1,
+        )
+
+    return pool
+
+
+def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
+    """The mask (B, T) without the first ``skipped`` real tokens of each row; of a row that has no more, the last."""
+    real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
+    number = real.cumsum(dim=1)  # of each token, from 1
+    return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

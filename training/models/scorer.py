@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
-from training.models.model_format import read_json
+from training.models.files import read_json
 from training.registry import CROSS_ENCODERS
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ copy, so that changes to ``encoder.tokenizer`` do not change what is encoded, no
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from tokenizers import Encoding, Tokenizer, normalizers
 
 from training.errors import InputError
 from training.models.model_format import ModelFormat
+from training.models.modules.words import NO_LIMIT, WhitespaceTokenizer, WordEncoding
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,36 +32,105 @@ class TokenVectors(NamedTuple):
 
     tokens: list[str]  # T sub-words, special tokens included
     words: list[int | None]  # T, the index of the word that each belongs to; None for special tokens
-    offsets: list[tuple[int, int]]  # T, start and end of each in the text
+    offsets: list[tuple[int, int]]  # T, start and end of each in ``prompt`` + the sentence
     hidden: np.ndarray  # (T, D) float32
+    prompt: str = ""
 
 
-class TextTokenizer:
-    """Tokenizes sentences for one model."""
+class TextTokenizer(ABC):
+    """Tokenizes sentences for one model. ``prompt`` is put before each of them."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, model_format: ModelFormat) -> None:
-        self.pad_id = int(tokenizer.pad_token_id or 0)
-        self._prompt = model_format.prompt
-        self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
+    pad_id: int
+    prompt: str
+
+    @abstractmethod
+    def encodings(self, sentences: Iterable[str]) -> Sequence[Encoding | WordEncoding]:
+        """Tokens, words and offsets in prompt and text; what was truncated is in ``overflowing``."""
+
+    @abstractmethod
+    def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], int]:
+        """Token ids with special tokens, not padded and never empty, and the number of truncated sentences."""
+
+    @abstractmethod
+    def prompt_length(self) -> int:
+        """The tokens of the prompt, with the special ones before it and without those after it."""
+
+    def with_prompt(self, prompt: str) -> TextTokenizer:
+        """The same with another prompt."""
+        tokenizer = copy.copy(self)
+        tokenizer.prompt = prompt
+        return tokenizer
+
+
+class SubwordTokenizer(TextTokenizer):
+    """By the Rust tokenizer of a transformer or, without special tokens, of a static embedding.
+
+    ``pad_id`` stands for a text without tokens. ``direction``: the side that truncation cuts, right or left.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, model_format: ModelFormat, pad_id: int, special_ids: Iterable[int], direction: str
+    ) -> None:
+        self.pad_id, self.prompt = pad_id, model_format.prompt
+        self._special_ids = frozenset(special_ids)
+        self._adds_special = model_format.input_module == "Transformer"
+        self._rust = copy.deepcopy(tokenizer)
         self._rust.no_padding()
         if model_format.max_length:
-            self._rust.enable_truncation(model_format.max_length)
+            self._rust.enable_truncation(model_format.max_length, direction=direction)
         if model_format.lowercase:  # by the tokenizer, so that special tokens keep their case and offsets stay valid
             steps = [normalizers.Lowercase(), *filter(None, [self._rust.normalizer])]
             self._rust.normalizer = normalizers.Sequence(steps)
 
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
-        """Tokens, words and offsets in the text; what was truncated is in ``overflowing``."""
-        return self._rust.encode_batch(self._prepare(sentences))
+        return self._rust.encode_batch(self._prepare(sentences), add_special_tokens=self._adds_special)
 
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], int]:
-        """Token ids with special tokens, not padded and never empty, and the number of truncated sentences."""
-        encodings = self._rust.encode_batch_fast(self._prepare(sentences))
+        encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
         truncated = sum(1 for encoding in encodings if encoding.overflowing)
         return [encoding.ids or [self.pad_id] for encoding in encodings], truncated
 
+    def prompt_length(self) -> int:
+        ids = self._rust.encode(self.prompt, add_special_tokens=self._adds_special).ids if self.prompt else []
+        return len(ids) - bool(ids and ids[-1] in self._special_ids)
+
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
-        return [self._prompt + replace_surrogates(read_part(text, self._rust)) for text in texts(sentences)]
+        return [self.prompt + replace_surrogates(read_part(text, self._rust)) for text in texts(sentences)]
+
+
+class WordTokenizer(TextTokenizer):
+    """By the white-space tokenizer of a table of word vectors."""
+
+    def __init__(self, tokenizer: WhitespaceTokenizer, model_format: ModelFormat) -> None:
+        self.pad_id, self.prompt = tokenizer.pad_id, model_format.prompt
+        self._tokenizer, self._max_length = tokenizer, model_format.max_length or NO_LIMIT
+
+    def encodings(self, sentences: Iterable[str]) -> list[WordEncoding]:
+        return [self._tokenizer.encode(self.prompt + text, self._max_length) for text in texts(sentences)]
+
+    def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], int]:
+        encodings = self.encodings(sentences)
+        return [each.ids or [self.pad_id] for each in encodings], sum(1 for each in encodings if each.overflowing)
+
+    def prompt_length(self) -> int:
+        return len(self._tokenizer.encode(self.prompt).ids)
+
+
+def text_tokenizer(
+    tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer, model_format: ModelFormat, empty_id: int = 0
+) -> TextTokenizer:
+    """The ``TextTokenizer`` for a model's tokenizer. ``empty_id``: a static embedding's, of texts without tokens."""
+    if isinstance(tokenizer, WhitespaceTokenizer):
+        return WordTokenizer(tokenizer, model_format)
+    if isinstance(tokenizer, Tokenizer):
+        return SubwordTokenizer(tokenizer, model_format, empty_id, (), "right")
+    return SubwordTokenizer(
+        tokenizer.backend_tokenizer,
+        model_format,
+        int(tokenizer.pad_token_id or 0),
+        tokenizer.all_special_ids,
+        tokenizer.truncation_side,
+    )
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:

@@ -24,11 +24,15 @@ class CompactEmbedding(nn.Module):
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
         device = table.weight.device
+        # Gemma multiplies the vectors that it looks up, and takes those that it is given as they are.
+        self.scale = float(getattr(table, "scalar_embed_scale", 1.0))
         self._table = [table]  # in a list, so that it is not registered as a submodule
         self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=device)
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
+        # torch.nn.Embedding never trains this row, which some models also use as the last token of a text.
+        self._untrained = (self.used == (-1 if table.padding_idx is None else table.padding_idx)).nonzero().flatten()
         self._gradient = torch.zeros_like(self.weight)
         self._touched = torch.empty(0, dtype=torch.int64, device=device)
 
@@ -38,7 +42,8 @@ class CompactEmbedding(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Row numbers (...) -> vectors (..., D) float32, detached from ``weight``."""
-        return F.embedding(rows, self.weight.detach())
+        vectors = F.embedding(rows, self.weight.detach())
+        return vectors if self.scale == 1 else vectors * self.scale
 
     def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
         """Set the gradient of ``weight`` from those of the vectors that were looked up.
@@ -52,7 +57,9 @@ class CompactEmbedding(nn.Module):
         """
         self._gradient[self._touched] = 0
         self._touched = torch.cat([part.flatten() for part in rows])
-        self._gradient.index_add_(0, self._touched, torch.cat([part.flatten(0, -2).float() for part in gradients]))
+        of_rows = torch.cat([part.flatten(0, -2).float() for part in gradients])
+        self._gradient.index_add_(0, self._touched, of_rows, alpha=self.scale)
+        self._gradient[self._untrained] = 0
         self.weight.grad = self._gradient
         return [torch.linalg.vector_norm(self._gradient)]
 

@@ -102,6 +102,8 @@ def replace_dropout(backbone: nn.Module) -> None:
                 parent.register_module(name, Dropout(child.p))
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
-    transformer = next(module for module in backbone.modules() if isinstance(module, PreTrainedModel))
-    if transformer._supports_attention_backend:  # the others (MPNet) have an nn.Dropout in their attention
+    transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
+    if (
+        transformer is not None and transformer._supports_attention_backend
+    ):  # the others (MPNet) have an nn.Dropout in their attention
         transformer.set_attn_implementation(ATTENTION)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from training.inference.batching import pad
-from training.models.pooling import POOLINGS
+from training.models.pooling import Pooling
 from training.trainer.compact_embedding import CompactEmbedding
 from training.trainer.dropout import replace_dropout, use_generator
 
@@ -38,7 +38,7 @@ class MicroBatch(NamedTuple):
 class ForwardOutput:
     """The result of a forward pass, which holds its autograd graph until `Replica.backward`."""
 
-    vectors: Tensor  # (B, D) float32, sentence vectors
+    vectors: Tensor  # (B, D) float32, pooled vectors
     inputs: Tensor  # (B, T, D), word embeddings: a leaf of the graph
     input_gradient: Tensor | None = None  # (B, T, D), set by `Replica.backward` if word embeddings are trained
     gradients: Sequence[Tensor | None] = ()  # set by `Replica.backward`, one per master weight; None = not used
@@ -52,19 +52,19 @@ class MasterParameter(NamedTuple):
 
 
 class Replica:
-    """Any transformer of the transformers library, in training mode.
+    """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
     ``forward`` and ``backward`` may be called from several threads, each with its own micro-batch.
 
     Args:
         backbone: the module with the master weights, adapters included.
         embeddings: the word embeddings, which are looked up outside of the module.
-        pooling: a name in `POOLINGS`.
+        pooling: see `training.models.pooling`.
         dtype: of the forward and backward pass.
     """
 
-    def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: str, dtype: torch.dtype) -> None:
-        self.embeddings, self.pooling, self.dtype = embeddings, POOLINGS[pooling], dtype
+    def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: Pooling, dtype: torch.dtype) -> None:
+        self.embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
         self.device = embeddings.weight.device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
@@ -91,7 +91,7 @@ class Replica:
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
-        """Sentence vectors of a micro-batch."""
+        """Pooled vectors of a micro-batch."""
         inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(self.embeddings.weight.requires_grad)
         mask = None if batch.mask is None else batch.mask.long()
         with use_generator(batch.generator):

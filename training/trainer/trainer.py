@@ -97,7 +97,7 @@ class Trainer:
         )
         self.model = TrainingModel(
             encoder,
-            OBJECTIVES[config.objective].build(config, encoder.dimension, len(self.data.label_names)),
+            OBJECTIVES[config.objective].build(config, encoder.full_dimension, len(self.data.label_names)),
             None if config.weight_decay else self.batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
@@ -155,8 +155,11 @@ class Trainer:
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
-        layout = replace(encoder.model_format, max_length=longest)
-        return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source)
+        layout = replace(encoder.model_format, max_length=longest, dimension=None)
+        self._saved_dimension = encoder.model_format.dimension  # training sees whole vectors
+        return Encoder(
+            encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
+        )
 
     def _emit_running(self, resumed_from: int | None) -> None:
         encoder = self.model.encoder
@@ -293,7 +296,7 @@ class Trainer:
         if self.folder is None:
             return
         progress = self.progress
-        encoder.save(self.folder / "model")
+        encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
         card = model_card(self.config, self.data, progress.baseline or {}, progress.best or {}, encoder.pooling)
         write_text(self.folder / "model/README.md", card)
 

@@ -5,7 +5,8 @@ micro-batch per core; these run forward and backward in parallel and synchronise
 operation over the cores instead would wait for the slowest core hundreds of times a step. A GPU takes the whole batch.
 
 Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in the dtype of the
-encoder (see `training.trainer.replica`). With LoRA only the adapters are trained; `export_encoder` merges them.
+encoder (see `training.trainer.replica`). The modules after the pooling (`Encoder.head`) are part of the loss: small,
+and computed once for the whole batch. With LoRA only the adapters are trained; `export_encoder` merges them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.inference.batching import plan
+from training.errors import InputError
 from training.models.encoder import Encoder
+from training.models.pooling import pooling_function
+from training.models.word_backbone import WordBackbone
 from training.parallel import run_parallel
 from training.trainer.compact_embedding import CompactEmbedding
 from training.trainer.replica import MicroBatch, Replica, TokenIds, gradient_norms
@@ -68,10 +72,13 @@ class TrainingModel(nn.Module):
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
         self.objective = objective.to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
-        self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank)
+        # Word vectors that their folder says to keep as they are stay so.
+        self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
+        self.head = encoder.head.requires_grad_(not rank)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
-        self.replica = Replica(self.backbone, self.embeddings, encoder.pooling, encoder.dtype)
+        pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
+        self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int) -> TrainingBatch:
         """Build a step's input.
@@ -99,10 +106,11 @@ class TrainingModel(nn.Module):
         """Set the ``grad`` of every trained weight -> the mean loss and the norm of the gradient, float32 scalars."""
         replica = self.replica
         self.objective.zero_grad(set_to_none=True)
+        self.head.zero_grad(set_to_none=True)
         run_parallel(replica.sync_weights(self.num_micro_batches))
         outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
         vectors = torch.cat([output.vectors.detach() for output in outputs]).requires_grad_()  # (B * C, D)
-        loss = self.objective(vectors[batch.order].chunk(batch.columns), batch.target)
+        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target)
         loss.backward()
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         gradients = vectors.grad.split(batch.sizes)
@@ -112,7 +120,8 @@ class TrainingModel(nn.Module):
         if inputs:  # the longest task: first
             tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in batch.micro_batches], inputs))
         norms = [norm for task in run_parallel(tasks) for norm in task]
-        norms += gradient_norms([each.grad for each in self.objective.parameters() if each.grad is not None])
+        trained = [*self.objective.parameters(), *self.head.parameters()]
+        norms += gradient_norms([each.grad for each in trained if each.grad is not None])
         return loss.detach(), torch.linalg.vector_norm(torch.stack(norms))
 
     @contextmanager
@@ -157,6 +166,8 @@ def split_by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
+    if isinstance(backbone, WordBackbone):
+        raise InputError("LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0")
     from peft import LoraConfig, get_peft_model
 
     settings = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none")

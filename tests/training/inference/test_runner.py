@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 from torch import Tensor, nn
-from transformers import AutoModel
 
 from training import parallel
 from training.data.load import load_data
@@ -24,13 +23,14 @@ from training.inference import fused_bert
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
+from training.models.loading import open_backbone
 
 lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
 
 
 def backbone(folder: Path, architecture: str, **settings: object) -> nn.Module:
     """Random weights of a size at which float32 has five digits left."""
-    return AutoModel.from_pretrained(make_model(folder, architecture, initializer_range=0.2, **settings)).eval()
+    return open_backbone(make_model(folder, architecture, initializer_range=0.2, **settings)).eval()
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -78,7 +78,7 @@ def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, length
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
-    kind = PaddedRunner if architecture == "modernbert" else PackedRunner
+    kind = PaddedRunner if architecture in ("modernbert", "t5", "qwen3", "gemma3") else PackedRunner
     assert type(build_runner(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
 
 

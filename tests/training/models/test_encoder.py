@@ -36,7 +36,10 @@ def encoder(folder: Path) -> Encoder:
 
 def settle(folder: Path, **files: dict) -> Path:
     """A sentence-transformers folder around ``folder``'s transformer, with these settings."""
-    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    modules = [
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
     (folder / "1_Pooling").mkdir()
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')

@@ -87,11 +87,22 @@ def test_code_that_comes_with_a_model_is_never_run(folder: Path):
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path):
+    from transformers import BartConfig, BartModel
+
+    shape = {"vocab_size": 50, "d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    BartModel(BartConfig(**shape, **heads)).save_pretrained(tmp_path)
+    assert "is an encoder-decoder (bart)" in refusal(open_backbone, tmp_path)
+
+
+def test_of_a_t5_the_encoder_alone_is_opened(tmp_path: Path):
     from transformers import T5Config, T5Model
 
     shape = {"vocab_size": 50, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
     T5Model(T5Config(**shape)).save_pretrained(tmp_path)
-    assert "is an encoder-decoder (t5)" in refusal(open_backbone, tmp_path)
+    opened = open_backbone(tmp_path)
+    assert type(opened).__name__ == "T5EncoderModel"
+    assert not [name for name, _ in opened.named_parameters() if "decoder" in name]
 
 
 def test_random_weights_have_the_shape_asked_for():

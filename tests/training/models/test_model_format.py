@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tiny_models import make_model
 
 from training.errors import InputError
-from training.models.model_format import ModelFormat, check_replaceable, read_model_format, write_model_format
+from training.models.files import check_replaceable
+from training.models.model_format import ModelFormat, read_model_format, write_model_format
+from training.models.pooling import POOLINGS
 
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 
@@ -101,7 +103,39 @@ def test_normalize_prompt_and_length_are_read(model: Path):
     general = {"prompts": {"query": "query: ", "doc": "passage: "}, "default_prompt_name": "query"}
     write(model, {"config_sentence_transformers.json": general})
     write(model, {"sentence_bert_config.json": {"max_seq_length": 64}})
-    assert read_model_format(model) == ModelFormat(model, "mean", normalizes=True, max_length=64, prompt="query: ")
+    found = read_model_format(model)
+    assert found == ModelFormat(
+        model, "mean", normalizes=True, max_length=64, prompts=general["prompts"], default_prompt="query"
+    )
+    assert found.prompt == "query: "
+
+
+def test_the_number_of_dimensions_to_keep_is_read(model: Path):
+    write(model, {"config_sentence_transformers.json": {"truncate_dim": 4}})
+    assert read_model_format(model).dimension == 4
+
+
+def test_modules_before_and_after_the_pooling(model: Path):
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Dense": "Dense", "4": "Normalize"}
+    write(model, {"modules.json": modules(kinds)})
+    found = read_model_format(model)
+    assert found.sentence_modules == (("Dense", model / "2_Dense"), ("Dense", model / "3_Dense"))
+    assert found.normalizes
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({"pooling_mode": ["mean", "max"]}, "mean+max"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "cls+mean"),
+        ({"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len_tokens"),
+    ],
+)
+def test_every_pooling_and_concatenations(model: Path, config: dict[str, Any], pooling: str):
+    write(model, {"1_Pooling/config.json": config})
+    assert read_model_format(model).pooling == pooling
 
 
 @pytest.mark.parametrize("general", [{}, {"prompts": {"query": "q: "}}, {"prompts": None, "default_prompt_name": None}])
@@ -119,7 +153,7 @@ def test_pickled_weights_are_refused_unread(model: Path, weights: str):
     assert "pickled weights" in refusal(model)
 
 
-@pytest.mark.parametrize("kind", ["Dense", "LSTM", "WordEmbeddings", "CLIPModel"])
+@pytest.mark.parametrize("kind", ["CNN", "BoW", "WordWeights", "Router", "CLIPModel"])
 def test_a_module_of_another_kind_is_named(model: Path, kind: str):
     write(model, {"modules.json": modules({**KINDS, "3_More": kind})})
     assert f"the module {kind}, which is not supported" in refusal(model)
@@ -128,12 +162,9 @@ def test_a_module_of_another_kind_is_named(model: Path, kind: str):
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"pooling_mode": "lasttoken"}, "lasttoken"),
-        ({"pooling_mode": ["mean", "max"]}, "mean + max"),
+        ({"pooling_mode": "attention"}, "attention"),
+        ({"pooling_mode": ["mean", "attention"]}, "mean + attention"),
         ({"pooling_mode": 3}, "3"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "mean + max"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_weightedmean_tokens": True}, "mean + weightedmean"),
-        ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len_tokens"),
         ({}, "nothing"),
     ],
 )
@@ -142,15 +173,52 @@ def test_a_pooling_of_another_kind_is_named(model: Path, config: dict[str, Any],
     assert f"pools by {named}" in refusal(model)
 
 
-def test_a_prompt_that_is_left_out_of_the_pooling_is_refused(model: Path):
+def test_a_prompt_can_be_left_out_of_the_pooling(model: Path):
+    assert read_model_format(model).include_prompt
     write(model, {"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}})
-    assert read_model_format(model).pooling == "mean"  # no prompt: nothing to leave out
-    write(model, {"config_sentence_transformers.json": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}})
-    assert "leaves its prompt out of the pooling" in refusal(model)
+    assert not read_model_format(model).include_prompt
+
+
+@pytest.mark.parametrize("dotted", ["custom_st.Transformer", "modeling.Pooling", "pylate.models.Dense.Dense"])
+def test_code_that_comes_with_a_model_is_refused(model: Path, dotted: str):
+    write(model, {"modules.json": [{"path": "", "type": dotted}]})
+    assert f"the module {dotted}, code that comes with the model" in refusal(model)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["Transformer", "LSTM", "Pooling"],
+        ["Transformer", "Dense"],
+        ["Transformer", "Pooling", "Pooling"],
+        ["WordEmbeddings", "LSTM"],
+        ["StaticEmbedding", "Pooling"],
+        ["Pooling"],
+    ],
+)
+def test_an_order_of_modules_that_is_not_supported_is_refused(model: Path, kinds: list[str]):
+    write(model, {"modules.json": modules({f"{i}" if i else "": kind for i, kind in enumerate(kinds)})})
+    assert "model" in refusal(model)
+
+
+@pytest.mark.parametrize("kind", ["SparseEncoder", "CrossEncoder", "MultiVectorEncoder"])
+def test_a_model_of_another_kind_is_refused(model: Path, kind: str):
+    write(model, {"config_sentence_transformers.json": {"model_type": kind}})
+    assert f"is a {kind}" in refusal(model)
 
 
 DAMAGED = {
-    "modules.json": ["{{", "", "null", "[1]", "3", '[{"path": ""}]', '[{"type": "x.Transformer"}]', "{}", "[]"],
+    "modules.json": [
+        "{{",
+        "",
+        "null",
+        "[1]",
+        "3",
+        '[{"path": ""}]',
+        '[{"type": "sentence_transformers.models.Transformer"}]',
+        "{}",
+        "[]",
+    ],
     "1_Pooling/config.json": ["{{", "[]", "null", '"mean"'],
     "config.json": ["{{", "[]", "null"],
     "sentence_bert_config.json": [
@@ -160,7 +228,13 @@ DAMAGED = {
         '{"max_seq_length": 0}',
         '{"max_seq_length": -5}',
     ],
-    "config_sentence_transformers.json": ["{{", "[]", '{"prompts": {"a": 3}, "default_prompt_name": "a"}'],
+    "config_sentence_transformers.json": [
+        "{{",
+        "[]",
+        '{"prompts": {"a": 3}, "default_prompt_name": "a"}',
+        '{"truncate_dim": 0}',
+        '{"truncate_dim": "all"}',
+    ],
 }
 
 
@@ -185,16 +259,20 @@ def test_a_missing_file_is_named(model: Path, missing: str):
 
 
 @given(
-    pooling=st.sampled_from(["mean", "max", "cls"]),
+    pooling=st.lists(st.sampled_from(list(POOLINGS)), min_size=1, max_size=3, unique=True).map("+".join),
     normalizes=st.booleans(),
     max_length=st.integers(3, 8192),
     lowercase=st.booleans(),
-    prompt=st.text(max_size=20),
+    include_prompt=st.booleans(),
+    prompts=st.dictionaries(st.sampled_from(["query", "document", "default"]), st.text(max_size=20)),
+    dimension=st.none() | st.integers(1, 1024),
+    data=st.data(),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_written_is_read_back(model: Path, **said: Any):
-    layout = ModelFormat(transformer=model, **said)
-    write_model_format(model, layout, dimension=8)
+def test_what_is_written_is_read_back(model: Path, data: st.DataObject, **said: Any):
+    default = data.draw(st.sampled_from([None, *said["prompts"]]))
+    layout = ModelFormat(transformer=model, default_prompt=default, **said)
+    assert write_model_format(model, layout, dimension=8) == []
     assert read_model_format(model) == layout
 
 

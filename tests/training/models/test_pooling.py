@@ -1,4 +1,4 @@
-"""Pooling: three ways to make one vector of many, and padding never enters any of them."""
+"""Pooling: ways to make one vector of many, and padding never enters any of them."""
 
 import math
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from training.models.pooling import POOLINGS
+from training.errors import InputError
+from training.models.pooling import PAPER_POOLINGS, POOLINGS, check_pooling, pooling_function
 
 DIMENSION = 4
 REFEREE_ATOL = 1e-6
@@ -30,8 +31,11 @@ batches = st.lists(st.lists(token, min_size=1, max_size=6), min_size=1, max_size
 every_pooling = pytest.mark.parametrize("name", POOLINGS)
 
 
-def test_the_table_holds_the_three_strategies_of_the_paper():
-    assert list(POOLINGS) == ["mean", "max", "cls"]
+def test_the_table_holds_the_strategies_of_the_paper_and_those_of_sentence_transformers():
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    assert set(POOLINGS) == set(Pooling.POOLING_MODES)
+    assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
 
 
 def test_by_hand():
@@ -39,6 +43,16 @@ def test_by_hand():
     assert POOLINGS["mean"](hidden, mask).tolist() == [[2, 0, 4, 2], [9, 9, 9, 9]]
     assert POOLINGS["max"](hidden, mask).tolist() == [[3, 2, 5, 4], [9, 9, 9, 9]]
     assert POOLINGS["cls"](hidden, mask).tolist() == [[1, 2, 3, 4], [9, 9, 9, 9]]
+    assert POOLINGS["lasttoken"](hidden, mask).tolist() == [[3, -2, 5, 0], [9, 9, 9, 9]]
+    assert (3 * POOLINGS["weightedmean"](hidden, mask)).round().tolist() == [[7, -2, 13, 4], [27, 27, 27, 27]]
+    assert POOLINGS["mean_sqrt_len_tokens"](hidden, mask)[1].tolist() == [9, 9, 9, 9]
+    assert pooling_function("cls+lasttoken")(hidden, mask).tolist() == [[1, 2, 3, 4, 3, -2, 5, 0], [9] * 8]
+
+
+@pytest.mark.parametrize("name", ["sum", "mean+", "", "mean+sum", "+"])
+def test_an_unknown_name_is_refused(name: str):
+    with pytest.raises(InputError, match="choose mean, max, cls"):
+        check_pooling(name)
 
 
 @every_pooling
@@ -92,6 +106,28 @@ def test_equals_the_referee(name: str, batch: tuple[Tensor, Tensor]):
     torch.testing.assert_close(POOLINGS[name](hidden, mask), theirs, rtol=1e-6, atol=REFEREE_ATOL)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+@pytest.mark.parametrize("names", [*POOLINGS, "mean+max", "lasttoken+cls+weightedmean"])
+@given(batch=batches)
+def test_padding_on_either_side_and_a_prompt_left_out_as_the_referee_does(
+    names: str, skipped: int, side: str, batch: tuple[Tensor, Tensor]
+):
+    """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    hidden, mask = batch
+    rows = mask.sum(dim=1) > skipped
+    hidden, mask = hidden[rows], mask[rows]
+    if side == "left":
+        hidden, mask = hidden.flip(1), mask.flip(1)
+    features = {"token_embeddings": hidden, "attention_mask": mask.long(), "prompt_length": skipped}
+    if len(hidden):
+        theirs = Pooling(DIMENSION, pooling_mode=names.split("+"), include_prompt=False)(features)
+        ours = pooling_function(names, skipped)(hidden, mask)
+        torch.testing.assert_close(ours, theirs["sentence_embedding"], rtol=1e-6, atol=1e-3)
+
+
 @every_pooling
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("masked", [True, False])
@@ -115,4 +151,8 @@ def test_gradients_reach_real_tokens_and_never_padding(name: str):
     POOLINGS[name](hidden, mask).sum().backward()
     assert hidden.grad is not None
     assert bool((hidden.grad[~mask] == 0).all())
-    assert bool((hidden.grad[:, 0].abs().sum(dim=1) > 0).all())
+    first, last = (0, -1) if name != "lasttoken" else (-1, 0)
+    reached = hidden.grad.abs().sum(dim=2)  # (B, T)
+    assert bool(reached[0, first] > 0)
+    assert bool(reached[1, 0] > 0)
+    assert bool(reached[0, last] > 0) == (name not in ("cls", "lasttoken"))

@@ -6,6 +6,7 @@ import copy
 import gc
 import time
 import weakref
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +15,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import ARCHITECTURES, make_model
+from tiny_models import ARCHITECTURES, WORDS, make_model, word_pieces
 from torch import Tensor, nn
 
 from training import parallel
+from training.errors import InputError
 from training.models.encoder import Encoder
+from training.models.model_format import ModelFormat
+from training.models.modules import LSTM, Dense, LayerNorm, StaticEmbedding, WordEmbeddings
+from training.models.word_backbone import WordBackbone
 from training.objectives import Classification, Regression
 from training.trainer.dropout import Dropout
 from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
@@ -26,6 +31,7 @@ from training.trainer.training_model import TrainingModel, default_micro_batches
 SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
 UNEQUAL = ["a man is playing the guitar", "food", "a cat " * 20, "the dog is eating " * 4, "a woman", "was on food in"]
 GOLD = torch.tensor([0.2, 0.9])
+TABLES = ("word_embeddings", "tok_embeddings", "shared", "embed_tokens", "table")  # names of the word embeddings
 
 
 def load(pooling: str = "mean") -> Encoder:
@@ -96,7 +102,7 @@ def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | No
     compared = 0
     for name, weight in model.backbone.named_parameters():
         gradient = expected[name]
-        if "word_embeddings" in name or "tok_embeddings" in name:
+        if name.rpartition(".weight")[0].endswith(TABLES):
             assert gradient is not None
             assert torch.allclose(model.embeddings.weight.grad, gradient[model.embeddings.used], atol=atol)
         elif gradient is None:  # BERT's pooler is not part of the sentence vector
@@ -122,6 +128,110 @@ def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches
     assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
     assert_gradients_equal(model, expected, atol=1e-5)
     assert torch.allclose(model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
+
+
+def dense_model(folder: Path) -> str:
+    """A transformer, its pooling and a Dense layer with Tanh, then LayerNorm and Normalize."""
+    encoder = Encoder.load(str(make_model(folder / "plain", initializer_range=0.2)), dtype="float32", device="cpu")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        head = nn.Sequential(Dense(32, 24), LayerNorm(24))
+    layout = replace(encoder.model_format, normalizes=True)
+    Encoder("", encoder.backbone, encoder.tokenizer, layout, encoder.dtype, head=head).save(folder / "dense")
+    return str(folder / "dense")
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 2])
+def test_modules_after_the_pooling_are_trained_as_plain_autograd_does(tmp_path, num_micro_batches):
+    plain, encoder = (Encoder.load(dense_model(tmp_path), dtype="float32", device="cpu") for _ in range(2))
+    objective, target = Classification(24, 3), torch.tensor([0, 2, 1])
+    model = TrainingModel(
+        encoder, copy.deepcopy(objective), used(encoder, UNEQUAL), num_micro_batches=num_micro_batches
+    )
+    expected_loss, expected = expected_gradients(plain, objective, UNEQUAL, target)
+    loss, norm = without_dropout(model).forward_backward(model.collate(columns(encoder, UNEQUAL), target, 0))
+    assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
+    assert_gradients_equal(model, expected, atol=1e-5)
+    for name, weight in plain.head.named_parameters():
+        assert torch.allclose(model.head.get_parameter(name).grad, weight.grad, atol=1e-6), name
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    assert norm.item() == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
+
+
+def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_path):
+    for rank in (0, 4):
+        encoder = Encoder.load(dense_model(tmp_path / str(rank)), dtype="float32", device="cpu")
+        before = copy.deepcopy(encoder.head.state_dict())
+        model = TrainingModel(encoder, Regression(), used(encoder), rank=rank)
+        train_steps(model)
+        with model.export_encoder() as exported:
+            exported.save(tmp_path / f"saved{rank}")
+            expected = exported.encode(SENTENCES)
+        again = Encoder.load(str(tmp_path / f"saved{rank}"), dtype="float32", device="cpu")
+        assert np.allclose(again.encode(SENTENCES), expected, atol=1e-5)
+        is_same = [torch.equal(value, before[name]) for name, value in again.head.state_dict().items()]
+        assert all(is_same) if rank else not any(is_same)
+
+
+@pytest.mark.parametrize("kind", ["static", "frozen", "updated"])
+def test_word_vectors_and_lstms_are_trained(tmp_path, kind):
+    folder = str(word_model(tmp_path / "words", kind))
+    plain, encoder = (Encoder.load(folder, dtype="float32", device="cpu") for _ in range(2))
+    model = TrainingModel(encoder, Regression(), used(encoder, UNEQUAL), num_micro_batches=2)
+    expected_loss, expected = expected_gradients(plain, Regression(), UNEQUAL, torch.tensor([0.2, 0.9, 0.4]))
+    loss = forward_backward(model, columns(encoder, UNEQUAL), torch.tensor([0.2, 0.9, 0.4]))
+    assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
+    table = model.embeddings.weight.grad
+    gradient = expected["input_module.table.weight"]
+    if kind == "frozen":
+        assert table is None
+        assert gradient is None
+    else:
+        assert torch.allclose(table, gradient[used(encoder, UNEQUAL)], atol=1e-6)
+    for name, weight in model.backbone.named_parameters():
+        if not name.startswith("input_module"):
+            assert torch.allclose(weight.grad, expected[name], atol=1e-6), name
+    adam = torch.optim.AdamW(model.parameter_groups(0.0), lr=1e-2, fused=True)
+    adam.step()
+    with model.export_encoder() as exported:
+        exported.save(tmp_path / "saved")
+        after = exported.encode(UNEQUAL)
+    assert not np.allclose(after, plain.encode(UNEQUAL), atol=1e-4)
+    assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(UNEQUAL), after, atol=1e-6)
+
+
+def word_model(folder: Path, kind: str) -> Path:
+    """A static embedding, or word vectors with an LSTM as in InferSent."""
+    draw = torch.Generator().manual_seed(0)
+    if kind == "static":
+        tokenizer = word_pieces({"pad": "[PAD]", "unk": "[UNK]"})
+        module = StaticEmbedding(tokenizer, torch.randn(tokenizer.get_vocab_size(), 12, generator=draw))
+        backbone, layout = WordBackbone(module), ModelFormat(folder, "mean", input_module="StaticEmbedding")
+    else:
+        vectors = torch.randn(len(WORDS), 12, generator=draw)
+        words = WordEmbeddings.from_words(WORDS, vectors, update_embeddings=kind == "updated")
+        lstm = LSTM(12, 6)
+        lstm.reset(seed=0)
+        backbone, layout = WordBackbone(words, [lstm]), ModelFormat(folder, "max", input_module="WordEmbeddings")
+    Encoder("", backbone, backbone.input_module.tokenizer, layout, torch.float32).save(folder)
+    return folder
+
+
+def test_lora_is_refused_for_word_vectors(tmp_path):
+    encoder = Encoder.load(str(word_model(tmp_path / "words", "frozen")), dtype="float32", device="cpu")
+    with pytest.raises(InputError, match="lora_rank 0"):
+        TrainingModel(encoder, Regression(), rank=4)
+
+
+@pytest.mark.parametrize("architecture", ["modernbert", "t5", "qwen3", "gemma3"])
+def test_lora_adapts_every_architecture(tmp_path, architecture):
+    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
+    before = encoder.encode(SENTENCES)
+    model = TrainingModel(encoder, Regression(), rank=4)
+    train_steps(model)
+    with model.export_encoder() as exported:
+        assert not np.allclose(exported.encode(SENTENCES), before, atol=1e-4)
+        exported.save(tmp_path / "saved")
 
 
 def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):

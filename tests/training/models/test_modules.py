@@ -1,0 +1,352 @@
+"""Folders of sentence-transformers made of any supported modules: the same vectors here, and back again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import WORDS, make_model, word_pieces
+from torch import nn
+
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.models.files import read_json, write_json
+from training.models.modules import MODULES, Dense
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SENTENCES = [
+    "A man is playing a guitar.",
+    "the cat, the dog and the woman on food",
+    "is",
+    "Eating! in the",
+    "the man was " * 40,
+    "a cat is on the guitar",
+]
+PROMPTS = {"query": "the question: ", "document": "was ", "empty": ""}
+DIMENSION = 32  # of the tiny transformers
+
+
+@dataclass
+class Kind:
+    """How sentence-transformers makes a folder: its modules, given a plain transformer."""
+
+    architecture: str = "bert"
+    after: Callable[[Any], list[nn.Module]] = lambda modules: [modules.Pooling(DIMENSION)]
+    settings: dict[str, Any] = field(default_factory=dict)  # of SentenceTransformer
+
+
+def dense(modules: Any, size: int, out: int, activation: nn.Module, **settings: Any) -> nn.Module:
+    return modules.Dense(size, out, activation_function=activation, **settings)
+
+
+# Each stands for published models; the name says which.
+KINDS: dict[str, Kind] = {
+    "LaBSE": Kind(
+        "bert",
+        lambda m: [m.Pooling(DIMENSION, "cls"), dense(m, DIMENSION, DIMENSION, nn.Tanh()), m.Normalize()],
+    ),
+    "distiluse": Kind("distilbert", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 24, nn.Tanh())]),
+    "sentence-t5": Kind(
+        "t5",
+        lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 40, nn.Identity(), bias=False), m.Normalize()],
+    ),
+    "bge": Kind("bert", lambda m: [m.Pooling(DIMENSION, "cls"), m.Normalize()], {"prompts": PROMPTS}),
+    "e5": Kind(
+        "roberta",
+        lambda m: [m.Pooling(DIMENSION), m.Normalize()],
+        {"prompts": PROMPTS, "default_prompt_name": "query"},
+    ),
+    "all-mpnet": Kind("mpnet", lambda m: [m.Pooling(DIMENSION), m.Normalize()]),
+    "gte-modernbert": Kind("modernbert", lambda m: [m.Pooling(DIMENSION, "cls")], {"truncate_dim": 20}),
+    "qwen3-embedding": Kind(
+        "qwen3", lambda m: [m.Pooling(DIMENSION, "lasttoken"), m.Normalize()], {"prompts": PROMPTS}
+    ),
+    "embeddinggemma": Kind(
+        "gemma3",
+        lambda m: [
+            m.Pooling(DIMENSION),
+            dense(m, DIMENSION, 48, nn.Identity(), bias=False),
+            dense(m, 48, DIMENSION, nn.Identity(), bias=False),
+            m.Normalize(),
+        ],
+        {"prompts": PROMPTS, "truncate_dim": 16},
+    ),
+    "instructor": Kind(
+        "t5",
+        lambda m: [m.Pooling(DIMENSION, "mean", include_prompt=False), m.Normalize()],
+        {"prompts": PROMPTS, "default_prompt_name": "query"},
+    ),
+    "sgpt": Kind("qwen3", lambda m: [m.Pooling(DIMENSION, "weightedmean", include_prompt=False)], {"prompts": PROMPTS}),
+    "two poolings": Kind(
+        "bert",
+        lambda m: [
+            m.Pooling(DIMENSION, ("mean", "cls", "mean_sqrt_len_tokens")),
+            m.LayerNorm(3 * DIMENSION),
+            m.Dropout(0.3),
+            dense(m, 3 * DIMENSION, 3 * DIMENSION, nn.GELU(), use_residual=True),
+        ],
+    ),
+    "flags of before": Kind("bert", lambda m: [m.Pooling(DIMENSION, ("cls", "max", "lasttoken"))]),
+}
+WORD_KINDS = ("average word embeddings", "infersent", "static", "model2vec")
+
+
+def save(modules: list[nn.Module], folder: Path, **settings: Any) -> Path:
+    from sentence_transformers import SentenceTransformer
+
+    with torch.random.fork_rng(devices=[]):
+        SentenceTransformer(modules=modules, device="cpu", **settings).save(str(folder))
+    return folder
+
+
+def word_folder(kind: str, folder: Path) -> Path:
+    """A folder without a transformer."""
+    from sentence_transformers.sentence_transformer import modules as m
+    from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
+    random = np.random.default_rng(0)
+    if kind in ("static", "model2vec"):
+        tokenizer = word_pieces({"pad": "[PAD]", "unk": "[UNK]"})
+        vectors = random.normal(size=(tokenizer.get_vocab_size(), 12)).astype(np.float32)
+        made = save([m.StaticEmbedding(tokenizer, embedding_weights=vectors), m.Normalize()], folder)
+        if kind == "model2vec":  # its weights have other names, and its Normalize has no folder
+            from safetensors.numpy import save_file
+
+            mapping = random.integers(0, 50, len(vectors))
+            weights = random.uniform(0.1, 1, len(vectors)).astype(np.float32)
+            tensors = {"embeddings": vectors[:50].astype(np.float16), "mapping": mapping, "weights": weights}
+            save_file(tensors, made / "model.safetensors")
+        return made
+    vocabulary = ["PADDING_TOKEN", *WORDS, "Eating"]
+    tokenizer = WhitespaceTokenizer(vocabulary, stop_words=["and"], do_lower_case=False)
+    vectors = random.normal(size=(len(vocabulary), 10))
+    vectors[0] = 0
+    words = m.WordEmbeddings(tokenizer, vectors, max_seq_length=30)
+    if kind == "average word embeddings":
+        return save([words, m.Pooling(10, ("mean", "max"))], folder)
+    return save([words, m.LSTM(10, 8, num_layers=2), m.Pooling(16, "max")], folder)
+
+
+@pytest.fixture(scope="module", params=[*KINDS, *WORD_KINDS])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What sentence-transformers wrote, with small random weights."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer import modules
+
+    place = tmp_path_factory.mktemp("kinds")
+    target = place / request.param.replace(" ", "-")
+    if request.param in WORD_KINDS:
+        return word_folder(request.param, target)
+    kind = KINDS[request.param]
+    modules.Dense = Dense
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        first = modules.Transformer(str(make_model(place / "plain", kind.architecture, initializer_range=0.2)))
+        made = save([first, *kind.after(modules)], target, **kind.settings)
+    if request.param == "flags of before":
+        flags = {"word_embedding_dimension": DIMENSION, "pooling_mode_cls_token": True}
+        flags |= {"pooling_mode_max_tokens": True, "pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}
+        write_json(made / "1_Pooling" / "config.json", flags)
+    return made
+
+
+def referee(folder: Path) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+def ours(folder: Path, **settings: Any) -> Encoder:
+    return Encoder.load(str(folder), dtype="float32", device="cpu", **settings)
+
+
+def assert_same(mine: np.ndarray, theirs: np.ndarray) -> None:
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
+    mine, theirs = ours(folder), referee(folder)
+    assert mine.modules == tuple(type(module).__name__ for module in theirs)
+    assert_same(mine.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES))
+    assert_same(mine.encode(SENTENCES), theirs.encode(SENTENCES, normalize_embeddings=True))
+    for name, text in theirs.prompts.items():
+        named = ours(folder, prompt_name=name)
+        assert_same(named.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt_name=name))
+        assert named.prompt == text
+    assert_same(mine.encode_query(SENTENCES, normalize=None), theirs.encode_query(SENTENCES))
+    assert_same(mine.encode_document(SENTENCES, normalize=None), theirs.encode_document(SENTENCES))
+    free = mine.with_prompt("a cat is ")
+    assert_same(free.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt="a cat is "))
+    short = mine.with_dimension(8)
+    assert short.dimension == 8
+    for normalize in (None, True):
+        expected = theirs.encode(SENTENCES, truncate_dim=8, normalize_embeddings=normalize is True)
+        assert_same(short.encode(SENTENCES, normalize=normalize), expected)
+
+
+def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
+    mine = ours(folder)
+    mine.save(tmp_path / "saved")
+    theirs, again = referee(tmp_path / "saved"), ours(tmp_path / "saved")
+    assert mine.modules == again.modules == tuple(type(module).__name__ for module in theirs)
+    assert again.prompts == mine.prompts
+    assert_same(theirs.encode(SENTENCES), mine.encode(SENTENCES, normalize=None))
+    np.testing.assert_array_equal(again.encode(SENTENCES), mine.encode(SENTENCES))
+    assert not list((tmp_path / "saved").rglob("*.bin"))
+
+
+def test_token_vectors_pool_to_the_sentence_vectors(folder: Path):
+    mine = ours(folder)
+    expected = mine.encode(SENTENCES, normalize=False)
+    for tokens, vector in zip(mine.token_vectors(SENTENCES), expected, strict=True):
+        pooled = mine.pool(torch.from_numpy(tokens.hidden)[None], None)[0, : mine.dimension]
+        assert_same(pooled.detach().numpy(), vector)
+
+
+def test_embed_is_encode_with_gradients(folder: Path):
+    mine = ours(folder)
+    embedded = mine.embed(mine.tokenize(SENTENCES))
+    assert_same(embedded.detach().numpy()[:, : mine.dimension], mine.encode(SENTENCES, normalize=False))
+    assert embedded.requires_grad or "average" in folder.name or "infersent" not in folder.name
+
+
+def test_a_text_without_a_known_word_is_the_zero_vector(tmp_path: Path):
+    for kind in ("average word embeddings", "static"):
+        assert not ours(word_folder(kind, tmp_path / kind.replace(" ", "-"))).encode([""]).any()
+
+
+def test_every_module_but_the_transformer_and_the_pooling_is_in_the_table():
+    assert set(MODULES) == {
+        *("WordEmbeddings", "StaticEmbedding", "LSTM", "Dense", "LayerNorm", "Normalize", "Dropout")
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os.system",
+        "torch.nn.Linear",
+        "torch.nn.modules.activation.MultiheadAttention",
+        "torch.load",
+        "evil.torch.nn.Tanh",
+        "torch.nn.functional.tanh",
+    ],
+)
+def test_an_activation_is_one_of_torch_nn_by_name(name: str):
+    with pytest.raises(InputError, match="the activation"):
+        Dense(2, 2, activation=name)
+
+
+@pytest.fixture(scope="module")
+def labse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Saved once, copied by tests that damage it."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer import modules
+
+    modules.Dense = Dense
+    place = tmp_path_factory.mktemp("labse")
+    first = modules.Transformer(str(make_model(place / "plain")))
+    return save([first, *KINDS["LaBSE"].after(modules)], place / "labse")
+
+
+def damaged(labse: Path, folder: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(labse, folder / "model"))
+
+
+def test_pickled_weights_of_a_module_are_refused(labse: Path, tmp_path: Path):
+    model = damaged(labse, tmp_path)
+    (model / "2_Dense" / "model.safetensors").rename(model / "2_Dense" / "pytorch_model.bin")
+    with pytest.raises(InputError, match="pickled weights"):
+        ours(model)
+
+
+def test_weights_that_do_not_fit_are_refused(labse: Path, tmp_path: Path):
+    model = damaged(labse, tmp_path)
+    config = model / "2_Dense" / "config.json"
+    write_json(config, read_json(config) | {"out_features": 7})
+    with pytest.raises(InputError, match="do not fit"):
+        ours(model)
+    write_json(config, read_json(config) | {"in_features": 7})
+    with pytest.raises(InputError):
+        ours(model)
+
+
+def test_poolings_that_the_next_module_does_not_take_are_refused(labse: Path):
+    encoder = ours(labse)
+    assert encoder.with_pooling("max").dimension == DIMENSION
+    with pytest.raises(InputError, match="Dense layer takes vectors of 32 dimensions, but gets 64"):
+        encoder.with_pooling("mean+max")
+
+
+@pytest.mark.parametrize("dimension", [0, -1, 33])
+def test_a_dimension_out_of_range_is_refused(labse: Path, dimension: int):
+    with pytest.raises(InputError, match="keep 1 to 32"):
+        ours(labse, dimension=dimension)
+
+
+def test_a_static_model_has_no_other_pooling(tmp_path: Path):
+    with pytest.raises(InputError, match="always takes the mean"):
+        ours(word_folder("static", tmp_path / "static"), pooling="max")
+
+
+# ---------------------------------------------------------------- prompts
+
+
+def test_an_unknown_prompt_and_two_at_once_are_refused(labse: Path):
+    with pytest.raises(InputError, match="no prompt named 'title'"):
+        ours(labse, prompt_name="title")
+    with pytest.raises(InputError, match="not both"):
+        ours(labse, prompt="a", prompt_name="b")
+
+
+def test_a_model_that_needs_a_prompt_says_so_unless_it_has_one(labse: Path, tmp_path: Path, caplog):
+    model = damaged(labse, tmp_path)
+    assert ours(model).prompt_advice == ""
+    general = model / "config_sentence_transformers.json"
+    write_json(general, read_json(general) | {"prompts": {"query": "q: ", "document": ""}})
+    encoder = ours(model)
+    assert "its folder names query" in encoder.prompt_advice
+    encoder.encode(SENTENCES)
+    encoder.encode(SENTENCES)
+    advised = [record.message for record in caplog.records if "prompt" in record.message]
+    assert advised == [encoder.prompt_advice]  # once
+    caplog.clear()
+    assert encoder.with_prompt(name="query").prompt_advice == ""
+    encoder.for_role("query").encode(SENTENCES)
+    encoder.for_role("document").encode(SENTENCES)
+    assert not [record for record in caplog.records if "prompt" in record.message]
+    with pytest.raises(InputError, match="choose query or document"):
+        encoder.for_role("title")
+
+
+@pytest.mark.parametrize(
+    ("card", "advised"),
+    [
+        ('Each input text should start with "query: " or "passage: ".', '"query: " or "passage: "'),
+        ("Use `search_query: ` and `search_document: `.", "search_query"),
+        ('instruction = "Represent this sentence for searching relevant passages: "', "before a query"),
+        ("A query: what is it?", ""),
+    ],
+)
+def test_a_prompt_that_only_the_model_card_states(labse: Path, tmp_path: Path, card: str, advised: str):
+    model = damaged(labse, tmp_path)
+    (model / "README.md").write_text(card)
+    found = ours(model).prompt_advice
+    assert advised in found
+    assert bool(found) == bool(advised)
+
+
+def test_a_prompt_is_part_of_what_is_saved(labse: Path, tmp_path: Path):
+    ours(labse).with_prompt("the ").save(tmp_path / "saved")
+    general = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
+    assert (general["prompts"]["default"], general["default_prompt_name"]) == ("the ", "default")

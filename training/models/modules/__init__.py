@@ -1,0 +1,50 @@
+"""The modules that an encoder is made of, under the names of sentence-transformers' modules.json.
+
+    Transformer, WordEmbeddings, StaticEmbedding      the first module: text to token vectors
+    LSTM                                              token vectors to token vectors
+    Pooling                                           token vectors to a sentence vector (`training.models.pooling`)
+    Dense, LayerNorm, Normalize, Dropout              sentence vector to sentence vector
+
+``MODULES`` holds those that have weights or settings of their own; the Transformer is opened by
+`training.models.loading`. What is not listed here is refused by name: CNN, BoW, WordWeights, Router, CLIPModel, …
+"""
+
+from __future__ import annotations
+
+from training.models.modules.lstm import LSTM
+from training.models.modules.sentence import Dense, Dropout, LayerNorm, Normalize, SentenceModule
+from training.models.modules.static import StaticEmbedding
+from training.models.modules.words import WordEmbeddings
+
+TRANSFORMER, POOLING = "Transformer", "Pooling"
+INPUT_MODULES = (TRANSFORMER, "WordEmbeddings", "StaticEmbedding")
+
+TOKEN_MODULES: dict[str, type[LSTM]] = {"LSTM": LSTM}
+SENTENCE_MODULES: dict[str, type[SentenceModule]] = {
+    module.__name__: module for module in (Dense, LayerNorm, Normalize, Dropout)
+}
+MODULES = {
+    "WordEmbeddings": WordEmbeddings,
+    "StaticEmbedding": StaticEmbedding,
+    **TOKEN_MODULES,
+    **SENTENCE_MODULES,
+}
+KINDS = (*INPUT_MODULES, *TOKEN_MODULES, POOLING, *SENTENCE_MODULES)
+
+__all__ = [
+    "INPUT_MODULES",
+    "KINDS",
+    "LSTM",
+    "MODULES",
+    "POOLING",
+    "SENTENCE_MODULES",
+    "TOKEN_MODULES",
+    "TRANSFORMER",
+    "Dense",
+    "Dropout",
+    "LayerNorm",
+    "Normalize",
+    "SentenceModule",
+    "StaticEmbedding",
+    "WordEmbeddings",
+]

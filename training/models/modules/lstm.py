@@ -1,0 +1,83 @@
+"""LSTM: token vectors to token vectors, read forwards and, if bidirectional, also backwards (as in InferSent)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from training.errors import InputError
+from training.models.files import load_weights, read_object, write_json, write_tensors
+
+CONFIG = "lstm_config.json"
+
+
+class LSTM(nn.Module):
+    """(B, T, D) -> (B, T, H), or (B, T, 2H) if bidirectional. Padding is not read: sequences are packed."""
+
+    def __init__(
+        self,
+        embedding_dimension: int,
+        hidden_dim: int,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__()
+        self.settings = {
+            "embedding_dimension": embedding_dimension,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
+            "dropout": dropout,
+            "bidirectional": bidirectional,
+        }
+        self.encoder = nn.LSTM(
+            embedding_dimension, hidden_dim, num_layers, batch_first=True, dropout=dropout, bidirectional=bidirectional
+        )
+
+    @property
+    def input_dimension(self) -> int:
+        """D of the token vectors that it takes."""
+        return self.encoder.input_size
+
+    @property
+    def dimension(self) -> int:
+        """D of the token vectors that it returns."""
+        return self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``mask`` (B, T), not 0 for real tokens, which come first in each row; None = all are real."""
+        if mask is None:
+            return self.encoder(hidden)[0]
+        lengths = mask.long().sum(dim=1).clamp(min=1).cpu()
+        packed = pack_padded_sequence(hidden, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=hidden.shape[1])[0]
+
+    @classmethod
+    def read(cls, folder: Path) -> LSTM:
+        """Open the module in ``folder``. InputError if a file is missing or damaged."""
+        config = read_object(folder / CONFIG)
+        config.setdefault("embedding_dimension", config.pop("word_embedding_dimension", None))
+        known = ("embedding_dimension", "hidden_dim", "num_layers", "dropout", "bidirectional")
+        settings: dict[str, Any] = {name: config[name] for name in known if name in config}
+        try:
+            module = cls(**settings)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"{folder / CONFIG} cannot be used: {str(error).splitlines()[0]}") from error
+        load_weights(module, folder)
+        return module
+
+    def write(self, folder: Path) -> None:
+        """Write lstm_config.json and model.safetensors."""
+        write_json(folder / CONFIG, self.settings)
+        write_tensors(folder, self.state_dict())
+
+    @torch.no_grad()
+    def reset(self, seed: int) -> None:
+        """Fresh random weights, as torch.nn.LSTM draws them."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.encoder.reset_parameters()

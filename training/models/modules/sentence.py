@@ -1,0 +1,205 @@
+"""Modules from sentence vectors to sentence vectors: Dense, LayerNorm, Normalize, Dropout. (B, D) -> (B, D') float32."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from training.errors import InputError
+from training.models.files import load_weights, read_object, write_json, write_tensors
+
+SENTENCE = "sentence_embedding"  # the feature that these modules read and write in sentence-transformers
+_ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
+
+
+class SentenceModule(nn.Module, ABC):
+    """A module with the settings and weights in its folder."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether f(x) = W x + b: then a sum over tokens stays a sum over tokens."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> SentenceModule:
+        """The module with fresh weights. InputError if a setting is missing or not supported."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Its config.json."""
+
+    @classmethod
+    def read(cls, folder: Path) -> SentenceModule:
+        """Open the module in ``folder``. InputError if a file is missing or damaged."""
+        module = cls.from_config(read_object(folder / "config.json"), folder)
+        if module.state_dict():
+            load_weights(module, folder)
+        return module
+
+    def write(self, folder: Path) -> None:
+        """Write config.json, and model.safetensors if there are weights."""
+        write_json(folder / "config.json", self.config())
+        if weights := self.state_dict():
+            write_tensors(folder, weights)
+
+    def output_dimension(self, dimension: int) -> int:
+        """D' for vectors of D dimensions. InputError if it does not take D."""
+        return dimension
+
+
+class Dense(SentenceModule):
+    """activation(x Wᵀ + b), optionally plus x (projected where the sizes differ)."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        activation: str = "torch.nn.modules.activation.Tanh",
+        use_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation_name, self.activation_function = activation, activation_named(activation)
+        self.use_residual = use_residual
+        if use_residual and in_features != out_features:
+            self.residual = nn.Linear(in_features, out_features, bias=False)
+
+    @property
+    def is_linear(self) -> bool:
+        return isinstance(self.activation_function, nn.Identity) and not self.use_residual
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
+        _check_features(config, folder)
+        sizes = [config.get(name) for name in ("in_features", "out_features")]
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
+        activation = config.get("activation_function") or "torch.nn.modules.activation.Tanh"
+        return cls(*sizes, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))  # type: ignore[arg-type]
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "in_features": self.linear.in_features,
+            "out_features": self.linear.out_features,
+            "bias": self.linear.bias is not None,
+            "activation_function": self.activation_name,
+            **({"use_residual": True} if self.use_residual else {}),
+        }
+
+    def output_dimension(self, dimension: int) -> int:
+        if dimension != self.linear.in_features:
+            raise InputError(
+                f"a Dense layer takes vectors of {self.linear.in_features} dimensions, but gets {dimension}; "
+                "choose the model's own pooling"
+            )
+        return self.linear.out_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.activation_function(self.linear(x))
+        return out if not self.use_residual else out + (self.residual(x) if hasattr(self, "residual") else x)
+
+
+class LayerNorm(SentenceModule):
+    """LayerNorm over the dimensions."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dimension)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> LayerNorm:
+        if not isinstance(config.get("dimension"), int):
+            raise InputError(f"{folder / 'config.json'} states no dimension; fetch the model again")
+        return cls(config["dimension"])
+
+    def config(self) -> dict[str, Any]:
+        return {"dimension": self.norm.normalized_shape[0]}
+
+    def output_dimension(self, dimension: int) -> int:
+        if dimension != self.norm.normalized_shape[0]:
+            raise InputError(
+                f"a LayerNorm takes vectors of {self.norm.normalized_shape[0]} dimensions, but gets {dimension}; "
+                "choose the model's own pooling"
+            )
+        return dimension
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class Normalize(SentenceModule):
+    """Scales each vector to length 1; a zero vector stays zero."""
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> Normalize:
+        _check_features(config, folder)
+        return cls()
+
+    @classmethod
+    def read(cls, folder: Path) -> Normalize:
+        """Folders made before it had settings have no config.json, or no folder at all."""
+        return cls.from_config(read_object(folder / "config.json", {}), folder)
+
+    def config(self) -> dict[str, Any]:
+        return {"module_input_name": SENTENCE, "module_output_name": SENTENCE}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1)
+
+
+class Dropout(SentenceModule):
+    """Dropout in training; the identity in inference."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    @property
+    def is_linear(self) -> bool:
+        return True
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> Dropout:
+        p = config.get("dropout", 0.2)
+        if not isinstance(p, int | float) or not 0 <= p < 1:
+            raise InputError(f"{folder / 'config.json'} states the dropout {p!r}; it must be from 0 to below 1")
+        return cls(float(p))
+
+    def config(self) -> dict[str, Any]:
+        return {"dropout": self.p}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+
+def activation_named(name: str) -> nn.Module:
+    """The activation of torch.nn of this name, such as torch.nn.modules.activation.Tanh.
+
+    Nothing is imported by a path that a file states: the last part is looked up among torch.nn's own activations.
+    InputError if it is none of them, or needs arguments.
+    """
+    kind = name.rsplit(".", 1)[-1]
+    found = getattr(nn, kind, None)
+    is_activation = isinstance(found, type) and (
+        found.__module__ == "torch.nn.modules.activation" or found is nn.Identity
+    )
+    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation or found is None:
+        raise InputError(f"the activation {name} is none of torch.nn's, which are the only ones loaded by name")
+    try:
+        return found()
+    except TypeError as error:
+        raise InputError(f"the activation {name} needs arguments, which a model's folder cannot state") from error
+
+
+def _check_features(config: dict[str, Any], folder: Path) -> None:
+    """InputError if the module is set to read or write anything but the sentence vector."""
+    read = config.get("module_input_name") or SENTENCE
+    for name in (read, config.get("module_output_name") or read):
+        if name != SENTENCE:
+            raise InputError(f"{folder} works on {name}; only modules on the sentence vector are supported")
