@@ -96,7 +96,8 @@ def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
 
 
 def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list[dict[str, Any]]:
-    ids, pad_id = encoder.tokenize(sentences), int(encoder.tokenizer.pad_token_id or 0)
+    tokenizer: Any = encoder.tokenizer
+    ids, pad_id = encoder.tokenize(sentences), int(tokenizer.pad_token_id or 0)
     runners: dict[str, InferenceRunner] = {
         "batches in the given order": InOrder(encoder.backbone, encoder.dtype, pad_id),
         "smart batches": PaddedRunner(encoder.backbone, encoder.dtype, pad_id),

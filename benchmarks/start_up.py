@@ -75,7 +75,8 @@ def _in_process(pairs: int) -> list[float]:
     from sbert_app.settings import Settings
 
     models = ModelCache(Settings.gather().home)
-    return _alternate({"pair": lambda: compare_by_name(models, *ARGUMENTS)}, pairs)["pair"]
+    a, b, model, pooling, cross_encoder = ARGUMENTS
+    return _alternate({"pair": lambda: compare_by_name(models, a, b, model, pooling, cross_encoder)}, pairs)["pair"]
 
 
 def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list[float]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from training.data.load import DATA_NAMES, is_data_name
 from training.errors import InputError
+from training.models.reference import bare_name
 from training.registry import BASELINES, CROSS_ENCODERS
 from training.sources.hub import is_repo_id
 
@@ -46,10 +47,11 @@ class AccessPolicy:
         Raises:
             InputError: it is anything else; the message does not depend on which files exist.
         """
-        _check_scratch(name)
-        known = name in BASELINES or name in CROSS_ENCODERS or _PREFIXED.fullmatch(name) is not None
-        on_hub = is_repo_id(name) and not os.path.lexists(name)
-        if known or on_hub or self._in_allowed_folder(name):
+        bare = bare_name(name)
+        _check_scratch(bare)
+        known = bare in BASELINES or bare in CROSS_ENCODERS or _PREFIXED.fullmatch(bare) is not None
+        on_hub = is_repo_id(bare) and not os.path.lexists(bare)
+        if known or on_hub or self._in_allowed_folder(bare):
             return name
         raise InputError(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "

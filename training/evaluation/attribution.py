@@ -4,14 +4,17 @@
 
     cos(u, v) = Σij  h_i·h_j / (T_u T_v |u| |v|)
 
-This is exact: each cell is the share of a token pair, and all cells add up to the cosine.
+This is exact: each cell is the share of a token pair, and all cells add up to the cosine. The same holds for every
+pooling that is a weighted sum of tokens, and after linear modules (Dense without activation), which map a sum to a sum;
+a bias is shared equally by the tokens. Cutting the vector to its first dimensions cuts every h_i.
 
 **Max pooling.** Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
 the pair of tokens whose values are largest. This map sums to the cosine too; the shares are the fractions of
 dimensions in which each token has the largest value.
 
-**CLS pooling.** The vector is the output of one token. The other words act within the transformer, which is not a sum
-over words, so there is no such map: leave words out one by one instead.
+**CLS and last-token pooling.** The vector is the output of one token. The other words act within the transformer, which
+is not a sum over words, so there is no such map; nor is there one after a module that is not linear. Leave words out
+one by one instead. `why_no_map` says which it is.
 
 The cells of sub-words are added up to words. [CLS] and [SEP] have rows of their own: they are pooled too.
 """
@@ -33,6 +36,30 @@ NO_MAP_FOR_CLS = (
     "CLS pooling has no exact word map: the sentence vector is the output of one token, and the other words act on "
     "it inside the transformer. Leaving words out one by one shows their effect."
 )
+
+
+WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {  # of T tokens, the first of which are skipped
+    "mean": lambda length, skipped: np.full(length, 1 / max(1, length - skipped)),
+    "mean_sqrt_len_tokens": lambda length, skipped: np.full(length, max(1, length - skipped) ** -0.5),
+    "weightedmean": lambda length, skipped: np.arange(1.0, length + 1) / max(1, sum(range(skipped + 1, length + 1))),
+}
+
+
+def why_no_map(encoder: Encoder) -> str:
+    """Why there is no exact word map for this encoder, in one or two sentences; "" if there is one."""
+    pooling = encoder.pooling
+    if pooling == "cls":
+        return NO_MAP_FOR_CLS
+    if pooling == "max" and not len(encoder.head):
+        return ""
+    if pooling not in WEIGHTS:
+        return f"{_NAMES.get(pooling, pooling)} pooling{_NO_MAP}"
+    bent = [type(module).__name__ for module in encoder.head if not (module.is_linear or _scales(module))]
+    return f"A {bent[0]} module, which is not linear, comes after the pooling: that{_NO_MAP}" if bent else ""
+
+
+_NAMES = {"lasttoken": "Last-token"}
+_NO_MAP = " has no exact word map. Leaving words out one by one shows their effect."
 
 
 @dataclass(frozen=True)
@@ -58,16 +85,17 @@ class Attribution:
 
 
 def attribute(encoder: Encoder, a: str, b: str) -> Attribution:
-    """Attribute the cosine of ``a`` and ``b`` to word pairs. InputError under CLS pooling, which has no such map."""
+    """Attribute the cosine of ``a`` and ``b`` to word pairs. InputError if the encoder has no such map."""
     first, second = encoder.token_vectors([a, b])
-    return attribute_tokens(encoder.pooling, a, b, first, second)
+    return attribute_tokens(encoder, a, b, first, second)
 
 
-def attribute_tokens(pooling: str, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
+def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
     """Attribute the cosine of ``a`` and ``b`` to word pairs, given their token vectors. InputError as `attribute`."""
-    if pooling not in _TOKEN_MAPS:
-        raise InputError(NO_MAP_FOR_CLS)
-    tokens, share_a, share_b = _TOKEN_MAPS[pooling](first.hidden.astype(np.float64), second.hidden.astype(np.float64))
+    if reason := why_no_map(encoder):
+        raise InputError(reason)
+    to_terms = _max_map if encoder.pooling == "max" else _sum_map
+    tokens, share_a, share_b = to_terms(encoder, first, second)
     words_a, words_b = words_of(a, first), words_of(b, second)
     merge_a, merge_b = _merger(words_a, len(first.tokens)), _merger(words_b, len(second.tokens))
     matrix = merge_a @ tokens @ merge_b.T
@@ -94,12 +122,16 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
 
 
 def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
+    """A word; one of the prompt, like a special token, stands nowhere in the sentence: start == end."""
+    before = len(vectors.prompt)
     start, end = vectors.offsets[group[0]][0], vectors.offsets[group[-1]][1]
     special = vectors.words[group[0]] is None
-    text = vectors.tokens[group[0]] if special else sentence[start:end]
+    text = vectors.tokens[group[0]] if special else (vectors.prompt + sentence)[start:end]
     stripped = text.strip()
-    start += len(text) - len(text.lstrip()) if not special else 0
-    return Word(stripped or vectors.tokens[group[0]], start, start + (0 if special else len(stripped)), tuple(group))
+    inside = not special and end > before
+    first = max(0, start + len(text) - len(text.lstrip()) - before) if inside else 0
+    last = first + len(stripped) if inside else first
+    return Word(stripped or vectors.tokens[group[0]], first, last, tuple(group))
 
 
 def _merger(words: list[Word], tokens: int) -> np.ndarray:
@@ -113,13 +145,50 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
 TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to the cosine, shares (T_u,), (T_v,)
 
 
-def _mean_map(h: np.ndarray, k: np.ndarray) -> TokenMap:
-    lengths = np.linalg.norm(h.mean(axis=0)) * np.linalg.norm(k.mean(axis=0))
-    shares = np.full(len(h), 1 / len(h)), np.full(len(k), 1 / len(k))
-    return h @ k.T / (len(h) * len(k) * (lengths or 1)), *shares
+def _sum_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
+    weights = [_weights(encoder, side) for side in (first, second)]
+    terms = [_terms(encoder, side, each) for side, each in zip((first, second), weights, strict=True)]
+    lengths = [np.linalg.norm(each.sum(axis=0)) for each in terms]
+    shares = [each / (each.sum() or 1) for each in weights]
+    return terms[0] @ terms[1].T / (lengths[0] * lengths[1] or 1), shares[0], shares[1]
 
 
-def _max_map(h: np.ndarray, k: np.ndarray) -> TokenMap:
+def _is_pooled(side: TokenVectors) -> np.ndarray:
+    """(T,) False for the tokens of a prompt that is left out."""
+    return np.arange(len(side.hidden)) >= side.skipped
+
+
+def _weights(encoder: Encoder, side: TokenVectors) -> np.ndarray:
+    """(T,) the weight of each token in the pooled vector."""
+    return WEIGHTS[encoder.pooling](len(side.hidden), side.skipped) * _is_pooled(side)
+
+
+def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndarray:
+    """(T, D) terms that add up to the sentence vector."""
+    is_pooled = _is_pooled(side)
+    terms = side.hidden.astype(np.float64) * weights[:, None]
+    from training.models.modules import Dense  # torch takes seconds to import
+
+    for module in encoder.head:
+        if _scales(module):
+            terms /= np.linalg.norm(terms.sum(axis=0)) or 1
+        elif isinstance(module, Dense):
+            terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
+            if module.linear.bias is not None:
+                terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
+    return terms[:, : encoder.dimension]
+
+
+def _scales(module: object) -> bool:
+    """Whether a module only changes the length of a vector."""
+    return type(module).__name__ == "Normalize"
+
+
+def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
+    h, k = (
+        np.where(_is_pooled(side)[:, None], side.hidden, -np.inf)[:, : encoder.dimension].astype(np.float64)
+        for side in (first, second)
+    )
     winner_h, winner_k = h.argmax(axis=0), k.argmax(axis=0)  # (D,)
     u, v = h.max(axis=0), k.max(axis=0)
     tokens = np.zeros((len(h), len(k)))
@@ -127,6 +196,3 @@ def _max_map(h: np.ndarray, k: np.ndarray) -> TokenMap:
     dimensions = h.shape[1]
     wins = np.bincount(winner_h, minlength=len(h)), np.bincount(winner_k, minlength=len(k))
     return tokens, wins[0] / dimensions, wins[1] / dimensions
-
-
-_TOKEN_MAPS: dict[str, Callable[[np.ndarray, np.ndarray], TokenMap]] = {"mean": _mean_map, "max": _max_map}

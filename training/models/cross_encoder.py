@@ -33,9 +33,9 @@ from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
+from training.models.files import check_replaceable, read_json
 from training.models.joint_pair_model import JointPairModel, merge_lora
 from training.models.loading import importing, max_input_length
-from training.models.files import check_replaceable, read_json
 from training.models.pair_runner import build_pair_runner
 from training.models.pair_tokenization import Pair, PairRow, PairTokenizer
 from training.models.sequence_classifier import SequenceClassifier

@@ -7,8 +7,9 @@ An encoder is a list of modules, as in sentence-transformers (`training.models.m
 before the pooling, a transformer or word vectors; ``head`` what comes after it, mostly nothing, in some models a Dense
 layer. A last Normalize, a prompt and a smaller number of dimensions are settings (`training.models.model_format`).
 
-The float32 weights in ``backbone`` and ``head`` are the ones that are trained and saved. ``encode`` computes with a copy of them
-prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
+The float32 weights in ``backbone`` and ``head`` are the ones that are trained and saved. ``encode`` computes with a
+copy of the backbone prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that
+natively.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from training.models.loading import (
 from training.models.model_format import ModelFormat, read_model_format, write_model_format
 from training.models.pooling import check_pooling, parse_pooling, pooling_function
 from training.models.prompts import advice, named_prompt, role_prompt
+from training.models.reference import parse_reference
 from training.models.tokenization import TokenVectors, text_tokenizer, texts
 from training.models.word_backbone import WordBackbone
 from training.registry import DEFAULT_MODEL
@@ -121,6 +123,8 @@ class Encoder:
     ) -> Encoder:
         """Load by name: a short name, Hub id, local folder, ``run:<id>`` or ``scratch:<layers>x<dim>``.
 
+        Dimension and prompt can be part of the name (`training.models.reference`): ``all-mpnet-base-v2?dim=256``.
+
         Args:
             name: see above.
             pooling: one of `training.models.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes
@@ -137,6 +141,8 @@ class Encoder:
             InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
         check_pooling(pooling)
+        stated = parse_reference(name)
+        name = stated.name
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(dtype, torch_device)
         scratch = SCRATCH.fullmatch(name)
@@ -160,7 +166,10 @@ class Encoder:
         backbone.to(torch_device).eval()
         source = "random weights" if scratch else resolved.source
         encoder = cls(name, backbone, tokenizer, model_format, torch_dtype, source, head.to(torch_device).eval())
-        return encoder.with_pooling(pooling).with_dimension(dimension).with_prompt(prompt, prompt_name)
+        if prompt is None and prompt_name is None:
+            prompt, prompt_name = stated.prompt, stated.prompt_name
+        encoder = encoder.with_pooling(pooling).with_dimension(stated.dimension if dimension is None else dimension)
+        return encoder.with_prompt(prompt, prompt_name)
 
     @property
     def pooling(self) -> str:
@@ -181,6 +190,11 @@ class Encoder:
     def full_dimension(self) -> int:
         """The length of a sentence vector before truncation to ``dimension``."""
         return self._full_dimension
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of different tokens."""
+        return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
 
     @property
     def dimension(self) -> int:
@@ -215,6 +229,12 @@ class Encoder:
         """The device of the weights."""
         return next(self.backbone.parameters()).device
 
+    @property
+    def settings(self) -> str:
+        """What its vectors depend on beside the weights, as one line."""
+        form = self.model_format
+        return f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
+
     def with_pooling(self, pooling: str | None) -> Encoder:
         """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
         check_pooling(pooling)
@@ -224,13 +244,21 @@ class Encoder:
             raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
         return self._with_settings(pooling=pooling)
 
+    def allows_pooling(self, pooling: str) -> bool:
+        """Whether `with_pooling` would return an encoder."""
+        try:
+            self.with_pooling(pooling)
+        except InputError:
+            return False
+        return True
+
     def with_dimension(self, dimension: int | None) -> Encoder:
         """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
         if dimension is None or dimension == self.dimension:
             return self
         if not 1 <= dimension <= self.full_dimension:
             raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
-        return self._with_settings(dimension=None if dimension == self.full_dimension else dimension)
+        return self._with_settings({"dimension": dimension}, dimension=dimension)
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Encoder:
         """The same weights with a text before every sentence, given itself or by its name in the model's folder.
@@ -241,12 +269,13 @@ class Encoder:
         if prompt is None and name is None:
             return self
         prompts, default = named_prompt(self.model_format, prompt, name, self.name)
-        return self._with_settings(prompts=prompts, default_prompt=default)
+        stated = {"prompt": prompt, "prompt_name": name}
+        return self._with_settings(stated, prompts=prompts, default_prompt=default)
 
     def for_role(self, role: str) -> Encoder:
         """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
         name = role_prompt(self.model_format.prompts, role)
-        encoder = self._with_settings() if name is None else self.with_prompt(name=name)
+        encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
         encoder._advised = True
         return encoder
 
@@ -362,7 +391,7 @@ class Encoder:
                 for i, state in zip(rows, states, strict=True):
                     hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
-            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, self.prompt)
+            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, self.prompt, self.skipped_tokens)
             for encoding, states in zip(encodings, hidden, strict=True)
         ]
 
@@ -377,11 +406,11 @@ class Encoder:
                 self.backbone.save_pretrained(fresh)  # type: ignore[operator]
                 self.tokenizer.model_max_length = self.max_length  # type: ignore[union-attr]
                 self.tokenizer.save_pretrained(fresh)  # type: ignore[union-attr]
-            before = list(self._token_modules)
+            before: list[Any] = list(self._token_modules)
             kinds = [[type(module).__name__ for module in modules] for modules in (before, self.head)]
             folders = write_model_format(fresh, self.model_format, self._hidden_dimension, *kinds)
             for module, place in zip([*before, *self.head], folders, strict=True):
-                module.write(place)  # type: ignore[operator]
+                module.write(place)
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
@@ -411,8 +440,10 @@ class Encoder:
         """H, the length of a token vector."""
         return int(self.backbone.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
-    def _with_settings(self, **changes: Any) -> Encoder:
+    def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Encoder:
+        """A copy with changes of the model format; what is ``stated`` becomes part of its name."""
         encoder = copy.copy(self)
+        encoder.name = str(parse_reference(self.name)._replace(**(stated or {})))
         if "pooling" in changes and self._is_static:  # its runner can do nothing else
             encoder._runner = None
         encoder.model_format = replace(self.model_format, **changes)
@@ -424,7 +455,8 @@ class Encoder:
         """What follows from ``model_format``: the pooling function, the dimension. InputError if they do not fit."""
         model_format, tokenizer = self.model_format, self._text_tokenizer
         pooled = len(parse_pooling(self.pooling)) * self._hidden_dimension
-        self._full_dimension = reduce(lambda size, module: module.output_dimension(size), self.head, pooled)
+        head: Iterable[Any] = self.head
+        self._full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
         if model_format.dimension is not None and model_format.dimension > self._full_dimension:
             raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self._full_dimension}")
         skipped = 0 if model_format.include_prompt or not self.prompt else tokenizer.prompt_length()

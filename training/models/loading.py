@@ -50,7 +50,8 @@ def open_input_module(
     if model_format.input_module == TRANSFORMER:
         tokenizer = open_tokenizer(folder)
         return open_backbone(folder), tokenizer
-    module: Any = MODULES[model_format.input_module].read(folder)
+    kind: Any = MODULES[model_format.input_module]
+    module = kind.read(folder)
     layers = [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules]
     return WordBackbone(module, layers), module.tokenizer
 
@@ -91,7 +92,7 @@ def open_backbone(folder: Path) -> nn.Module:
 
     config_file = folder / "config.json"
     model_type = read_json(config_file).get("model_type") if config_file.is_file() else None
-    opener = getattr(transformers, ENCODER_CLASSES.get(model_type, "AutoModel"))
+    opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), "AutoModel"))
     try:
         backbone, report = opener.from_pretrained(
             folder,

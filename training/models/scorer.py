@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
 from training.models.files import read_json
+from training.models.reference import bare_name
 from training.registry import CROSS_ENCODERS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ CROSS, STATIC, ENCODER = "cross-encoder", "baseline", "encoder"
 
 def kind_of(name: str) -> str:
     """encoder, baseline or cross-encoder. Nothing is loaded or fetched to find out."""
+    name = bare_name(name)
     if name in CROSS_ENCODERS or name.startswith("cross-encoder/") or _holds_cross_encoder(Path(name).expanduser()):
         return CROSS
     return STATIC if is_baseline(name) else ENCODER

@@ -35,6 +35,7 @@ class TokenVectors(NamedTuple):
     offsets: list[tuple[int, int]]  # T, start and end of each in ``prompt`` + the sentence
     hidden: np.ndarray  # (T, D) float32
     prompt: str = ""
+    skipped: int = 0  # tokens at the start that are not pooled: those of a prompt, in some models
 
 
 class TextTokenizer(ABC):
@@ -148,7 +149,7 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
     A tokenizer truncates at the end, when it has made a token of every word: 300 bytes for each. A text of 50 MB would
     take 6 GB. ``tokenizer`` has truncation enabled, or the text is returned as it is.
     """
-    if len(text) <= SHORT_TEXT or not tokenizer.truncation:
+    if len(text) <= SHORT_TEXT or not tokenizer.truncation or tokenizer.truncation["direction"] == "left":
         return text
     size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(tokenizer.truncation["max_length"]))
     while len(text) > size:

@@ -48,7 +48,7 @@ class RunConfig(BaseModel):
     train_data: str = Field("stsb:train", pattern=r"\S")
     eval_data: str | None = "stsb:dev"
     base: str = Field(DEFAULT_MODEL, pattern=r"\S")
-    pooling: Literal["mean", "max", "cls"] | None = None
+    pooling: Literal["mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens"] | None = None
     concatenation: Literal["uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul"] = "uv+diff"
     epochs: float = Field(1, gt=0, le=1_000, description="passes over the training data")
     max_steps: Whole | None = Field(None, ge=1, le=10_000_000, description="optimiser steps")

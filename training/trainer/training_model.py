@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from training import parallel
-from training.inference.batching import plan
 from training.errors import InputError
+from training.inference.batching import plan
 from training.models.encoder import Encoder
 from training.models.pooling import pooling_function
 from training.models.word_backbone import WordBackbone

@@ -45,14 +45,13 @@ def build(services: Services) -> None:
         model = model or DEFAULT_MODEL
         space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
         crosser = services.models.cross_encoder_or_none(cross_encoder)
-        found = find(space, query, services.models.encoder(model, pooling or None), k, crosser)
+        found = find(space, query, services.models.encoder(model, pooling or None, "query"), k, crosser)
         return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json()}
 
     def _listed(sentences: list[str], model: str, pooling: str) -> EmbeddedCorpus:
         # Not through the cache of corpora, where it would evict those that visitors have open.
-        return encode(
-            Corpus("sentences", sentences), services.models.encoder(model, pooling or None), services.embeddings.cache
-        )
+        encoder = services.models.encoder(model, pooling or None, "document")
+        return encode(Corpus("sentences", sentences), encoder, services.embeddings.cache)
 
     def _named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
         spaces = services.embeddings

@@ -307,7 +307,7 @@ class TwoSentences:
         exact = comparison.attribution
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
-            self.map_note: word_map_note(exact.cosine if exact else None),
+            self.map_note: word_map_note(exact.cosine if exact else None, comparison.no_map),
             self.word_map: gr.Plot(plot, visible=plot is not None),
             self.tokens: views.tokens(comparison.a, comparison.b),
         }

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.components.pickers import POOLING_LABELS
+from sbert_app.pages.components.pickers import pooling_label
 from sbert_app.pages.components.templates import render
 from sbert_app.services.compare.calibration import Calibration, error_of_model, meaning
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
@@ -80,14 +80,14 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
-    """The same pair under mean, max and CLS pooling. ``measuring``: missing curves are on their way."""
+    """The same pair under mean, max and CLS pooling, and the model's own. ``measuring``: missing curves are on their way."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
         curve = curves.get(name)
         gold = curve.gold_score(cosine) if curve else None
         rows.append(
             {
-                "pooling": POOLING_LABELS[name],
+                "pooling": pooling_label(name),
                 "cosine": cosine,
                 "meaning": (MEASURING if measuring else NOT_MEASURED)
                 if gold is None
@@ -165,9 +165,9 @@ def _encoder_card(
     unknown = "being measured: what this cosine means for this model" if measuring else NOT_MEASURED
     foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
-        foot += f" · the model was made with {POOLING_LABELS[comparison.own_pooling]} pooling, not with this one"
+        foot += f" · the model was made with {pooling_label(comparison.own_pooling)} pooling, not with this one"
     return ScoreCard(
-        title=f"Cosine · {comparison.model} · {POOLING_LABELS[comparison.pooling]} pooling",
+        title=f"Cosine · {comparison.model} · {pooling_label(comparison.pooling)} pooling",
         figure=f"{comparison.cosine:.2f}",
         meaning=unknown if score is None else meaning(score),
         foot=foot,

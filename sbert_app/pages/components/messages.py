@@ -10,7 +10,6 @@ from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError
-from training.evaluation.attribution import NO_MAP_FOR_CLS
 
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
 
@@ -64,10 +63,10 @@ def estimate_plan(
     return macro("plan")(facts, estimate, source, remarks)
 
 
-def word_map_note(total: float | None) -> Markup:
-    """How to read the word map, whose cells sum to ``total``; None where there is no map."""
+def word_map_note(total: float | None, reason: str = "") -> Markup:
+    """How to read the word map, whose cells sum to ``total``; None where there is no map, for the ``reason`` given."""
     if total is None:
-        return note(NO_MAP_FOR_CLS)
+        return note(reason)
     return note(
         "Each cell is what a word pair adds to the cosine, blue, or takes from it, orange. "
         f"All cells sum to {total:.4f}: nothing is approximated."

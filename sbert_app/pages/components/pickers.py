@@ -17,6 +17,11 @@ MODELS = list(ENCODERS)
 MODEL_REMARKS = {LARGE_MODEL: "404 MB"}  # to download, of a model that is not here yet
 POOLING_LABELS = {"mean": "mean", "max": "max", "cls": "CLS"}
 POOLINGS = [(label, name) for name, label in POOLING_LABELS.items()]
+OTHER_POOLINGS = {
+    "lasttoken": "last token",
+    "weightedmean": "weighted mean",
+    "mean_sqrt_len_tokens": "mean × √length",
+}
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": "stronger; 404 MB"}
 CROSS_ENCODER_CHOICES = [
@@ -87,3 +92,9 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
         elem_classes="cross",
         min_width=240,
     )
+
+
+def pooling_label(pooling: str) -> str:
+    """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
+    names = POOLING_LABELS | OTHER_POOLINGS
+    return " + ".join(names.get(part, part) for part in pooling.split("+"))

@@ -128,14 +128,14 @@ class _ErrorAnalysisTab:
 
     def _word_map(self, model: ModelSpec, pair: RankedError) -> tuple[Any, Markup]:
         """The word map and how to read it; (None, the reason) where there is none."""
-        from training.evaluation.attribution import attribute
+        from training.evaluation.attribution import attribute, why_no_map
         from training.models.scorer import ENCODER, kind_of
 
         if kind_of(model.name) != ENCODER:
             return None, messages.note(NO_WORD_MAP)
         encoder = self.services.models.encoder(model.name, model.pooling)
-        if encoder.pooling == "cls":
-            return None, messages.word_map_note(None)
+        if reason := why_no_map(encoder):
+            return None, messages.word_map_note(None, reason)
         exact = attribute(encoder, pair.first, pair.second)
         return word_map(exact.words_a, exact.words_b, exact.matrix), messages.word_map_note(exact.cosine)
 

@@ -75,4 +75,4 @@ def _search(
         report_progress(0, f"Loading {cross_encoder}")
     reranker = services.models.cross_encoder_or_none(cross_encoder)
     report_progress(0, "Searching")
-    return search(embedded, query, services.models.encoder(selection.model, selection.pooling), k, reranker)
+    return search(embedded, query, services.models.encoder(selection.model, selection.pooling, "query"), k, reranker)

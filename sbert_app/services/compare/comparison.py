@@ -53,12 +53,16 @@ class Comparison:
     cosine: float
     by_pooling: dict[str, float]
     encoder_ms: float
-    attribution: Attribution | None  # None under CLS pooling
+    attribution: Attribution | None  # None where there is no exact one, such as under CLS pooling
     cross_encoder: str | None = None
     cross_score: float | None = None  # 0..1
     cross_ms: float | None = None
     card: dict[str, Any] | None = None  # the cross-encoder's card: training data and measured correlations
     own_pooling: str = ""  # that the model was made with
+    no_map: str = ""  # why there is no attribution
+    dimension: int = 0  # D of the vectors that were compared
+    prompts: tuple[str, str] = ("", "")  # texts put before each sentence
+    advice: str = ""  # the model was trained with prompts, and none is used
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as the HTTP API returns it."""
@@ -74,6 +78,9 @@ class Comparison:
             "words_b": exact.words_b if exact else [word.text for word in self.b.words],
             "matrix": exact.matrix.round(6).tolist() if exact else None,
             "truncated": [self.a.truncated, self.b.truncated],
+            "dimension": self.dimension,
+            "prompts": list(self.prompts),
+            "remark": self.advice,
             "milliseconds": {
                 "encoder": round(self.encoder_ms, 2),
                 "cross_encoder": None if self.cross_ms is None else round(self.cross_ms, 2),
@@ -81,22 +88,36 @@ class Comparison:
         }
 
 
-def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str) -> Comparison:
-    """Compare a pair. Raises InputError if a sentence is empty."""
-    from training.evaluation.attribution import attribute_tokens, words_of
+def compare(
+    encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str, second: Encoder | None = None
+) -> Comparison:
+    """Compare a pair. Raises InputError if a sentence is empty.
+
+    ``second``: the same encoder with the prompt for the second sentence; None = that of the first.
+    """
+    from training.evaluation.attribution import attribute_tokens, why_no_map, words_of
     from training.models.encoder import EncodeReport
+    from training.models.pooling import PAPER_POOLINGS
 
     _check(a, "first")
     _check(b, "second")
     started = time.perf_counter()
-    vectors = encoder.token_vectors([a, b])
-    by_pooling = {name: _cosine(*(_pool(name, v.hidden) for v in vectors)) for name in ("mean", "max", "cls")}
+    encoders = (encoder, encoder if second is None else second)
+    if second is None:
+        vectors = encoder.token_vectors([a, b])
+    else:
+        vectors = [each.token_vectors([text])[0] for each, text in zip(encoders, (a, b), strict=True)]
+    names = [name for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)) if encoder.allows_pooling(name)]
+    by_pooling = {
+        name: _cosine(*(_pool(each.with_pooling(name), v.hidden) for each, v in zip(encoders, vectors, strict=True)))
+        for name in names
+    }
     encoder_ms = (time.perf_counter() - started) * 1000
     sides = []
-    for text, vector in zip((a, b), vectors, strict=True):
+    for each, text, vector in zip(encoders, (a, b), vectors, strict=True):
         report = EncodeReport()
-        encoder.tokenize([text], report)
-        words, vocabulary = words_of(text, vector), len(encoder.tokenizer)
+        each.tokenize([text], report)
+        words, vocabulary = words_of(text, vector), each.vocabulary_size
         read = max((word.end for word in words), default=0)
         language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
         unread = len(text[read:].split()) if report.truncated else 0
@@ -114,7 +135,11 @@ def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str
         cosine=by_pooling[encoder.pooling],
         by_pooling=by_pooling,
         encoder_ms=encoder_ms,
-        attribution=None if encoder.pooling == "cls" else attribute_tokens(encoder.pooling, a, b, *vectors),
+        attribution=None if (reason := why_no_map(encoder)) else attribute_tokens(encoder, a, b, *vectors),
+        no_map=reason,
+        dimension=encoder.dimension,
+        prompts=(encoders[0].prompt, encoders[1].prompt),
+        advice=encoder.prompt_advice if not any(each.prompt for each in encoders) else "",
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
@@ -123,14 +148,25 @@ def compare(encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str
 
 
 def compare_by_name(
-    models: ModelCache, a: str, b: str, model: str = "", pooling: str = "", cross_encoder: str | None = None
+    models: ModelCache,
+    a: str,
+    b: str,
+    model: str = "",
+    pooling: str = "",
+    cross_encoder: str | None = None,
+    roles: tuple[str, str] | None = None,
 ) -> Comparison:
-    """Compare with models by name; "" means the default model, its own pooling, no cross-encoder."""
+    """Compare with models by name; "" means the default model, its own pooling, no cross-encoder.
+
+    ``roles``: query or document, for each sentence; it gets the prompt that the model's folder has for its role.
+    """
     _check(a, "first")
     _check(b, "second")
-    encoder = models.encoder(model or DEFAULT_MODEL)
-    comparison = compare(encoder.with_pooling(pooling or None), models.cross_encoder_or_none(cross_encoder), a, b)
-    return replace(comparison, own_pooling=encoder.pooling)
+    first, second = (models.encoder(model or DEFAULT_MODEL, None, role) for role in roles or (None, None))
+    own = first.pooling
+    first, second = (encoder.with_pooling(pooling or None) for encoder in (first, second))
+    comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second if roles else None)
+    return replace(comparison, own_pooling=own)
 
 
 class LeftOut(NamedTuple):
@@ -243,13 +279,13 @@ def _check(sentence: str, which: str) -> None:
         raise InputError(f"the {which} sentence is empty; type one")
 
 
-def _pool(pooling: str, hidden: np.ndarray) -> np.ndarray:
-    """Pool one unpadded sentence: (T, D) -> (D,)."""
+def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
+    """The vector of one sentence from those of its tokens: (T, H) -> (D,)."""
     import torch
 
-    from training.models.pooling import POOLINGS
-
-    return POOLINGS[pooling](torch.from_numpy(hidden)[None], None)[0].numpy()
+    with torch.inference_mode():
+        states = torch.from_numpy(hidden)[None].to(encoder.device)
+        return encoder.pool(states, None)[0, : encoder.dimension].cpu().numpy()
 
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:

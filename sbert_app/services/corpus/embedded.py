@@ -88,13 +88,17 @@ def embedding_key(corpus: Corpus, encoder: SentenceEncoder) -> str:
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:
-    """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter), pooling, max_length.
+    """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter) and its settings.
 
     The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
     """
+    # The settings of a model with nothing special are left out: vectors that are cached keep their keys.
     parts = [encoder.name, encoder.pooling, str(getattr(encoder, "max_length", ""))]
     backbone = getattr(encoder, "backbone", None)
-    for name, weights in sorted(backbone.state_dict().items()) if backbone is not None else ():
+    if backbone is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):  # type: ignore[attr-defined]
+        parts.append(encoder.settings)  # type: ignore[attr-defined]
+    modules = [] if backbone is None else [backbone, *encoder.head]  # type: ignore[attr-defined]
+    for name, weights in (item for module in modules for item in sorted(module.state_dict().items())):
         flat = weights.reshape(-1)
         sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
         parts.append(f"{name} {tuple(weights.shape)} {sample.tobytes().hex()}")

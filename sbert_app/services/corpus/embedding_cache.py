@@ -92,7 +92,7 @@ class EmbeddingCache:
             Stopped: ``should_stop`` returned True; other requests for the same vectors continue.
         """
         corpus = self.corpus(corpus_key)
-        encoder = self.models.encoder(model, pooling)
+        encoder = self.models.encoder(model, pooling, "document")
         key = embedding_key(corpus, encoder)
         with self._exclusive(key, should_stop):
             embedded = self._embedded.get(key)

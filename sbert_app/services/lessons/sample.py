@@ -79,10 +79,10 @@ def all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray
     """Mean, max and CLS vectors from one pass: (N, D) float32 each, not normalised."""
     import torch
 
-    from training.models.pooling import POOLINGS
+    from training.models.pooling import PAPER_POOLINGS, POOLINGS
 
     hidden = [torch.from_numpy(tokens.hidden)[None] for tokens in encoder.token_vectors(sentences)]  # (1, T, D)
-    return {name: torch.cat([pool(states, None) for states in hidden]).numpy() for name, pool in POOLINGS.items()}
+    return {name: torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy() for name in PAPER_POOLINGS}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sbert_app.process import release_memory
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
+from training.models.reference import bare_name, parse_reference
 from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
 from training.registry import CROSS_ENCODERS
 from training.sources.progress import listening
@@ -65,6 +66,7 @@ class ModelCache:
 
     def is_here(self, name: str) -> bool:
         """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
+        name = bare_name(name)
         is_loaded = any(key == name for _, key in self._models)
         base = CROSS_ENCODERS.get(name, name)
         return is_loaded or name.startswith(("run:", "scratch:")) or (self.home / "models" / base).is_dir()
@@ -96,9 +98,13 @@ class ModelCache:
         except InputError:
             return None
 
-    def encoder(self, name: str, pooling: str | None = None) -> Encoder:
-        """The bi-encoder of that name; the poolings of one model share its weights."""
-        name = self.canonical(name)
+    def encoder(self, name: str, pooling: str | None = None, role: str | None = None) -> Encoder:
+        """The bi-encoder of that name; the poolings, dimensions and prompts of one model share its weights.
+
+        ``role``: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
+        """
+        reference = parse_reference(name)
+        name = self.canonical(reference.name)
 
         def load() -> Encoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -107,7 +113,10 @@ class ModelCache:
             encoder = Encoder.load(name, home=self.home)
             return encoder.with_runner(BatchingRunner(encoder.inference))
 
-        return self._get((ENCODER, name), load).with_pooling(pooling or None)
+        encoder = self._get((ENCODER, name), load).with_pooling(pooling or None)
+        encoder = encoder.with_dimension(reference.dimension).with_prompt(reference.prompt, reference.prompt_name)
+        states_prompt = reference.prompt is not None or reference.prompt_name is not None
+        return encoder if role is None or states_prompt else encoder.for_role(role)
 
     def cross_encoder(self, name: str) -> CrossEncoder:
         """The cross-encoder of that name."""
@@ -128,7 +137,8 @@ class ModelCache:
 
     def scorer(self, name: str, pooling: str | None = None) -> Scorer:
         """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
-        name = self.canonical(name)
+        reference = parse_reference(name)
+        name = str(reference._replace(name=self.canonical(reference.name)))
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)
@@ -139,12 +149,12 @@ class ModelCache:
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the model is loaded, so that a request does not wait for it."""
-        return (kind, name) in self._models
+        return (kind, bare_name(name)) in self._models
 
     def forget(self, name: str) -> None:
         """Drop a model whose files have changed or are gone."""
         with self._lock:
-            for key in [key for key in self._models if key[1] == name]:
+            for key in [key for key in self._models if key[1] == bare_name(name)]:
                 del self._models[key]
 
     def _get(self, key: tuple[str, str], load: Callable[[], Any]) -> Any:

@@ -13,6 +13,7 @@ from sbert_app.services.results.model_spec import ModelSpec
 from training.assets import asset
 from training.data.dataset import Dataset
 from training.errors import InputError
+from training.models.reference import bare_name
 from training.models.scorer import CROSS, ENCODER, kind_of
 from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
 from training.sources.home import home_folder
@@ -24,7 +25,7 @@ ADAPTERS = asset("cross-encoder")
 
 def model_fingerprint(spec: ModelSpec, home: Path) -> str:
     """Changes with the model's files and the pooling. Raises InputError if the model cannot be resolved."""
-    return digest([VERSION, spec.name, spec.pooling or "", *_files(spec.name, home_folder(home))])
+    return digest([VERSION, spec.name, spec.pooling or "", *_files(bare_name(spec.name), home_folder(home))])
 
 
 def data_fingerprint(data: Dataset) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from training.errors import InputError
+from training.models.pooling import POOLINGS
 from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
 
 
@@ -136,7 +137,7 @@ def test_copies_are_equal_and_validated():
 
 def test_ranges_choices_and_optional_fields_are_those_of_the_model():
     assert set(CHOICES) == {"objective", "pooling", "concatenation", "dtype", "triplet_metric"}
-    assert CHOICES["pooling"] == (None, "mean", "max", "cls")
+    assert CHOICES["pooling"] == (None, *POOLINGS)
     assert {"max_steps", "eval_every", "max_length"} == OPTIONAL
     numbers = {name for name, value in RunConfig("mnrl").to_dict().items() if type(value) in (int, float)}
     assert set(RANGES) == numbers | OPTIONAL

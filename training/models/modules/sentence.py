@@ -1,4 +1,7 @@
-"""Modules from sentence vectors to sentence vectors: Dense, LayerNorm, Normalize, Dropout. (B, D) -> (B, D') float32."""
+"""Modules from sentence vectors to sentence vectors: Dense, LayerNorm, Normalize, Dropout.
+
+Each maps (B, D) to (B, D'), float32.
+"""
 
 from __future__ import annotations
 
@@ -77,11 +80,11 @@ class Dense(SentenceModule):
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
         _check_features(config, folder)
-        sizes = [config.get(name) for name in ("in_features", "out_features")]
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        before, after = config.get("in_features"), config.get("out_features")
+        if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
         activation = config.get("activation_function") or "torch.nn.modules.activation.Tanh"
-        return cls(*sizes, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))  # type: ignore[arg-type]
+        return cls(before, after, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))
 
     def config(self) -> dict[str, Any]:
         return {

@@ -49,12 +49,12 @@ class StaticEmbedding(nn.Module):
             raise InputError(f"{file} is missing; fetch the model again")
         try:
             tokenizer = Tokenizer.from_file(str(file))
-        except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower
+        except Exception as error:
             raise InputError(f"{file} is no tokenizer: {str(error).splitlines()[0]}") from error
         vectors = _vectors_of(read_tensors(folder), folder)
         if len(vectors) < tokenizer.get_vocab_size():
             raise InputError(
-                f"{folder} has {len(vectors):,} vectors for {tokenizer.get_vocab_size():,} tokens; fetch the model again"
+                f"{folder} has {len(vectors):,} vectors for {tokenizer.get_vocab_size():,} tokens; fetch it again"
             )
         return cls(tokenizer, vectors)
 

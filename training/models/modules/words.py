@@ -54,8 +54,11 @@ class WhitespaceTokenizer:
             if (row := self._row(match.group())) is not None
         ]
         rest = [WordEncoding([], [], [], [], [])] if len(found) > max_length else []
-        ids, tokens, words, offsets = ([each[i] for each in found[:max_length]] for i in range(4))
-        return WordEncoding(ids, tokens, words, offsets, rest)
+        found = found[:max_length]
+        numbers: list[int | None] = [number for _, _, number, _ in found]
+        return WordEncoding(
+            [row for row, *_ in found], [word for _, word, *_ in found], numbers, [each[3] for each in found], rest
+        )
 
     def write(self, folder: Path) -> None:
         """Write whitespacetokenizer_config.json."""

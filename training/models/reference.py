@@ -1,0 +1,60 @@
+"""A model's name with settings, as one line of text, wherever a model is named.
+
+all-mpnet-base-v2?dim=256                        keep the first 256 dimensions
+google/embeddinggemma-300m?prompt_name=query     put the prompt of that name before every sentence
+intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from training.errors import InputError
+
+DIMENSION, PROMPT, PROMPT_NAME = "dim", "prompt", "prompt_name"
+
+
+class ModelReference(NamedTuple):
+    """A model's name and how it is used; None = as its folder says."""
+
+    name: str
+    dimension: int | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+
+    def __str__(self) -> str:
+        said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name}
+        settings = urlencode({key: value for key, value in said.items() if value is not None})
+        return f"{self.name}?{settings}" if settings else self.name
+
+
+def parse_reference(text: str) -> ModelReference:
+    """Read a model's name, with or without settings. InputError if a setting is unknown or not a number."""
+    name, mark, query = text.partition("?")
+    if not mark or _is_folder(text):
+        return ModelReference(text)
+    settings = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := set(settings) - {DIMENSION, PROMPT, PROMPT_NAME}:
+        raise InputError(
+            f"{text!r}: {min(unknown)!r} is no setting of a model; write {DIMENSION}, {PROMPT} or {PROMPT_NAME}"
+        )
+    number = settings.get(DIMENSION)
+    if number is not None and not number.isdecimal():
+        raise InputError(f"{text!r}: {DIMENSION} is {number!r}, but must be a whole number")
+    return ModelReference(
+        name, None if number is None else int(number), settings.get(PROMPT), settings.get(PROMPT_NAME)
+    )
+
+
+def bare_name(text: str) -> str:
+    """The name without settings."""
+    return parse_reference(text).name
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
