@@ -80,7 +80,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
-    """The same pair under mean, max and CLS pooling, and the model's own. ``measuring``: missing curves are on their way."""
+    """The pair under mean, max, CLS and the model's own pooling. ``measuring``: missing curves are on their way."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
         curve = curves.get(name)

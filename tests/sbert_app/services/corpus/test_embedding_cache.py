@@ -19,7 +19,7 @@ class Models:
     def __init__(self, encoder=None):
         self.one = encoder or BagEncoder()
 
-    def encoder(self, name, pooling=None):
+    def encoder(self, name, pooling=None, role=None):
         return self.one
 
 

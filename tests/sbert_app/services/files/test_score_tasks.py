@@ -23,7 +23,7 @@ class Models:
         self.ready.set()
         self._encoder = encoder or BagEncoder()
 
-    def encoder(self, name, pooling=None):
+    def encoder(self, name, pooling=None, role=None):
         if name == "no-such":
             raise InputError("there is no model no-such")
         self.ready.wait(timeout=30)
