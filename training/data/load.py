@@ -42,16 +42,29 @@ __all__ = [
 ]
 
 
+class HubSplit(NamedTuple):
+    """A split of a built-in set: its name on the Hub, and the patterns of its files, tried in order, in a folder."""
+
+    name: str
+    files: tuple[str, ...]
+
+
 class HubSet(NamedTuple):
-    """A built-in set: its repository on the Hub, and for each split the file patterns that are tried in order."""
+    """A built-in set: its repository on the Hub and its splits."""
 
     repo: str
-    splits: dict[str, tuple[str, ...]]
+    splits: dict[str, HubSplit]
+    config: str = "default"
     labels: tuple[str, ...] = ()  # what the numbers 0, 1, 2 of its label column mean
 
 
 def _sts(repo: str) -> HubSet:
-    return HubSet(repo, {"test": ("*test*.parquet", "*test*.jsonl*", "*test*.json*")})
+    return HubSet(repo, {"test": HubSplit("test", ("*test*.parquet", "*test*.jsonl*", "*test*.json*"))})
+
+
+def _splits(folder: str, **names: str) -> dict[str, HubSplit]:
+    """train, dev and test by the names that the Parquet files in a folder of the repository have."""
+    return {split: HubSplit(name, (f"{folder}/{name}-*.parquet",)) for split, name in names.items()}
 
 
 HUB_SETS: dict[str, HubSet] = {
@@ -59,34 +72,25 @@ HUB_SETS: dict[str, HubSet] = {
     "sickr": _sts("mteb/sickr-sts"),
     "snli": HubSet(
         "stanfordnlp/snli",
-        {
-            "train": ("plain_text/train-*.parquet",),
-            "dev": ("plain_text/validation-*.parquet",),
-            "test": ("plain_text/test-*.parquet",),
-        },
+        _splits("plain_text", train="train", dev="validation", test="test"),
+        "plain_text",
         NLI_LABELS,
     ),
     "mnli": HubSet(
         "nyu-mll/multi_nli",
-        {
-            "train": ("data/train-*.parquet",),
-            "dev": ("data/validation_matched-*.parquet",),
-            "test": ("data/validation_mismatched-*.parquet",),
-        },
-        NLI_LABELS,
+        _splits("data", train="train", dev="validation_matched", test="validation_mismatched"),
+        labels=NLI_LABELS,
     ),
     "all-nli": HubSet(
         "sentence-transformers/all-nli",
-        {split: (f"pair-class/{split}-*.parquet",) for split in ("train", "dev", "test")},
+        _splits("pair-class", train="train", dev="dev", test="test"),
+        "pair-class",
         NLI_LABELS,
     ),
     "wiki-sections": HubSet(
         "sentence-transformers/wikipedia-sections",
-        {
-            "train": ("triplet/train-*.parquet",),
-            "dev": ("triplet/validation-*.parquet",),
-            "test": ("triplet/test-*.parquet",),
-        },
+        _splits("triplet", train="train", dev="validation", test="test"),
+        "triplet",
     ),
 }
 STSB_SPLITS = ("train", "dev", "test")
@@ -177,19 +181,35 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
 
 
 def _load_built_in(head: str, asked: str, split: str, home: str | Path | None) -> Dataset:
-    from training.sources.resolve import dataset_files
-
     source = HUB_SETS[head]
     chosen = asked or (split if split in source.splits else next(iter(source.splits)))
     if chosen not in source.splits:
         raise InputError(f"{head} has no split {chosen!r}; choose {', '.join(source.splits)}")
-    located = dataset_files(source.repo, source.splits[chosen], home)
+    columns, origin, notes = _rows_of(source, source.splits[chosen], home)
+    names = dict(enumerate(source.labels))
+    if names and not any(isinstance(label, str) for label in columns["label"]):
+        columns["label"] = [names.get(label) for label in columns["label"]]
+    data = parse_dataset(f"{head}:{chosen}", columns, origin)
+    return replace(data, notes=(*notes, *data.notes))
+
+
+def _rows_of(source: HubSet, split: HubSplit, home: str | Path | None) -> tuple[Columns, str, tuple[str, ...]]:
+    """Columns, where they are from, and notes: from files that are already here, else by the `datasets` library."""
+    from training.sources.hub_dataset import read_dataset
+    from training.sources.resolve import local_dataset_files
+
+    located = local_dataset_files(source.repo, split.files, home)
+    if located is None:
+        wanted = partial(used_columns, source.repo)
+        rows = read_dataset(source.repo, (source.config, split.name), split.name, wanted, home)
+        return _by_canonical_names(rows.columns), rows.source, rows.notes
     tables = [_read(path) for path in located.paths]
-    merged = {name: [cell for table in tables for cell in table[name]] for name in tables[0]}
-    if source.labels:
-        names = dict(enumerate(source.labels))
-        merged["label"] = [names.get(label) for label in merged["label"]]
-    return parse_dataset(f"{head}:{chosen}", merged, located.source)
+    return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
+
+
+def _by_canonical_names(columns: Columns) -> Columns:
+    names = canonical_names(list(columns))
+    return {names[name]: cells for name, cells in columns.items()}
 
 
 def _load_from_hub(rest: str, split: str, home: str | Path | None) -> Dataset:
@@ -198,9 +218,8 @@ def _load_from_hub(rest: str, split: str, home: str | Path | None) -> Dataset:
 
     repo_id, *selectors = rest.split(":")
     rows = read_dataset(repo_id, selectors, split, partial(used_columns, f"{HUB_PREFIX}{rest}"), home)
-    names = canonical_names(list(rows.columns))
-    columns = {names[name]: cells for name, cells in rows.columns.items()}
-    data = parse_dataset(f"{HUB_PREFIX}{repo_id}:{rows.config}:{rows.split}", columns, rows.source)
+    name = f"{HUB_PREFIX}{repo_id}:{rows.config}:{rows.split}"
+    data = parse_dataset(name, _by_canonical_names(rows.columns), rows.source)
     return replace(data, notes=(*rows.notes, *data.notes))
 
 

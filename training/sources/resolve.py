@@ -172,14 +172,34 @@ def dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None
     ``*`` in a pattern matches slashes too. Only Parquet, JSON, JSON Lines, CSV and TSV, gzipped or not: no script is
     ever fetched. Files in home/data/<repo_id> come first. InputError if there are no such files or no such data set.
     """
+    pick, sources = _data_sources(repo_id, patterns, home)
+    target = home_folder(home) / "data" / repo_id
+    found = _first_available(f"data set {repo_id}", sources, f"put {' or '.join(patterns)} into {target}")
+    return _picked(found, pick)
+
+
+def local_dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None = None) -> ResolvedFiles | None:
+    """The same from the home folder or the Hub's local cache; None if neither has them. No network is needed."""
+    pick, (at_home, cached, _, in_part) = _data_sources(repo_id, patterns, home)
+    for _, resolve in (at_home, cached, *([in_part] if is_offline() else [])):
+        try:
+            return _picked(_logged(f"data set {repo_id}", resolve()), pick)
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def _data_sources(repo_id: str, patterns: Sequence[str], home: str | Path | None) -> tuple[hub.Pick, list[Source]]:
     if not hub.is_repo_id(repo_id):
         raise InputError(f"data set {repo_id[:100]!r} is no name of the Hub, such as mteb/sts12-sts")
     pick = partial(hub.pick_data, repo_id, patterns)
     target = home_folder(home) / "data" / repo_id
     at_home: Source = ("home folder", partial(_in_folder, target, partial(_why_no_data, pick)))
-    sources = [at_home, *_hub_sources(hub.Repo(repo_id, "dataset"), pick)]
-    found = _first_available(f"data set {repo_id}", sources, f"put {' or '.join(patterns)} into {target}")
-    # The folder has all files picked from the listing and none that is not listed, so the same are picked again.
+    return pick, [at_home, *_hub_sources(hub.Repo(repo_id, "dataset"), pick)]
+
+
+def _picked(found: ResolvedModel, pick: hub.Pick) -> ResolvedFiles:
+    """The folder has all files picked from the listing and none that is not listed, so the same are picked again."""
     return ResolvedFiles(tuple(found.path / name for name in pick(hub.names_in(found.path))), found.source)
 
 

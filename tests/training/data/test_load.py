@@ -117,16 +117,16 @@ def test_unknown_names_and_splits_are_refused_with_what_there_is(complete):
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, paths: list[Path]) -> list[tuple]:
-    """The Hub replaced by files here; returns the questions it was asked."""
+    """The Hub's cache replaced by files here; returns the questions it was asked."""
     from training.sources import resolve
 
     asked: list[tuple] = []
 
-    def dataset_files(repo, patterns, home=None):
+    def local_dataset_files(repo, patterns, home=None):
         asked.append((repo, patterns))
         return ResolvedFiles(tuple(paths), "Hub")
 
-    monkeypatch.setattr(resolve, "dataset_files", dataset_files)
+    monkeypatch.setattr(resolve, "local_dataset_files", local_dataset_files)
     return asked
 
 

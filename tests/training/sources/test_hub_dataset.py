@@ -81,10 +81,27 @@ def configs(folder: Path) -> Path:
     return folder
 
 
+def snli(folder: Path) -> Path:
+    """The configuration and splits of stanfordnlp/snli, with labels numbered otherwise."""
+    nli(folder)
+    (folder / "data").rename(folder / "plain_text")
+    card = NLI_CARD.replace("dataset_info:\n", "dataset_info:\n  config_name: plain_text\n")
+    files = "configs:\n- config_name: plain_text\n  data_files:\n" + "".join(
+        f"  - {{split: {split}, path: plain_text/{split}-*}}\n" for split in ("train", "validation")
+    )
+    text(folder / "README.md", card.removesuffix("---\n") + files + "---\n")
+    return folder
+
+
 def sentences(folder: Path) -> Path:
     """A single JSON Lines file, without a card."""
     rows = [{"text": f"Number {i}.", "url": "x" * 50} for i in range(5)]
     text(folder / "all.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def sts13(folder: Path) -> Path:
+    text(folder / "test.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 3.5}\n')
     return folder
 
 
@@ -107,6 +124,8 @@ def server(folder):
             "org/old": nli(folder / "old"),
             "org/odd": folder / "odd",
             "org/empty": write(folder / "empty", "README.md", "model.bin"),
+            "stanfordnlp/snli": snli(folder / "snli"),
+            "mteb/sts13-sts": sts13(folder / "sts13"),
             "org/script": write(folder / "script", "script.py", "train.csv"),
             "org/damaged": write(folder / "damaged", "train.parquet"),
             "org/gated": sentences(folder / "gated"),
@@ -129,6 +148,8 @@ LOADED = (
     "hf:org/sentences",
     "hf:org/triplets",
     "hf:org/nli:train+hf:org/nli:dev",
+    "snli:dev",
+    "sts13",
 )
 REFUSED = {
     "hf:org/no-such": "it has no data set of this name (misspelt, or private?)",
@@ -201,6 +222,14 @@ def test_columns_are_found_as_in_files(answers):
     assert kind(answers["hf:org/triplets"]) == TRIPLETS
 
 
+def test_built_in_sets_are_data_sets_of_the_hub(answers, server):
+    labelled, scored = answers["snli:dev"], answers["sts13"]
+    assert (labelled["name"], labelled["source"]) == ("snli:dev", f"Hub {server.url}")
+    assert (labelled["labels"], tuple(labelled["label_names"])) == ([0, 2], NLI_LABELS)
+    assert labelled["columns"][0] == ["validation 0", "validation 1"]
+    assert (scored["name"], scored["scores"]) == ("sts13:test", [3.5])
+
+
 def test_parts_join(answers):
     found = answers["hf:org/nli:train+hf:org/nli:dev"]
     assert found["name"] == "hf:org/nli:default:train+hf:org/nli:default:validation"
@@ -266,8 +295,10 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     client = Client(tmp_path)
     configs(client.home / "data/org/configs")
     nli(client.home / "data/org/nli")
+    snli(client.home / "data/stanfordnlp/snli")
     client.environment["HF_HUB_OFFLINE"] = "1"
-    scored, labelled = client.load("hf:org/configs:en:test", "hf:org/nli:dev")
+    scored, labelled, built_in = client.load("hf:org/configs:en:test", "hf:org/nli:dev", "snli:dev")
+    assert (built_in["labels"], built_in["source"]) == ([2, 0], "home folder")  # files have numbers, no names
     assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
     assert labelled["labels"] == [0, 2]
 
