@@ -1,8 +1,12 @@
-"""A peer in its own process and environment: python benchmarks/peer.py BACKEND MODEL_FOLDER SENTENCES.json
+"""A peer in its own process: python benchmarks/peer.py NAME MODEL_FOLDER SENTENCES.json CALIBRATION.txt
 
-Run by `benchmarks.peers` with the interpreter of an environment with sentence-transformers and its other back ends;
-nothing of SBERT Lab is imported. It loads the model, encodes once and prints a line with "ready". For each line on
-stdin it encodes all sentences and prints the seconds. At the end of stdin it writes the vectors to SENTENCES.npy.
+Run by `benchmarks.peers` with the interpreter of an environment in which the peer is installed. It loads the model,
+encodes once and prints a line with its versions and the precision that the loaded model really computes in. For each
+line on stdin it encodes all sentences and prints the seconds. At the end of stdin it writes the vectors to
+SENTENCES.npy.
+
+All engines get sentences in order of length, in batches of `BATCH`, and as many threads as there are cores: what each
+is fastest with.
 """
 
 from __future__ import annotations
@@ -11,33 +15,261 @@ import json
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "torch": {},
-    "onnx": {"export": True, "provider": "CPUExecutionProvider"},
-    "openvino": {"export": True},
+import numpy as np
+
+BATCH = 32
+CORES = len(os.sched_getaffinity(0))
+PACKAGES = (
+    "ctranslate2", "fastembed", "nncf", "onnxruntime", "openvino", "sentence-transformers", "torch", "transformers"
+)  # fmt: skip
+MAX_TOKENS = 256
+
+
+class Engine(Protocol):
+    """A loaded model."""
+
+    precision: str  # read from the loaded model, not from the options that it was given
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        """(N, D) float32, of length 1."""
+
+
+class Ours:
+    """SBERT Lab."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        from training.models.encoder import Encoder
+
+        self.model = Encoder.load(str(folder), dtype=dtype)
+        self.precision = str(self.model.dtype).removeprefix("torch.")
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return self.model.encode(sentences, normalize=True)
+
+
+class SentenceTransformers:
+    """sentence-transformers on PyTorch."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.model = SentenceTransformer(
+            str(folder), device="cpu", local_files_only=True, model_kwargs={"torch_dtype": dtype}
+        )
+        self.precision = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return self.model.encode(sentences, normalize_embeddings=True, show_progress_bar=False)
+
+
+class Tokens:
+    """A tokenizer, and mean pooling of hidden states outside of the engine."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.enable_truncation(MAX_TOKENS)
+        self.tokenizer.no_padding()
+
+    def batches(self, sentences: list[str]) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        """Row numbers, and ids, attention mask and token types (B, T) int64, of each batch; long sentences first."""
+        ids = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
+        order = np.argsort([-len(each) for each in ids], kind="stable")
+        return [(rows, _pad([ids[row] for row in rows])) for rows in np.array_split(order, -(-len(order) // BATCH))]
+
+
+def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
+    lengths = np.array([len(each) for each in ids])
+    mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+    padded = np.zeros(mask.shape, dtype=np.int64)
+    padded[mask.astype(bool)] = np.concatenate(ids)
+    return {"input_ids": padded, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
+
+
+def _pooled(hidden: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Hidden states (B, T, D) -> means over the tokens (B, D) of length 1."""
+    sums = np.einsum("btd,bt->bd", hidden.astype(np.float32), mask.astype(np.float32))
+    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+
+def _transformer(folder: Path) -> Any:
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def _example() -> dict[str, Any]:
+    import torch
+
+    return {name: torch.from_numpy(each) for name, each in _pad([[101, 2023, 102], [101, 102]]).items()}
+
+
+class OpenVino(Tokens):
+    """OpenVINO, asynchronous requests in its throughput mode."""
+
+    def __init__(self, folder: Path, dtype: str, calibration: list[str]) -> None:
+        import openvino
+
+        super().__init__(folder)
+        model = openvino.convert_model(_transformer(folder), example_input=_example())
+        if dtype == "int8":
+            import nncf
+
+            batches = [batch for _, batch in self.batches(calibration)]
+            model = nncf.quantize(model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER)
+        hint = {} if dtype in ("default", "int8") else {"INFERENCE_PRECISION_HINT": dtype}
+        self.compiled = openvino.Core().compile_model(model, "CPU", {"PERFORMANCE_HINT": "THROUGHPUT", **hint})
+        self.queue = openvino.AsyncInferQueue(self.compiled)
+        products = Counter(
+            str(node.get_rt_info()["runtimePrecision"].astype(str))
+            for node in self.compiled.get_runtime_model().get_ops()
+            if node.get_rt_info()["layerType"].astype(str) in ("FullyConnected", "MatMul")
+        )
+        self.precision = _counted(products)
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        vectors: dict[int, np.ndarray] = {}
+
+        def store(request: Any, batch: tuple[np.ndarray, np.ndarray]) -> None:
+            rows, mask = batch
+            vectors.update(zip(rows.tolist(), _pooled(request.get_output_tensor(0).data, mask), strict=True))
+
+        self.queue.set_callback(store)
+        for rows, batch in self.batches(sentences):
+            self.queue.start_async(batch, (rows, batch["attention_mask"]))
+        self.queue.wait_all()
+        return np.stack([vectors[row] for row in range(len(sentences))])
+
+
+class OnnxRuntime(Tokens):
+    """ONNX Runtime; int8 quantised dynamically, weights per channel."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        import onnx
+        import onnxruntime
+        import torch
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        super().__init__(folder)
+        file = folder / "model.onnx"
+        axes = {name: {0: "batch", 1: "tokens"} for name in (*_example(), "last_hidden_state")}
+        torch.onnx.export(
+            _transformer(folder), (), str(file), kwargs=_example(), input_names=list(_example()),
+            output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17, dynamo=False,
+        )  # fmt: skip
+        if dtype == "int8":
+            quantized = folder / "model.int8.onnx"
+            quantize_dynamic(file, quantized, per_channel=True, weight_type=QuantType.QInt8)
+            file = quantized
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = CORES
+        options.optimized_model_filepath = str(folder / "optimized.onnx")
+        self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        nodes = onnx.load(folder / "optimized.onnx", load_external_data=False).graph.node
+        self.precision = _counted(
+            Counter(
+                "int8" if "Integer" in node.op_type or "Quantize" in node.op_type else "float32"
+                for node in nodes
+                if "MatMul" in node.op_type
+            )
+        )
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        vectors = np.empty((len(sentences), 384), dtype=np.float32)
+        for rows, batch in self.batches(sentences):
+            vectors[rows] = _pooled(self.session.run(None, batch)[0], batch["attention_mask"])
+        return vectors
+
+
+class CTranslate2(Tokens):
+    """CTranslate2, a worker on each core."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        import ctranslate2
+
+        super().__init__(folder)
+        converted = folder.with_name(f"{folder.name}-ct2")
+        ctranslate2.converters.TransformersConverter(str(folder)).convert(str(converted))
+        self.model = ctranslate2.Encoder(
+            str(converted), device="cpu", compute_type=dtype, inter_threads=CORES, intra_threads=1
+        )
+        self.precision = self.model.compute_type
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        from concurrent.futures import ThreadPoolExecutor
+
+        vectors = np.empty((len(sentences), 384), dtype=np.float32)
+
+        def work(batch: tuple[np.ndarray, dict[str, np.ndarray]]) -> None:
+            rows, tensors = batch
+            mask = tensors["attention_mask"]
+            ids = [row[: int(kept.sum())].tolist() for row, kept in zip(tensors["input_ids"], mask, strict=True)]
+            vectors[rows] = _pooled(np.array(self.model.forward_batch(ids).last_hidden_state), mask)
+
+        with ThreadPoolExecutor(CORES) as pool:
+            list(pool.map(work, self.batches(sentences)))
+        return vectors
+
+
+class FastEmbed:
+    """fastembed, on the ONNX file of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from fastembed import TextEmbedding
+        from fastembed.common.model_description import ModelSource, PoolingType
+
+        runtime = OnnxRuntime(folder, "float32")  # writes model.onnx
+        TextEmbedding.add_custom_model(
+            model="local/model", pooling=PoolingType.MEAN, normalization=True, dim=384, model_file="model.onnx",
+            sources=ModelSource(hf="local/model"),
+        )  # fmt: skip
+        self.model = TextEmbedding("local/model", specific_model_path=str(folder), threads=CORES)
+        self.precision = runtime.precision  # the same file in the same runtime
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
+        vectors = np.empty((len(sentences), 384), dtype=np.float32)
+        vectors[order] = list(self.model.embed([sentences[row] for row in order], batch_size=BATCH))
+        return vectors
+
+
+def _counted(precisions: Counter[str]) -> str:
+    return ", ".join(f"{name} in {count} products" for name, count in precisions.most_common())
+
+
+ENGINES: dict[str, Callable[[Path, list[str]], Engine]] = {
+    "SBERT Lab, bfloat16": lambda folder, _: Ours(folder, "bfloat16"),
+    "SBERT Lab, float32": lambda folder, _: Ours(folder, "float32"),
+    "sentence-transformers, float32": lambda folder, _: SentenceTransformers(folder, "float32"),
+    "sentence-transformers, bfloat16": lambda folder, _: SentenceTransformers(folder, "bfloat16"),
+    "OpenVINO, default": lambda folder, texts: OpenVino(folder, "default", texts),
+    "OpenVINO, float32": lambda folder, texts: OpenVino(folder, "f32", texts),
+    "OpenVINO, int8": lambda folder, texts: OpenVino(folder, "int8", texts),
+    "ONNX Runtime, float32": lambda folder, _: OnnxRuntime(folder, "float32"),
+    "ONNX Runtime, int8": lambda folder, _: OnnxRuntime(folder, "int8"),
+    "CTranslate2, float32": lambda folder, _: CTranslate2(folder, "float32"),
+    "CTranslate2, int8": lambda folder, _: CTranslate2(folder, "int8"),
+    "fastembed, float32": lambda folder, _: FastEmbed(folder),
 }
-PACKAGES = ("sentence-transformers", "transformers", "onnxruntime", "openvino", "torch")
 
 
-def main(backend: str, folder: str, sentences_file: str) -> None:
+def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> None:
     """See the module's docstring."""
     answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
-    import numpy as np
-    from sentence_transformers import SentenceTransformer
-
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
-    model = SentenceTransformer(
-        folder, backend=backend, device="cpu", local_files_only=True, model_kwargs=OPTIONS[backend]
-    )
-    vectors = model.encode(sentences[:256], normalize_embeddings=True, show_progress_bar=False)
-    print(json.dumps({"ready": backend, "versions": _versions(), "cores": os.cpu_count()}), file=answers, flush=True)
+    engine = ENGINES[name](Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines())
+    vectors = engine.encode(sentences)
+    print(json.dumps({"precision": engine.precision, "versions": _versions()}), file=answers, flush=True)
     for _ in sys.stdin:
         started = time.perf_counter()
-        vectors = model.encode(sentences, normalize_embeddings=True, show_progress_bar=False)
+        vectors = engine.encode(sentences)
         print(json.dumps({"seconds": time.perf_counter() - started}), file=answers, flush=True)
     np.save(Path(sentences_file).with_suffix(".npy"), vectors, allow_pickle=False)
 
@@ -48,4 +280,4 @@ def _versions() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])
