@@ -1,11 +1,12 @@
 """The command line: sbert-lab serve | encode | score | evaluate | train | ablate | runs | worker | benchmark
 
-Exit codes: 0 success; 2 the input is wrong; 130 stopped by Ctrl-C; 1 any other error. An error is one line on stderr;
+Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An error is one line on stderr;
 SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -28,6 +29,7 @@ from sbert_app.commands.serve import serve
 from sbert_app.commands.train import train
 from sbert_app.commands.worker import worker
 from sbert_app.process import configure_process
+from sbert_app.signals import interruptible
 from sbert_app.terminal import StderrHandler
 from training.errors import Stopped, UserFacingError
 
@@ -53,7 +55,21 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
-_WRONG_PATH = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+# What can be wrong with a path or a disk, and is not a fault of the program.
+_USERS_TO_MEND = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    }
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _configure_output(debug)
     configure_process()
     try:
-        code = app(given, prog_name=app.info.name, standalone_mode=False)
+        with interruptible():
+            code = app(given, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
             return _print_error("stopped", INTERRUPTED)
@@ -79,8 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error(f"error: {error.format_message()}", WRONG_INPUT)
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
-    except _WRONG_PATH as error:
-        return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_INPUT, debug)
+    except OSError as error:
+        code = WRONG_INPUT if error.errno in _USERS_TO_MEND else BROKEN
+        return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", code, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
         return _fail(f"{type(error).__name__}: {error}", BROKEN, debug)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
+from sbert_app.signals import on_ending_signal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -29,7 +29,7 @@ MIN_COLUMNS_FOR_BAR = 80  # a narrower terminal shows the figures alone
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether SIGINT (Ctrl-C) or SIGTERM has come. The second one interrupts at once."""
+    """Yields a function that tells whether a signal to end has come (Ctrl-C, …). The second one interrupts at once."""
     received: list[int] = []
 
     def handle(number: int, _: object) -> None:
@@ -37,12 +37,8 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         received.append(number)
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_ending_signal(handle):
         yield lambda: bool(received)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:

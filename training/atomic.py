@@ -98,9 +98,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def sweep(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in ``folder``."""
-    _sweep(folder, ".*.part")
+def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> None:
+    """Remove the temporary files that killed processes left in ``folder`` and have not been written for so long."""
+    _sweep(folder, ".*.part", seconds)
 
 
 # ---------------------------------------------------------------- folders
@@ -180,13 +180,13 @@ def _exchange(folder: Path, fresh: Path) -> None:
 # ---------------------------------------------------------------- leftovers
 
 
-def _sweep(folder: Path, pattern: str) -> None:
+def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> None:
     for file in folder.glob(pattern):
         match = LEFTOVER.fullmatch(file.name)
         if match is None or _is_running(int(match["process"])):
             continue
         with suppress(OSError):  # another process removed it, or it belongs to another user
-            if time.time() - file.stat().st_mtime > LEFTOVER_SECONDS:
+            if time.time() - file.stat().st_mtime > seconds:
                 file.unlink()
 
 

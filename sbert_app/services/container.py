@@ -11,12 +11,14 @@ from sbert_app.services.access import AccessPolicy
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.files.score_tasks import ScoreTasks
 from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.leftovers import remove_leftovers
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.tasks import TaskRunner
 from sbert_app.settings import Settings
 from training.errors import InputError
 from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -37,7 +39,7 @@ class Services:
     @classmethod
     def start(cls, settings: Settings) -> Services:
         """Create the services. Models are loaded at their first use."""
-        settings.home.mkdir(parents=True, exist_ok=True)
+        make_home(settings.home)
         access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
         models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
         jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home)
@@ -45,7 +47,9 @@ class Services:
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
+        remove_leftovers(self.settings.temp_folder)
         self.jobs.reconcile()  # runs that were queued when the app last ended
+        self.jobs.watch()
         try:
             self.models.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
             self.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])

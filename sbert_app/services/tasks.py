@@ -11,9 +11,11 @@ An owner, such as a browser session and the name of a tab, has one task at a tim
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +23,7 @@ from typing import Any, Protocol
 from training.errors import Stopped
 
 POLL_SECONDS = 0.25  # between two progress events
+CLOSE_SECONDS = 5.0  # that tasks have to end when the process does
 MIN_FRACTION, MIN_SECONDS = 0.02, 0.5  # done, before the time left is estimated
 
 ShouldStop = Callable[[], bool]
@@ -77,6 +80,16 @@ class TaskRunner:
 
     def __init__(self) -> None:
         self._stop_events: dict[str, threading.Event] = {}
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Stop all tasks and wait a while for them to end, so that they remove what is half-written."""
+        for stop in list(self._stop_events.values()):
+            stop.set()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for thread in list(self._threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(
         self,
@@ -115,7 +128,9 @@ class TaskRunner:
             else:
                 outcomes.put(TaskResult(value, time.perf_counter() - started))
 
-        threading.Thread(target=target, name=f"task: {description}", daemon=True).start()
+        thread = threading.Thread(target=target, name=f"task: {description}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
         try:
             yield from _events(outcomes, stage, stop, keeps_partial_result)
         except Stopped:

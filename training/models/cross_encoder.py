@@ -34,6 +34,7 @@ from training.errors import InputError
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_json
+from training.models.folder_checks import check_model_folder
 from training.models.joint_pair_model import JointPairModel, merge_lora
 from training.models.loading import importing, max_input_length
 from training.models.pair_runner import build_pair_runner
@@ -214,6 +215,7 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
 
 
 def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
+    check_model_folder(folder)
     with importing:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

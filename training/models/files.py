@@ -11,15 +11,33 @@ from training.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+MOST_JSON = 64 << 20  # bytes: the largest tokenizers have 40 MB
 WEIGHTS = "model.safetensors"
 PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
 
 
 def read_json(file: Path) -> Any:
-    """Parse a JSON file. InputError with the file's name if it is not valid."""
+    """Parse a JSON file.
+
+    Raises:
+        InputError: it is no regular file (a device, a pipe), larger than `MOST_JSON`, not JSON, or nested too deeply.
+    """
+    if not file.is_file():
+        raise InputError(f"{file} is missing, or is no file; fetch the model again")
+    with file.open("rb") as opened:
+        content = opened.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise InputError(f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model")
+    return parse_json(content, file)
+
+
+def parse_json(content: bytes, file: Path) -> Any:
+    """Parse JSON that was read from ``file``. InputError with the file's name if it is not valid."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise InputError(f"{file} is nested too deeply; fetch the model again") from error
+    except ValueError as error:
         raise InputError(f"{file} is not valid JSON ({error}); fetch the model again") from error
 
 

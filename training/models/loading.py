@@ -16,6 +16,7 @@ from torch import nn
 from training.errors import InputError
 from training.inference.fused_bert import position_offset
 from training.models.files import read_json
+from training.models.folder_checks import check_model_folder
 from training.models.model_format import ModelFormat
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.models.word_backbone import WordBackbone
@@ -38,6 +39,8 @@ ENCODER_CLASSES = {
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
+# What transformers raises for settings that are not what it expects.
+_WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
 
 importing = threading.Lock()  # transformers cannot be imported by two threads at once
 
@@ -70,13 +73,14 @@ def default_pooling(backbone: nn.Module) -> str:
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """The fast tokenizer in ``folder``. InputError if there is none that can be opened."""
+    """The fast tokenizer in ``folder``. InputError if there is none that can be opened, or the folder is no model's."""
+    check_model_folder(folder)
     with importing:
         from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # tokenizers raises bare ones, transformers whatever a missing key leads to
         raise InputError(f"{folder} has no tokenizer that can be opened: {_first_line(error)}") from error
 
 
@@ -102,7 +106,16 @@ def open_backbone(folder: Path) -> nn.Module:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        ImportError,
+        SafetensorError,
+    ) as error:
         raise InputError(f"{folder} cannot be opened as a transformer: {_first_line(error)}") from error
     except RuntimeError as error:  # transformers has logged which weights
         raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error

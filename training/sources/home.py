@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import tempfile
 from pathlib import Path
+
+from training.errors import InputError
 
 
 def home_folder(home: str | Path | None = None) -> Path:
@@ -17,6 +21,25 @@ def home_folder(home: str | Path | None = None) -> Path:
         "win32": Path(os.environ.get("LOCALAPPDATA") or user / "AppData/Local"),
     }.get(sys.platform, Path(os.environ.get("XDG_DATA_HOME") or user / ".local/share"))
     return base / "sbert-lab"
+
+
+def make_home(home: Path) -> None:
+    """Create the home folder if there is none, and make sure that it can be written to.
+
+    Raises:
+        InputError: it cannot; the message says why.
+    """
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return  # what is there can be used, and what needs space says so itself
+        reason = error.strerror or error
+        raise InputError(
+            f"the home folder {home} cannot be written to: {reason}; name another one with --home or SBERT_HOME"
+        ) from error
 
 
 def set_offline(offline: bool) -> None:

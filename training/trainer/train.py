@@ -106,16 +106,18 @@ def train(
             events.emit("state", 0, state="failed", reason=str(error))
             raise
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
-            log.exception("the run failed")
-            result = replace(result, reason=_explain(error, config))
+            reason = _explain(error, config)
+            is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
+            log.error("the run failed: %s", reason, exc_info=is_fault)  # a full disk needs no traceback
+            result = replace(result, reason=reason)
         if trainer is not None:
             result = replace(result, **trainer.outcome())
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
             if result.status == "finished" and path is not None and is_main:  # only after its end has been written
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
-        except OSError:
-            log.exception("the end of the run could not be written")
+        except OSError as error:
+            log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
     return result
 
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from sbert_app.services.runs.events import MEASURES, Event
 from sbert_app.services.runs.record import QUEUED, RESUMABLE
 from sbert_app.services.runs.store import RunStore
-from training.errors import UserFacingError
+from training.errors import InputError, UserFacingError
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
 log = logging.getLogger("sbert_lab.run")
+
+_traceback_log = logging.getLogger("run")  # only into log.txt: the command line prints one line
 
 PROCESS_ENDED = "its process was asked to end; it can be resumed"
 
@@ -67,8 +69,13 @@ def execute(
         except UserFacingError as error:
             log.info("failed: %s", error)
             raise
+        except OSError as error:
+            log.info("failed: %s", error)
+            raise InputError(
+                f"the run cannot go on: {error.filename or 'a file'}: {error.strerror or error}"
+            ) from error
         except Exception:
-            log.exception("failed")
+            _traceback_log.exception("failed")
             raise
         lease.state, lease.reason = result.status, result.reason
         if result.status == "stopped" and not stop.exists():

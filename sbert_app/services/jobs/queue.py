@@ -15,6 +15,7 @@ only the id of a run, so that write access to the queue does not let anybody exe
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import subprocess
@@ -33,14 +34,18 @@ from sbert_app.process import PASSIVE_WAITING
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
+from training.sources.home import make_home
 from training.trainer.config import RunConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+log = logging.getLogger("sbert_lab.jobs")
+
 NAME = "sbert-lab"
 MOST_WAITING = 1_000  # runs in the queue
 MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
+WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 
 WORKER_ENVIRONMENT = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # shares the machine with the app
@@ -61,7 +66,7 @@ def open_queue(home: Path) -> Huey:
     options: dict[str, Any] = {"results": False, "serializer": JsonSerializer()}
     address = os.environ.get("SBERT_QUEUE", "")
     if not address:
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
         return SqliteHuey(NAME, filename=str(home / "jobs.sqlite"), strict_fifo=True, **options)
     if not address.startswith(("redis://", "rediss://", "unix://")):
         raise InputError(f"SBERT_QUEUE is {address!r}; it must look like redis://host:6379/0")
@@ -191,6 +196,24 @@ class Jobs:
                 process.poll()  # reap it if it has ended
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
                 self._started[slot] = time.monotonic(), self._launch(slot)
+
+    def watch(self, seconds: float = WATCH_SECONDS) -> None:
+        """From now on, start a worker whenever runs are queued and none is there: one may be killed at any time.
+
+        In a thread that ends with the process.
+        """
+
+        def look() -> None:
+            while True:
+                time.sleep(seconds)
+                try:
+                    if self.queued():
+                        self.start_workers()
+                except Exception:  # a full disk, a database that is locked: it may be well again next time
+                    log.exception("the queue could not be watched")
+
+        if self.starts_workers:
+            threading.Thread(target=look, name="watch the queue", daemon=True).start()
 
     def _launch(self, slot: int) -> subprocess.Popen[bytes]:
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:

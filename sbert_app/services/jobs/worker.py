@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from filelock import Timeout
 from sbert_app.process import configure_process
 from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, devices, worker_lock
 from sbert_app.services.runs.store import RunStore
+from sbert_app.signals import on_ending_signal
 from training.errors import InputError, UserFacingError
 from training.sources.home import home_folder
 
@@ -104,9 +104,8 @@ def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS) -> Non
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.captureWarnings(True)
     worker = Worker(home, slot, idle_seconds)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.should_end.set())
-    worker.work()
+    with on_ending_signal(lambda *_: worker.should_end.set()):
+        worker.work()
 
 
 def main() -> None:

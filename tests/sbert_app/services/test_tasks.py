@@ -122,3 +122,12 @@ def test_there_is_no_time_left_while_it_is_too_early_to_estimate(done, seconds):
 def test_more_than_was_expected_is_all_of_it():
     progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
     assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
+
+
+def test_closing_stops_all_tasks_and_waits_until_they_have_cleaned_up(tasks):
+    work = Endless()
+    iterator = tasks.run("me", "Working", work)
+    next(iterator)
+    assert work.started.wait(10)
+    tasks.close()
+    assert work.ended.is_set()

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -69,6 +70,17 @@ def tiny(pairs: str) -> Callable[..., RunConfig]:
         return RunConfig("regression", max_steps=max_steps, **settings)
 
     return config
+
+
+def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch):
+    run = here.start(RunConfig("regression", base="scratch:1x32", max_steps=1))
+    launched = threading.Event()
+    here.starts_workers = True
+    monkeypatch.setattr(here, "_launch", lambda slot: launched.set())
+    here.watch(seconds=0.05)
+    assert launched.wait(30)
+    here.starts_workers = False
+    here.stop(run.id)
 
 
 class TestRoomInTheQueue:

@@ -1,0 +1,217 @@
+"""What a model's folder says about itself, checked before anything of its size is built.
+
+A folder is somebody else's. Its config.json may announce a billion layers, lead to /dev/zero, name code of the Hub, or
+have text where numbers belong; transformers would take minutes and gigabytes to find out. Here the announced sizes are
+compared with the shapes of the weights, which stand in the first bytes of each .safetensors file, so that what is
+built is never larger than what the folder holds. Each mistake is one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.errors import InputError
+from training.models.files import parse_json, read_json, read_tensors
+
+MOST_HEADER = 100 << 20  # bytes of the header of a .safetensors file, as in the library
+MOST_LAYERS = 1_000
+MOST_MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
+POSITIONS = 10_000_000
+SLACK = 64  # by which a size may exceed the largest dimension of a weight: padded vocabularies
+
+# The settings that decide how large a model is, by the names that architectures give them.
+LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
+HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
+HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
+OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
+POSITIONS = ("max_position_embeddings", "n_positions", "type_vocab_size")
+# Settings that make transformers fetch code, or a library that is not ours.
+FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
+ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+OWN_ATTENTION = ("eager", "sdpa", None)
+NESTED = ("text_config", "encoder", "vision_config")
+
+_LAYER_INDEX = re.compile(r"(?:^|[._])(?:layers?|h|blocks?)\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class WeightShapes:
+    """What the headers of the .safetensors files say."""
+
+    numbers: int  # of all weights together
+    largest: int  # dimension of any of them
+    layers: int  # by the names of the weights; 0 where they are not numbered
+
+
+def check_model_folder(folder: Path) -> None:
+    """Check config.json, the tokenizer's files and the weights' headers of a transformer's folder.
+
+    Raises:
+        InputError: the folder cannot be a model; the message names the file and the setting.
+    """
+    for entry in folder.iterdir():
+        if not entry.is_file() and not entry.is_dir():
+            raise InputError(f"{entry} is no file; fetch the model again")
+    config_file = folder / "config.json"
+    config, shapes = read_json(config_file), read_shapes(folder)
+    if not isinstance(config, dict):
+        raise InputError(f"{config_file} holds no settings; fetch the model again")
+    for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
+        _check_foreign(config_file, settings)
+        _check_sizes(config_file, settings, shapes)
+    _check_tokenizer(folder, config, shapes)
+
+
+def check_module_folder(folder: Path, config: dict[str, Any]) -> None:
+    """Check the settings of a module after the transformer: its sizes together need no more numbers than its weights.
+
+    Raises:
+        InputError: a size is no whole number, or larger than the weights have room for.
+    """
+    file = folder / "config.json"
+    sizes = dict(_sizes(file, config, MODULE_SIZES))
+    if sizes and not any(folder.glob("*.safetensors")):
+        read_tensors(folder)  # says what is missing
+    numbers = read_shapes(folder).numbers if sizes else 1
+    if _product(list(sizes.values())) > numbers:
+        said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        raise InputError(
+            f"{folder} announces {said}, but its weights are only {numbers:,} numbers; fetch the model again"
+        )
+
+
+def read_shapes(folder: Path) -> WeightShapes:
+    """The shapes of all weights in a folder, from the headers alone.
+
+    Raises:
+        InputError: a header is damaged.
+    """
+    shapes: dict[str, list[int]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        for name, entry in _header(file).items():
+            shape = entry.get("shape") if isinstance(entry, dict) else None
+            if name == "__metadata__":
+                continue
+            if not isinstance(shape, list) or not all(_is_count(size) for size in shape):
+                raise InputError(f"{file} is damaged: the weight {name[:80]} has no shape; fetch the model again")
+            shapes[name] = shape
+    indices = [int(found[1]) for name in shapes if (found := _LAYER_INDEX.search(name)) and len(found[1]) < 6]
+    return WeightShapes(
+        numbers=sum(_product(shape) for shape in shapes.values()),
+        largest=max((size for shape in shapes.values() for size in shape), default=0),
+        layers=max(indices, default=-1) + 1,
+    )
+
+
+def _header(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise InputError(f"{file} is no file; fetch the model again")
+    with file.open("rb") as opened:
+        first = opened.read(8)
+        length = struct.unpack("<Q", first)[0] if len(first) == 8 else MOST_HEADER + 1
+        if length > min(MOST_HEADER, file.stat().st_size - 8):
+            raise InputError(f"{file} is no complete .safetensors file; fetch the model again")
+        content = opened.read(length)
+    header = parse_json(content, file)
+    if not isinstance(header, dict):
+        raise InputError(f"{file} is no complete .safetensors file; fetch the model again")
+    return header
+
+
+def _check_foreign(file: Path, settings: dict[str, Any]) -> None:
+    """InputError for settings that ask for code or a library from elsewhere."""
+    for name in FOREIGN:
+        if settings.get(name):
+            raise InputError(f"{file} asks for {name}, which is not supported; choose a model without it")
+    for name in ATTENTION:
+        if settings.get(name) not in OWN_ATTENTION and not str(settings[name]).startswith("flash_attention"):
+            raise InputError(
+                f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
+                "not loaded; choose a model without it"
+            )
+
+
+def _check_sizes(file: Path, settings: dict[str, Any], shapes: WeightShapes) -> None:
+    """InputError for a size that is no whole number, or larger than the weights have room for."""
+    layers, width, heads = (_first(file, settings, names) for names in (LAYERS, WIDTHS, HEADS))
+    for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
+        if size > shapes.largest + SLACK:
+            raise InputError(
+                f"{file} announces {name} {size:,}, but no weight is larger than {shapes.largest:,}; fetch it again"
+            )
+    for name, size in _sizes(file, settings, POSITIONS):
+        if size > MOST_POSITIONS:
+            raise InputError(f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported")
+    shared = "num_hidden_groups" in settings  # ALBERT: all layers are one
+    most_layers = MOST_LAYERS if shared or not shapes.layers else shapes.layers
+    if layers and layers > most_layers:
+        raise InputError(
+            f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
+        )
+    if width and heads and width % heads and not any(name in settings for name in HEAD_WIDTHS):
+        raise InputError(f"{file} divides a width of {width:,} among {heads:,} heads; fetch the model again")
+    if width and (1 if shared else layers or 1) * width**2 > max(shapes.numbers, 1):
+        raise InputError(
+            f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only "
+            f"{shapes.numbers:,} numbers; fetch the model again"
+        )
+
+
+def _check_tokenizer(folder: Path, config: dict[str, Any], shapes: WeightShapes) -> None:
+    """InputError for a tokenizer whose tokens the model does not know, or whose greatest length is none."""
+    settings_file, tokenizer_file = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    settings = read_json(settings_file) if settings_file.exists() else {}
+    longest = settings.get("model_max_length") if isinstance(settings, dict) else "no object"
+    if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1):
+        raise InputError(f"{settings_file} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
+    if not tokenizer_file.exists():
+        return
+    rows = next((size for _, size in _sizes(folder / "config.json", config, ("vocab_size",))), shapes.largest)
+    tokenizer = read_json(tokenizer_file)
+    if not isinstance(tokenizer, dict):
+        raise InputError(f"{tokenizer_file} holds no tokenizer; fetch the model again")
+    last = max(_token_ids(tokenizer), default=0)
+    if last >= rows:
+        raise InputError(
+            f"{tokenizer_file} has a token number {last:,}, but the model knows {rows:,}; fetch the model again"
+        )
+
+
+def _token_ids(tokenizer: dict[str, Any]) -> Iterator[int]:
+    """The ids of the vocabulary, without tokens that were added later: texts hardly have those."""
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, dict):
+        yield from (value for value in vocabulary.values() if isinstance(value, int))
+    elif isinstance(vocabulary, list) and vocabulary:
+        yield len(vocabulary) - 1
+
+
+def _first(file: Path, settings: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((size for _, size in _sizes(file, settings, names)), None)
+
+
+def _sizes(file: Path, settings: dict[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """(name, value) of those that there are. InputError for one that is not a whole number above 0."""
+    for name in names:
+        if name in settings and not isinstance(settings[name], dict):
+            if not _is_count(settings[name]) or settings[name] < 1:
+                raise InputError(f"{file} has {name} {str(settings[name])[:80]!r}; it must be a whole number from 1")
+            yield name, settings[name]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _product(shape: list[int]) -> int:
+    numbers = 1
+    for size in shape:
+        numbers *= size
+    return numbers
