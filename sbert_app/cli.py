@@ -1,7 +1,7 @@
 """The command line: sbert-lab serve | encode | score | evaluate | train | ablate | runs | worker | benchmark
 
-Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An error is one line on stderr;
-SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
+Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An
+error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from paths import ROOT
 from sbert_app.signals import ENDING, interruptible, on_ending_signal
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
-RESET = "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); os.execv(sys.argv[1], sys.argv[1:])"
+# A shell's background jobs ignore Ctrl-C, and so would what they start.
+RESET = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from training.models.files import parse_json, read_json, read_tensors
 
 MOST_HEADER = 100 << 20  # bytes of the header of a .safetensors file, as in the library
 MOST_LAYERS = 1_000
-MOST_MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
-POSITIONS = 10_000_000
+MOST_POSITIONS = 10_000_000
 SLACK = 64  # by which a size may exceed the largest dimension of a weight: padded vocabularies
 
 # The settings that decide how large a model is, by the names that architectures give them.
@@ -30,6 +29,7 @@ WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
 HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
 HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
 OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
+MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
 POSITIONS = ("max_position_embeddings", "n_positions", "type_vocab_size")
 # Settings that make transformers fetch code, or a library that is not ours.
 FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
@@ -68,7 +68,7 @@ def check_model_folder(folder: Path) -> None:
     _check_tokenizer(folder, config, shapes)
 
 
-def check_module_folder(folder: Path, config: dict[str, Any]) -> None:
+def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
     """Check the settings of a module after the transformer: its sizes together need no more numbers than its weights.
 
     Raises:
@@ -81,9 +81,7 @@ def check_module_folder(folder: Path, config: dict[str, Any]) -> None:
     numbers = read_shapes(folder).numbers if sizes else 1
     if _product(list(sizes.values())) > numbers:
         said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        raise InputError(
-            f"{folder} announces {said}, but its weights are only {numbers:,} numbers; fetch the model again"
-        )
+        raise InputError(f"{folder} announces {said}, but its weights are only {numbers:,} numbers; fetch it again")
 
 
 def read_shapes(folder: Path) -> WeightShapes:

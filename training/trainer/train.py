@@ -108,7 +108,7 @@ def train(
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             reason = _explain(error, config)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
-            log.error("the run failed: %s", reason, exc_info=is_fault)  # a full disk needs no traceback
+            log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
         if trainer is not None:
             result = replace(result, **trainer.outcome())

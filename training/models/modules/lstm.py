@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
-from training.models.folder_checks import check_module_folder
+from training.models.folder_checks import check_module_sizes
 
 CONFIG = "lstm_config.json"
 
@@ -64,7 +64,7 @@ class LSTM(nn.Module):
         config.setdefault("embedding_dimension", config.pop("word_embedding_dimension", None))
         known = ("embedding_dimension", "hidden_dim", "num_layers", "dropout", "bidirectional")
         settings: dict[str, Any] = {name: config[name] for name in known if name in config}
-        check_module_folder(folder, settings)
+        check_module_sizes(folder, settings)
         try:
             module = cls(**settings)
         except (TypeError, ValueError, RuntimeError) as error:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
-from training.models.folder_checks import check_module_folder
+from training.models.folder_checks import check_module_sizes
 
 SENTENCE = "sentence_embedding"  # the feature that these modules read and write in sentence-transformers
 _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
@@ -41,7 +41,7 @@ class SentenceModule(nn.Module, ABC):
     def read(cls, folder: Path) -> SentenceModule:
         """Open the module in ``folder``. InputError if a file is missing or damaged."""
         config = read_object(folder / "config.json")
-        check_module_folder(folder, config)
+        check_module_sizes(folder, config)
         module = cls.from_config(config, folder)
         if module.state_dict():
             load_weights(module, folder)
