@@ -15,7 +15,7 @@ from sbert_app.formats import format_duration
 from sbert_app.pages.components.templates import render
 from sbert_app.services.compare.throughput import PAPER_SENTENCES
 from sbert_app.services.lessons.collapse import LessonVectors
-from sbert_app.services.lessons.cost import SAMPLE, Rates, both_seconds, pairs_of
+from sbert_app.services.lessons.cost import PAIRS, SENTENCES, Rates, both_seconds, pairs_of
 from sbert_app.services.lessons.heads import TEST_PAIRS, Heads
 from sbert_app.services.lessons.orders import Orders
 from sbert_app.services.lessons.pooled_pair import PooledPair
@@ -87,7 +87,30 @@ def heads(result: Heads, labels: Mapping[str, str], paper: Mapping[str, float], 
         )
         for row in result.rows
     ]
-    return render(f"{TEMPLATES}/heads.html", result=result, rows=rows, test_pairs=TEST_PAIRS)
+    return render(
+        f"{TEMPLATES}/heads.html",
+        result=result,
+        rows=rows,
+        test_pairs=TEST_PAIRS,
+        findings=_findings(result, labels, shipped),
+    )
+
+
+def _findings(result: Heads, labels: Mapping[str, str], shipped: Mapping[str, float]) -> list[str]:
+    """What the figures show, in sentences made from them."""
+    findings = []
+    for row in (row for row in result.rows if row.unseen < result.chance):
+        findings.append(
+            f"{labels[row.concatenation]} is right on {100 * row.seen:.0f}% of its training pairs and on "
+            f"{100 * row.unseen:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting the "
+            "most frequent label: what it memorised about single sentences misleads it on others."
+        )
+    if len(shipped) > 1:
+        best, worst = max(shipped, key=shipped.__getitem__), min(shipped, key=shipped.__getitem__)
+        findings.append(
+            f"The shipped runs span {shipped[worst]:.2f} {labels[worst]} to {shipped[best]:.2f} {labels[best]}."
+        )
+    return findings
 
 
 def collapse(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> Markup:
@@ -120,7 +143,7 @@ def cost(result: Rates, sentences: int) -> Markup:
         rows.append(_cost_row(result, PAPER_SENTENCES, ": the paper’s case"))
     paper_pairs = f"{pairs_of(PAPER_SENTENCES):,}"
     rows.append((f"{PAPER_SENTENCES:,}: in the paper, V100", paper_pairs, "~5 s", "~65 h"))
-    return render(f"{TEMPLATES}/cost.html", tiles=tiles, rows=rows, sample=SAMPLE, result=result)
+    return render(f"{TEMPLATES}/cost.html", tiles=tiles, rows=rows, counts=(SENTENCES, PAIRS), result=result)
 
 
 def orders(result: Orders, normalised: bool) -> Markup:

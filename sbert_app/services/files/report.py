@@ -21,6 +21,7 @@ BINS = 80  # of the histogram, from -1 to 1
 SAMPLE = 1_000_000  # rows
 SCATTER = 2_000  # points
 WORST = 20  # disagreements
+RESAMPLES = (1_000, 500, 200)  # of a bootstrap, the most that are quick
 RESAMPLED_PAIRS = 2_000_000  # that all resamples of a bootstrap hold together: nobody waits a second for an interval
 ROW, COSINE, GOLD, CROSS, PLACE = range(5)  # the columns of the sample
 
@@ -183,7 +184,7 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
 
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    resamples = int(np.clip(RESAMPLED_PAIRS // len(x), 200, 1_000))
+    resamples = next((count for count in RESAMPLES if count * len(x) <= RESAMPLED_PAIRS), RESAMPLES[-1])
     by_rank, by_value = (bootstrap_interval(x, y, kind, resamples) for kind in ("spearman", "pearson"))
     return Agreement(
         n=len(x),

@@ -9,6 +9,7 @@ from sbert_app.pages.learn import views
 from sbert_app.services.compare.throughput import Throughput
 from sbert_app.services.lessons.collapse import LessonVectors
 from sbert_app.services.lessons.cost import Rates
+from sbert_app.services.lessons.heads import Head, Heads
 from sbert_app.services.lessons.orders import Line, Orders
 from sbert_app.services.lessons.rerank import Candidate, Reranked
 from sbert_app.services.lessons.sample import EncodedCorpus, EncodedSample
@@ -65,8 +66,19 @@ class TestCost:
         assert "10,000: the paper’s case" in html
 
     def test_the_papers_case_comes_once(self):
+        assert "512 sentences and 64 pairs" in views.cost(RATES, 10_000)
         assert "the paper’s case" not in views.cost(RATES, 10_000)
 
     def test_without_a_cross_encoder_its_rate_is_zero(self):
         rates = replace(RATES, throughput=Throughput(1_000, None, 0.5))
         assert "<b>0</b><span>pairs/s</span>" in views.cost(rates, 1_000)
+
+
+def test_a_head_below_chance_is_explained_with_its_figures():
+    rows = [Head("uv", seen=0.98, unseen=0.27), Head("diff", seen=0.9, unseen=0.6)]
+    result = Heads(rows, chance=0.355, train_pairs=300, encode_seconds=1.0, train_seconds=1.0)
+    labels = {"uv": "(u, v)", "diff": "(|u−v|)"}
+    html = views.heads(result, labels, {"uv": 66.04, "diff": 69.78}, {"uv": 80.71, "diff": 86.25})
+    assert "(u, v) is right on 98% of its training pairs and on 27% of new ones, fewer than the 36%" in html
+    assert "(|u−v|) is right" not in html
+    assert "The shipped runs span 80.71 (u, v) to 86.25 (|u−v|)." in html

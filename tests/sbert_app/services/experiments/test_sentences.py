@@ -1,0 +1,60 @@
+"""Sentences with figures in them are held against the tables that ship."""
+
+import json
+import re
+from statistics import fmean
+
+import pytest
+
+from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.precomputed import precomputed
+from sbert_app.services.runs.estimate import HUB_FORMS
+from sbert_app.services.runs.presets import PRESETS
+from training.assets import asset
+
+
+def means(name: str) -> dict[str, tuple[float, float]]:
+    """variant -> (ρ ×100 before, after)."""
+    table = precomputed(name)
+    runs = {variant: [run for run in table.runs if run.variant == variant] for variant in ABLATIONS[name].variants}
+    return {
+        variant: (100 * fmean(run.before for run in each), 100 * fmean(run.after for run in each))
+        for variant, each in runs.items()
+    }
+
+
+def test_the_preset_of_max_pooling_quotes_the_shipped_ablation():
+    before, after = means("pooling")["max"]
+    assert f"from {before:.1f} to {after:.1f} in one epoch" in PRESETS["max"].lesson
+    assert f"Table 6 has {ABLATIONS['pooling'].variants['max'].paper:.1f}" in PRESETS["max"].lesson
+
+
+def test_max_pooling_gets_worse_and_mean_is_first():
+    found = means("pooling")
+    assert found["max"][1] < found["max"][0]
+    paper = {name: variant.paper for name, variant in ABLATIONS["pooling"].variants.items()}
+    for ranking in ({name: after for name, (_, after) in found.items()}, paper):
+        assert sorted(ranking, key=ranking.get) == ["max", "cls", "mean"]
+
+
+def test_a_tuned_base_has_only_to_lose_from_the_softmax():
+    assert all(after < before for before, after in means("concat").values())
+
+
+def test_on_the_same_pairs_regression_is_first():
+    after = {name: value for name, (_, value) in means("objective").items()}
+    assert max(after, key=after.get) == ABLATIONS["objective"].default == "regression"
+    assert not ABLATIONS["objective"].setting, "the paper has no figures for it"
+
+
+def test_the_preset_of_nli_names_its_size_and_a_field_that_exists():
+    assert f"{HUB_FORMS['all-nli'][1]:,} pairs" in PRESETS["nli"].lesson
+    assert "Maximum steps" in PRESETS["nli"].lesson
+    assert not re.search(r"\b(hours|days)\b", PRESETS["nli"].lesson), "the estimate says that"
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_no_lesson_claims_what_its_controls_can_refute(number):
+    text = json.dumps(json.loads(asset(f"lessons/{number}.json").read_text()), ensure_ascii=False)
+    assert "no threshold works" not in text
+    assert "within a point" not in text
