@@ -16,7 +16,8 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from sbert_app.pages.api import core, project, runs, score_file, search
+from sbert_app.pages.api import core, metrics, openai, project, runs, score_file, search
+from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
 from sbert_app.pages.components.not_found import not_found
@@ -75,7 +76,7 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
     app.queue(default_concurrency_limit=4, max_size=512)
     threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
     try:
-        _, url, _ = app.launch(**_launch_options(settings))
+        _, url, _ = app.launch(**_launch_options(settings, services))
     except OSError as error:
         raise InputError(f"port {settings.port} is taken; choose another with --port") from error
     print(f"SBERT Lab is at {url}", flush=True)
@@ -84,7 +85,7 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
     return app, url
 
 
-def _launch_options(settings: Settings) -> dict[str, Any]:
+def _launch_options(settings: Settings, services: Services) -> dict[str, Any]:
     return {
         "server_name": settings.host,
         "server_port": settings.port,
@@ -97,7 +98,8 @@ def _launch_options(settings: Settings) -> dict[str, Any]:
         "head": theme.head(),
         "pwa": True,
         "app_kwargs": {
-            "middleware": [Middleware(OneSession)],
+            "middleware": [Middleware(CountRequests), Middleware(OneSession)],
+            "routes": [*openai.routes(services), *metrics.routes()],
             "lifespan": _guard(settings),
             "exception_handlers": {404: not_found},
         },

@@ -5,6 +5,7 @@ import re
 import urllib.error
 import urllib.request
 
+import openai
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -215,6 +216,14 @@ def test_for_the_client_every_argument_but_the_text_has_a_default(app_url):
         client.predict(" ", "A kitten.", api_name="/compare")
     with pytest.raises(AppError, match="data 'nonsense' cannot be used here"):
         client.predict("nonsense", api_name="/evaluate")
+
+
+def test_openais_client_is_served_by_the_app(app_url):
+    client = openai.OpenAI(base_url=f"{app_url}/v1", api_key="any")
+    answer = client.embeddings.create(model="all-MiniLM-L6-v2", input=["A cat.", "A kitten."])
+    assert [len(each.embedding) for each in answer.data] == [384, 384]
+    with urllib.request.urlopen(f"{app_url}/metrics", timeout=60) as metrics:
+        assert b'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"} 1.0' in metrics.read()
 
 
 def test_only_the_documented_endpoints_are_public(app_url):

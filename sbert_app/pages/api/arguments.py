@@ -26,6 +26,11 @@ def register(function: Callable[..., Any], **options: Any) -> None:
     gr.api(function, api_name=name, **options)
 
 
+def is_registered(name: str) -> bool:
+    """Whether there is an endpoint of that name."""
+    return name in _signatures
+
+
 def with_all_arguments(name: str, body: dict[str, Any]) -> dict[str, Any]:
     """The body of a request to the endpoint ``name`` with every argument in ``data``, those left out by default.
 

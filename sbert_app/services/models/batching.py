@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from sbert_app.services.metrics import BATCH, WAITING
 from training import parallel
 from training.errors import Stopped
 from training.inference.packing import Row
@@ -46,6 +47,7 @@ class DynamicBatcher(Generic[Request, Response]):
         future: Future[Response] = Future()
         with self._queue_lock:
             self._queue.append((request, future))
+        WAITING.inc()
         with self._processing:
             if not future.done():  # else another thread has processed it meanwhile
                 self._process_queue()
@@ -54,6 +56,8 @@ class DynamicBatcher(Generic[Request, Response]):
     def _process_queue(self) -> None:
         with self._queue_lock:
             queue, self._queue = self._queue, []
+        WAITING.dec(len(queue))
+        BATCH.observe(len(queue))
         try:
             responses = self._process([request for request, _ in queue])
         except BaseException as error:  # noqa: BLE001 - raised again in each thread

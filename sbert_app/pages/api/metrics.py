@@ -1,0 +1,60 @@
+"""``/metrics`` for Prometheus, and the middleware that counts the requests of the documented endpoints."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sbert_app.pages.api.arguments import is_registered
+from sbert_app.services.metrics import LATENCY, REQUESTS, exposition
+
+RUN = "/gradio_api/run/"
+OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
+
+
+def routes() -> list[BaseRoute]:
+    """The route; the app's login holds for it too."""
+
+    def metrics(_: Request) -> Response:
+        return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    return [Route("/metrics", metrics)]
+
+
+class CountRequests:
+    """ASGI middleware: number, status and latency of requests, by endpoint."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = endpoint_of(scope["path"]) if scope["type"] == "http" else ""
+        if not endpoint:
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            LATENCY.labels(endpoint).observe(time.perf_counter() - started)
+            REQUESTS.labels(endpoint, str(status)).inc()
+
+
+def endpoint_of(path: str) -> str:
+    """The label of a request; "" for paths that are not counted. Only known names become labels."""
+    if path in OPENAI:
+        return path
+    name = path.removeprefix(RUN) if path.startswith(RUN) else ""
+    return name if is_registered(name) else ""

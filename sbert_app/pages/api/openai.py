@@ -1,0 +1,106 @@
+"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking.
+
+Routes of the app itself, so that its login (an API key is the bearer token), its hosts and its limits hold for them
+too. Answers and errors have the shapes that the clients parse.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from sbert_app.pages.api.endpoint import AtOnce
+from sbert_app.pages.components.messages import INTERNAL_ERROR
+from sbert_app.services.container import Services
+from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
+from sbert_app.services.openai import embeddings as compute_embeddings
+from sbert_app.services.openai import rerank as compute_ranking
+from training.errors import UserFacingError
+
+log = logging.getLogger("sbert_lab.api")
+
+AT_ONCE = 64  # requests of one address: clients send the batches of a corpus side by side
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """The routes. torch is imported at the first request."""
+    limit = AtOnce(AT_ONCE)
+
+    async def embeddings(request: Request) -> Response:
+        compute = partial(compute_embeddings, services.models)
+        return await _answer(request, EmbeddingsRequest, compute, limit)
+
+    async def rerank(request: Request) -> Response:
+        return await _answer(request, RerankRequest, partial(compute_ranking, services.models), limit)
+
+    def models(request: Request) -> Response:
+        listed = list_models(services.jobs.store)
+        name = request.path_params.get("name")
+        if name is None:
+            return JSONResponse(listed)
+        found = next((each for each in listed["data"] if each["id"] == name), None)
+        return (
+            _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
+            if found is None
+            else (JSONResponse(found))
+        )
+
+    return [
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/v1/rerank", rerank, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/v1/models/{name:path}", models),
+    ]
+
+
+async def _answer(
+    request: Request, body: type[Body], compute: Callable[[Body], dict[str, Any]], limit: AtOnce
+) -> Response:
+    """Validate the body, compute in a thread, and say what is wrong as OpenAI does."""
+    try:
+        asked = body.model_validate(await request.json())
+    except ValidationError as error:
+        return _error(400, _sentence(error))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return _error(400, "the request is not valid JSON")
+    visitor = request.client.host if request.client else ""
+
+    def work() -> dict[str, Any]:
+        with limit.one_more(visitor):
+            return compute(asked)
+
+    try:
+        return JSONResponse(await run_in_threadpool(work))
+    except UserFacingError as error:
+        return _error(404 if "not found" in str(error) else 400, str(error))
+    except Exception:
+        log.exception("a /v1 request failed")
+        return _error(500, INTERNAL_ERROR, "server_error")
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake: which field, and what it must be."""
+    mistake = error.errors(include_url=False, include_input=False)[0]
+    field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
+    if field == "input":
+        return (
+            f"input must be a text, or a list of 1 to {MOST_INPUTS:,} texts of at most {MOST_CHARACTERS:,} characters; "
+            "lists of token ids are not supported"
+        )
+    return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
+
+
+def _error(status: int, message: str, kind: str = "invalid_request_error") -> JSONResponse:
+    error = {"message": message, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status_code=status)
