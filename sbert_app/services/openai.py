@@ -75,8 +75,8 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest) -> dict[str, Any]
         vectors = vectors[:, : request.dimensions]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     tokens = sum(map(len, encoder.tokenize(texts)))
-    encode = _base64 if request.encoding_format == "base64" else np.ndarray.tolist
-    data = [{"object": "embedding", "index": i, "embedding": encode(vector)} for i, vector in enumerate(vectors)]
+    encoded = [_base64(vector) for vector in vectors] if request.encoding_format == "base64" else vectors.tolist()
+    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
     return {"object": "list", "data": data, "model": request.model, "usage": _usage(request.model, tokens)}
 
 
