@@ -22,6 +22,7 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "cross": "benchmarks.cross",
     "encode": "benchmarks.encode",
     "maps": "benchmarks.maps",
+    "memory": "benchmarks.memory",
     "pairs": "benchmarks.pairs",
     "peers": "benchmarks.peers",
     "scaling": "benchmarks.scaling",

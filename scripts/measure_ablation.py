@@ -112,9 +112,13 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     if not args.out.exists():
         return PrecomputedTable(args.ablation, settings, 0, {}, command, "", [])
     table = PrecomputedTable.read(args.out)
-    if (table.ablation, table.settings) != (args.ablation, settings):
+    # A table of an earlier version lacks the fields that came later; what they are now, they were by default then.
+    added = {name: value for name, value in settings.items() if name not in table.settings}
+    defaults = RunConfig("regression").to_dict()
+    known = {name: value for name, value in table.settings.items() if name in settings}
+    if table.ablation != args.ablation or known | {name: defaults[name] for name in added} != settings:
         raise InputError(f"{args.out} was measured with other settings, {table.settings}; name another file with --out")
-    return replace(table, command=command)
+    return replace(table, command=command, settings=settings)
 
 
 def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:

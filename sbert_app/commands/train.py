@@ -20,11 +20,14 @@ from sbert_app.services.runs.record import RESUMABLE
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.data.load import split_names
 from training.errors import InputError, Stopped
-from training.trainer.config import CHOICES, RunConfig
+from training.trainer.config import CHOICES, REPORTERS, RunConfig
 
 if TYPE_CHECKING:
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
+
+
+EXAMPLES = 5  # mined negatives that are shown before the first step
 
 
 def _choices(field: str) -> str:
@@ -61,6 +64,35 @@ def train(
     mnrl_symmetric: Annotated[
         bool | None, typer.Option("--mnrl-symmetric", help="For mnrl: also from the positive to the anchor.")
     ] = None,
+    cosent_scale: Annotated[
+        float | None, typer.Option(help="For cosent and angle: the factor on the similarity. [20]")
+    ] = None,
+    contrastive_margin: Annotated[float | None, typer.Option(help="For contrastive, as 1 - cosine. [0.5]")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For mse and margin-mse: a cross-encoder or a bi-encoder.")
+    ] = None,
+    margin_similarity: Annotated[
+        str | None, typer.Option(metavar=_choices("margin_similarity"), help="For margin-mse. [dot]")
+    ] = None,
+    matryoshka_dims: Annotated[
+        str | None, typer.Option(metavar="D,D,…", help="Train the first D dimensions too, as 256,128,64.")
+    ] = None,
+    mini_batch_size: Annotated[
+        int | None, typer.Option(help="Gradient caching: compute so many rows of a batch at a time.")
+    ] = None,
+    mine_negatives: Annotated[
+        bool | None,
+        typer.Option("--mine-negatives", help="For triplet, mnrl, margin-mse: hard negatives, found by the base."),
+    ] = None,
+    negative_margin: Annotated[
+        float | None, typer.Option(help="A mined negative is less similar than its positive by this fraction. [0.05]")
+    ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
+    ] = False,
+    report_to: Annotated[
+        str | None, typer.Option(metavar=",".join(REPORTERS), help="Write the figures to these trackers too.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="What to call the run.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
     home: options.Home = None,
@@ -74,6 +106,9 @@ def train(
     from sbert_app.services.runs.store import RunStore
 
     store = RunStore(place)
+    if preview:
+        _preview(store, settings, as_json)
+        return
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal() as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
         result = execute(store, run_id, on_event=_progress_handler(bar, run_id), should_end=should_end, foreground=True)
@@ -85,20 +120,47 @@ def train(
         raise typer.Exit(1)
 
 
-_NOT_SETTINGS = ("resume", "home", "offline", "as_json")
+_NOT_SETTINGS = ("resume", "home", "offline", "as_json", "preview")
+
+
+def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
+    """Show mined negatives, and do not train."""
+    from sbert_app.services.runs.negatives import preview_negatives
+
+    config = _config(store, settings)
+    if not config.mine_negatives:
+        raise InputError("--preview shows mined negatives; add --mine-negatives")
+    with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
+        found = preview_negatives(config, store.home, bar)
+    lines = [_triplet_lines(asdict(each)) for each in found.triplets]
+    print_result(asdict(found), as_json, "\n".join([*lines, found.note]))
+
+
+def _triplet_lines(triplet: dict[str, Any]) -> str:
+    """A mined triplet in three lines, with cosines."""
+    return (
+        f"anchor    {triplet['anchor']}\n"
+        f"positive  {triplet['positive_cosine']:.2f}  {triplet['positive']}\n"
+        f"negative  {triplet['negative_cosine']:.2f}  {triplet['negative']}\n"
+    )
 
 
 def _created(store: RunStore, settings: dict[str, Any]) -> str:
+    return store.create(_config(store, settings), queue=False).id
+
+
+def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
+    """The config of a new run. InputError if it cannot start."""
     from sbert_app.services.runs.estimate import estimate_run
 
-    for key in ("base", "train_data", "eval_data"):
+    for key in ("base", "teacher", "train_data", "eval_data"):
         if key in settings:
             settings[key] = _absolute_paths(settings[key])
     if settings.get("eval_data") == "none":
         settings["eval_data"] = None
     config = RunConfig.from_dict(settings)
-    estimate_run(config, store)  # raises before a run is created
-    return store.create(config, queue=False).id
+    estimate_run(config, store)
+    return config
 
 
 def _absolute_paths(name: str) -> str:
@@ -122,6 +184,8 @@ def _progress_handler(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]
     def handle(event: dict[str, Any]) -> None:
         if event.get("state") == "running":
             print(f"run {run_id}", file=sys.stderr)
+            for triplet in event.get("negatives", ())[:EXAMPLES]:
+                print(_triplet_lines(triplet), file=sys.stderr)
         if event["kind"] == "train":
             loss = "not finite" if event["loss"] is None else f"{event['loss']:.4f}"
             bar.description = f"loss {loss}"
@@ -136,6 +200,8 @@ def _summary(result: RunResult) -> str:
         for measure, factor in (("spearman", 100), ("accuracy", 100)):
             if figures and figures.get(measure) is not None:
                 lines.append(f"{what:7} {measure} {factor * figures[measure]:.2f} at step {figures['step']:,}")
+        for dim, value in ((figures or {}).get("by_dimension") or {}).items():
+            lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.final and result.final.get("collapsed"):
         lines.append(f"collapsed: {result.final['collapsed']}")
     if result.path:

@@ -76,12 +76,13 @@ class AccessPolicy:
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """``config``, if a visitor may name its base and its data.
+        """``config``, if a visitor may name its base, its teacher and its data.
 
         Raises:
             InputError: they may not.
         """
-        self.check_model(config.base)
+        for model in filter(None, (config.base, config.teacher)):
+            self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
             self.check_data(name)
         return config

@@ -10,18 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from training.errors import InputError
 from training.objectives import (
     CONCATENATIONS,
     METRICS,
     OBJECTIVES,
+    AnglE,
     Classification,
+    Contrastive,
+    CoSENT,
+    MarginMSE,
+    Matryoshka,
+    MeanSquaredError,
     MultipleNegativesRanking,
+    Normalized,
     Regression,
     Triplet,
+    build_objective,
     concatenate,
     width,
 )
-from training.trainer.config import CHOICES, RunConfig
+from training.trainer.config import CHOICES, NEEDS_TEACHER, USES_BATCH, USES_NEGATIVES, RunConfig
 
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
 B, D, K = 7, 12, 3
@@ -108,6 +117,119 @@ def test_mnrl_is_their_ranking_loss(columns, symmetric):
     assert_same(ours, theirs(other, given_vectors, torch.empty(0)), given_vectors)
 
 
+GOLD = torch.tensor([0.2, 0.9, 0.9, 0.0, 0.55, 0.2, 1.0])  # with ties
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+@pytest.mark.parametrize(("kind", "loss"), [(CoSENT, "CoSENTLoss"), (AnglE, "AnglELoss")])
+@pytest.mark.parametrize("dimension", [D, 7], ids=["even", "odd"])
+def test_cosent_and_angle_are_their_losses(kind, loss, scale, dimension):
+    columns = [column[:, :dimension] for column in vectors(2)]
+    other = getattr(losses, loss)(Fixed(columns), scale=scale)
+    assert_same(kind(scale)(columns, GOLD), theirs(other, columns, GOLD), columns)
+
+
+def test_cosent_by_hand():
+    """Three pairs with cosines 0, 1 and 0 and gold scores 0, 0.5 and 1: two of three orders are wrong or tied."""
+    u = torch.tensor([[1.0, 0.0]] * 3)
+    v = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    expected = math.log(1 + math.exp(0 - 1) + math.exp(0 - 0) + math.exp(1 - 0))
+    assert CoSENT(1.0)([u, v], torch.tensor([0.0, 0.5, 1.0])).item() == pytest.approx(expected)
+    assert CoSENT()([u, v], torch.tensor([0.5, 0.5, 0.5])).item() == 0.0  # nothing to order
+
+
+@pytest.mark.parametrize("margin", [0.5, 1.2])
+def test_contrastive_is_their_contrastive_loss(margin):
+    columns, labels = vectors(2), torch.tensor([0, 1, 0, 0, 1, 1, 0])
+    other = losses.ContrastiveLoss(Fixed(columns), margin=margin)
+    assert_same(Contrastive(margin)(columns, labels), theirs(other, columns, labels), columns)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_mse_of_vectors_is_their_mse_loss(columns):
+    student, teacher = vectors(columns), torch.stack(vectors(columns, seed=1), dim=1).detach()
+    other = losses.MSELoss(Fixed(student)).compute_loss_from_embeddings(student, list(teacher.unbind(1)))
+    assert_same(MeanSquaredError()(student, teacher), other, student)
+
+
+def test_mse_of_scores_is_their_cosine_similarity_loss():
+    columns = vectors(2)
+    other = theirs(losses.CosineSimilarityLoss(Fixed(columns)), columns, GOLD)
+    assert_same(MeanSquaredError()(columns, GOLD), other, columns)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_margin_mse_is_their_margin_mse_loss(similarity):
+    util = pytest.importorskip("sentence_transformers.util")
+    function = {"dot": util.pairwise_dot_score, "cosine": util.pairwise_cos_sim}[similarity]
+    columns = vectors(3)
+    other = losses.MarginMSELoss(Fixed(columns), similarity_fct=function)
+    assert_same(MarginMSE(similarity)(columns, GOLD), theirs(other, columns, GOLD), columns)
+
+
+class Lookup(nn.Module):
+    """In the place of sentence-transformers' model, for losses that call it: column i holds the given vectors."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, columns: list[Tensor]) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": torch.cat([self.columns[i] for i in features["column"]])}
+
+    def get_embedding_dimension(self) -> int:
+        return D
+
+
+def their_matryoshka(name: str, columns: list[Tensor], target: Tensor | None, dims: list[int], **options) -> Tensor:
+    module = __import__(getattr(losses, name).__module__, fromlist=["embed_columns"])
+    model = Lookup(columns)
+    other = losses.MatryoshkaLoss(model, getattr(losses, name)(model, **options), dims)
+    features = [{"column": torch.tensor([i])} for i in range(len(columns))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            module,
+            "embed_columns",
+            lambda model, features: [model(dict(each))["sentence_embedding"] for each in features],
+            raising=False,
+        )
+        return other(features, target)
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "columns", "target"),
+    [
+        (MultipleNegativesRanking(), "MultipleNegativesRankingLoss", 2, torch.empty(0)),
+        (CoSENT(), "CoSENTLoss", 2, GOLD),
+        (AnglE(), "AnglELoss", 2, GOLD),
+        (Regression(), "CosineSimilarityLoss", 2, GOLD),
+        (Triplet(margin=5.0), "TripletLoss", 3, torch.empty(0)),
+        (Contrastive(), "ContrastiveLoss", 2, torch.tensor([0, 1, 0, 0, 1, 1, 0])),
+        (MarginMSE(), "MarginMSELoss", 3, GOLD),
+        (MeanSquaredError(), "MSELoss", 2, torch.randn(B, 2, D, generator=torch.Generator().manual_seed(3))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
+    dims, given_vectors = [D, 6, 3], vectors(columns)
+    other = their_matryoshka(name, given_vectors, target, dims)
+    assert_same(Matryoshka(ours, dims)(given_vectors, target), other, given_vectors)
+
+
+def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
+    columns, labels = [column.detach() for column in vectors(2)], torch.tensor([0, 1, 2, 0, 1, 2, 1])
+    whole = Classification(D, K)
+    short = Classification(4, K)
+    with torch.no_grad():
+        short.classifier.weight.copy_(whole.classifier.weight.view(K, 3, D)[:, :, :4].reshape(K, 12))
+        short.classifier.bias.copy_(whole.classifier.bias)
+    units = [[nn.functional.normalize(column[:, :d], dim=1) for column in columns] for d in (D, 4)]
+    expected = whole(units[0], labels) + short(units[1], labels)
+    assert Matryoshka(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
+
+
 def test_concatenations_by_hand():
     u, v = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0]])
     assert concatenate(u, v, "uv+diff+mul").tolist() == [[1, 2, 3, -1, 2, 3, 3, -2]]
@@ -169,3 +291,25 @@ def test_the_table_builds_what_the_config_says():
     assert classification.classifier.weight.shape == (4, D)
     assert OBJECTIVES["triplet"].build(config, D, 0).margin == 2
     assert OBJECTIVES["mnrl"].build(config, D, 0).symmetric
+    config = RunConfig("angle", cosent_scale=5, contrastive_margin=1.5)
+    assert {OBJECTIVES[name].build(config, D, 0).scale for name in ("cosent", "angle")} == {5}
+    assert OBJECTIVES["contrastive"].build(config, D, 0).margin == 1.5
+    assert {name for name, entry in OBJECTIVES.items() if entry.target == "teacher"} == set(NEEDS_TEACHER)
+    assert set(OBJECTIVES) > {*NEEDS_TEACHER, *USES_BATCH, *USES_NEGATIVES}
+
+
+def test_distillation_compares_unit_vectors_of_models_whose_output_is():
+    config = RunConfig("mse", teacher="minilm-stsb")
+    assert isinstance(build_objective(config, D, 0, normalizes=True), Normalized)
+    assert isinstance(build_objective(config, D, 0), MeanSquaredError)
+    assert isinstance(build_objective(RunConfig("regression"), D, 0, normalizes=True), Regression)
+    columns = [column.detach() for column in vectors(3)]
+    config = RunConfig("margin-mse", teacher="minilm-stsb")
+    cosine = MarginMSE("cosine")(columns, GOLD)
+    assert build_objective(config, D, 0, normalizes=True)(columns, GOLD).item() == pytest.approx(cosine.item())
+
+
+def test_all_dimensions_are_trained_beside_the_shorter_ones():
+    assert build_objective(RunConfig("mnrl", matryoshka_dims=[4, 8]), D, 0).dims == (12, 8, 4)
+    with pytest.raises(InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"):
+        build_objective(RunConfig("mnrl", matryoshka_dims=[13]), D, 0)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TOP_SCORE, TRIPLETS, Dataset, join
 from training.data.load import load_one, split_names
+from training.data.parsing import NLI_LABELS
 from training.errors import InputError
 
 THIRDS = ("low", "middle", "high")
@@ -121,6 +122,99 @@ def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     return replace(data.select(keep, note), labels=None, label_names=())
 
 
+def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
+    """Scores whose order is that of the labels: the positive one 5, neutral 2.5, the negative one 0."""
+    positive, negative = _positive_and_negative(data)
+    scores = {positive: TOP_SCORE, negative: 0.0}
+    if data.label_names == NLI_LABELS:
+        scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
+    keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
+    named = ", ".join(f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items()))
+    kept = data.select(keep, f"scores are made of the labels: {named}")
+    return replace(kept, scores=[scores[label] for label in kept.labels or ()], labels=None, label_names=())
+
+
+APART_AND_TOGETHER = ("apart", "together")  # the labels of contrastive pairs, as their indices 0 and 1
+
+
+def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
+    """The positive and the negative label; pairs with any other are left out."""
+    positive, negative = _positive_and_negative(data)
+    together = {positive: True, negative: False}
+    names = [data.label_names[label] for label in (positive, negative)]
+    return _contrastive(data, [together.get(label) for label in data.labels or ()], *names)
+
+
+def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
+    """Together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
+    together = [_side(score) for score in data.scores or ()]
+    positive, negative = f"a gold score of at least {POSITIVE_FROM:g}", f"of at most {NEGATIVE_TO:g}"
+    return _contrastive(data, together, positive, negative)
+
+
+def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
+    """Two pairs of each triplet: anchor and positive together, anchor and negative apart."""
+    anchors, positives, negatives = data.columns
+    note = f"each of the {len(data):,} triplets gives a pair that belongs together and one that does not"
+    return Dataset(
+        data.name,
+        ([*anchors, *anchors], [*positives, *negatives]),
+        labels=[1] * len(data) + [0] * len(data),
+        label_names=APART_AND_TOGETHER,
+        source=data.source,
+        notes=(*data.notes, note),
+        rows=[*data.rows, *data.rows],
+    )
+
+
+def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
+    """Each different sentence with itself: its two vectors will differ by dropout."""
+    sentences = _distinct_sentences(data)
+    return replace(sentences, columns=(sentences.columns[0], sentences.columns[0]))
+
+
+def without_target(data: Dataset, draw: random.Random) -> Dataset:
+    """The sentences as they are; scores and labels are left out, as a teacher gives the target."""
+    left_out = "gold scores" if data.scores is not None else "labels" if data.labels is not None else ""
+    notes = (*data.notes, f"the {left_out} are not used: the teacher gives the target") if left_out else data.notes
+    return replace(data, scores=None, labels=None, label_names=(), notes=notes)
+
+
+def _side(score: float) -> bool | None:
+    """Whether pairs of this gold score belong together; None if that is not clear."""
+    if score >= POSITIVE_FROM:
+        return True
+    return False if score <= NEGATIVE_TO else None
+
+
+def _contrastive(data: Dataset, together: list[bool | None], positive: str, negative: str) -> Dataset:
+    """Labelled pairs of the rows where ``together`` is not None."""
+    keep = [i for i, side in enumerate(together) if side is not None]
+    labels = [int(bool(together[i])) for i in keep]
+    note = (
+        f"{labels.count(1):,} pairs belong together ({positive}), {labels.count(0):,} do not ({negative}); "
+        f"{len(data) - len(keep):,} of {len(data):,} are left out"
+    )
+    kept = data.select(keep, note)
+    return replace(kept, scores=None, labels=labels, label_names=APART_AND_TOGETHER)
+
+
+def _distinct_sentences(data: Dataset) -> Dataset:
+    """One column: the different sentences, in the order in which they are first found."""
+    row_of: dict[str, int] = {}
+    for column in data.columns:
+        for sentence, row in zip(column, data.rows, strict=True):
+            row_of.setdefault(sentence, row)
+    note = f"{len(row_of):,} different sentences, without scores or labels"
+    return Dataset(
+        data.name,
+        (list(row_of),),
+        source=data.source,
+        notes=(*data.notes, note),
+        rows=list(row_of.values()),
+    )
+
+
 def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:
     return list(zip(data.columns[0], data.columns[1], data.labels or (), strict=True))
 
@@ -168,6 +262,13 @@ TRANSFORMS: dict[tuple[str, str], Transform] = {
     ("classification", LABELLED): as_it_is,
     ("classification", SCORED): thirds,
     ("regression", SCORED): as_it_is,
+    ("cosent", SCORED): as_it_is,
+    ("cosent", LABELLED): scores_from_labels,
+    ("angle", SCORED): as_it_is,
+    ("angle", LABELLED): scores_from_labels,
+    ("contrastive", LABELLED): contrastive_from_labels,
+    ("contrastive", SCORED): contrastive_from_scores,
+    ("contrastive", TRIPLETS): contrastive_from_triplets,
     ("triplet", TRIPLETS): as_it_is,
     ("triplet", LABELLED): triplets_from_labels,
     ("triplet", SCORED): triplets_from_scores,
@@ -176,19 +277,31 @@ TRANSFORMS: dict[tuple[str, str], Transform] = {
     ("mnrl", LABELLED): positives_from_labels,
     ("mnrl", SCORED): positives_from_scores,
     ("mnrl", PAIRS): as_it_is,
+    **{("simcse", kind): sentences_twice for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)},
+    **{("mse", kind): without_target for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)},
+    ("margin-mse", TRIPLETS): as_it_is,
+    ("margin-mse", LABELLED): triplets_from_labels,
+    ("margin-mse", SCORED): triplets_from_scores,
+    ("margin-mse", PAIRS): triplets_from_pairs,
 }
 
 REQUIRED_FORMS = {
     "classification": "pairs with a label or a score",
     "regression": "pairs with a score",
+    "cosent": "pairs with a score, or labels that have an order",
+    "angle": "pairs with a score, or labels that have an order",
+    "contrastive": "pairs with a label or a score, or triplets",
     "triplet": "triplets, or pairs from which they can be made",
     "mnrl": "pairs that belong together, or triplets",
+    "simcse": "sentences",
+    "mse": "sentences",
+    "margin-mse": "triplets, or pairs from which they can be made",
 }
 
 NEAREST_FORM = {
     LABELLED: "classification learns from labels as they are",
     PAIRS: "mnrl learns from pairs that belong together, without scores or labels",
     TRIPLETS: "triplet and mnrl learn from triplets",
-    SENTENCES: "nothing here learns from single sentences; give pairs that belong together (sentence1, sentence2)",
+    SENTENCES: "simcse learns from single sentences, and mse from single sentences and a teacher",
     SCORED: "regression learns from scores as they are",
 }

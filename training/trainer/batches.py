@@ -20,9 +20,9 @@ from torch import Tensor
 from training.data.load import Dataset
 from training.errors import Stopped
 from training.models.encoder import Encoder
-from training.trainer.config import RunConfig
-from training.trainer.evaluator import targets
+from training.trainer.config import USES_BATCH, RunConfig
 from training.trainer.replica import TokenIds
+from training.trainer.targets import Targets
 
 POOL = 100  # batches that are sorted together
 TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
@@ -102,6 +102,7 @@ class TokenizedBatches:
 
     Args:
         data: the rows in the form that the objective needs.
+        targets: of the rows, or None.
         encoder: provides the tokenizer.
         config: batch size, seed, and whether the objective takes the other rows of a batch as negatives.
         processes: the number of processes that train together.
@@ -112,15 +113,22 @@ class TokenizedBatches:
     """
 
     def __init__(
-        self, data: Dataset, encoder: Encoder, config: RunConfig, processes: int, should_stop: Callable[[], bool]
+        self,
+        data: Dataset,
+        targets: Targets | None,
+        encoder: Encoder,
+        config: RunConfig,
+        processes: int,
+        should_stop: Callable[[], bool],
     ) -> None:
         self.data = data
         ids = _tokenize(encoder, [text for column in data.columns for text in column], should_stop)
         self.columns: list[TokenIds] = [[ids[text] for text in column] for column in data.columns]
         self.used = {token for sentence in ids.values() for token in sentence}
-        self._targets = targets(data)
+        self._targets = targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
-        sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if config.objective == "mnrl" else None
+        uses_batch = config.objective in USES_BATCH
+        sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if uses_batch else None
         self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
 
     @property

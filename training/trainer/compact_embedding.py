@@ -45,21 +45,24 @@ class CompactEmbedding(nn.Module):
         vectors = F.embedding(rows, self.weight.detach())
         return vectors if self.scale == 1 else vectors * self.scale
 
-    def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
+    def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
         """Set the gradient of ``weight`` from those of the vectors that were looked up.
 
         Args:
             rows: of each micro-batch, row numbers (...).
             gradients: of each micro-batch, (..., D) in any floating dtype; summed in float32.
+            add: to the gradient that there is, in place of replacing it.
 
         Returns:
             The norm of the gradient, in a list of one.
         """
-        self._gradient[self._touched] = 0
-        self._touched = torch.cat([part.flatten() for part in rows])
+        touched = torch.cat([part.flatten() for part in rows])
+        if not add:
+            self._gradient[self._touched] = 0
         of_rows = torch.cat([part.flatten(0, -2).float() for part in gradients])
-        self._gradient.index_add_(0, self._touched, of_rows, alpha=self.scale)
+        self._gradient.index_add_(0, touched, of_rows, alpha=self.scale)
         self._gradient[self._untrained] = 0
+        self._touched = torch.cat([self._touched, touched]) if add else touched
         self.weight.grad = self._gradient
         return [torch.linalg.vector_norm(self._gradient)]
 

@@ -30,6 +30,36 @@ def _whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _listed(value: Any) -> Any:
+    """A list, as JSON has it, or a text with commas -> a tuple of what it holds."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _dimensions(value: Any) -> Any:
+    """Dimensions, largest first, without repetition."""
+    value = () if value is None else _listed(value)
+    numbers = [_whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in value]
+    if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
+        raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
+    return tuple(sorted(set(numbers), reverse=True))
+
+
+def _reporters(value: Any) -> Any:
+    """Names of experiment trackers, without repetition."""
+    names = tuple(dict.fromkeys(() if value is None else _listed(value)))
+    for name in names:
+        if name not in REPORTERS:
+            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
+    return names
+
+
+REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
+NEEDS_TEACHER = ("mse", "margin-mse")
+USES_NEGATIVES = ("triplet", "mnrl", "margin-mse")  # for which hard negatives can be mined
+USES_BATCH = ("mnrl", "simcse")  # whose negatives are the other rows of a batch
+
 Whole = Annotated[int, BeforeValidator(_whole_number)]
 
 
@@ -40,11 +70,29 @@ class RunConfig(BaseModel):
     derived from them. ``eval_data`` None evaluates on random pairs of the training data alone. ``pooling`` None is
     the base's own. ``max_steps``, if given, is the number of optimiser steps, in place of ``epochs``. ``eval_every``
     None evaluates about every 100 steps, but 4 to 20 times a run.
+
+    ``teacher`` is the model that mse and margin-mse learn from: a bi-encoder or a cross-encoder. ``matryoshka_dims``
+    trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so many rows of a batch
+    at a time, in the memory of as many (gradient caching); the gradient is the whole batch's. ``mine_negatives``
+    takes as the negative of each pair the nearest sentence by the base that is less similar to the anchor than
+    (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
+    ``report_to`` names experiment trackers that get the run's figures too.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
-    objective: Literal["classification", "regression", "triplet", "mnrl"]
+    objective: Literal[
+        "classification",
+        "regression",
+        "cosent",
+        "angle",
+        "contrastive",
+        "triplet",
+        "mnrl",
+        "simcse",
+        "mse",
+        "margin-mse",
+    ]
     train_data: str = Field("stsb:train", pattern=r"\S")
     eval_data: str | None = "stsb:dev"
     base: str = Field(DEFAULT_MODEL, pattern=r"\S")
@@ -65,6 +113,17 @@ class RunConfig(BaseModel):
     triplet_margin: float = Field(1.0, gt=0, le=1_000, description="the margin ε")
     mnrl_scale: float = Field(20.0, gt=0, le=1_000, description="the factor on the cosine")
     mnrl_symmetric: bool = False
+    cosent_scale: float = Field(20.0, gt=0, le=1_000, description="the factor on the similarity")
+    contrastive_margin: float = Field(0.5, gt=0, le=2, description="the margin, as 1 - cosine,")
+    teacher: str | None = Field(None, pattern=r"\S")
+    margin_similarity: Literal["dot", "cosine"] = "dot"
+    matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = ()
+    mini_batch_size: Whole | None = Field(None, ge=1, le=65_536, description="rows that are computed at a time")
+    mine_negatives: bool = False
+    negative_margin: float = Field(
+        0.05, ge=0, lt=1, description="the fraction by which a mined negative is less similar than the positive"
+    )
+    report_to: Annotated[tuple[str, ...], BeforeValidator(_reporters)] = ()
     lora_rank: Whole = Field(0, ge=0, le=512, description="the rank of LoRA, 0 for full fine-tuning")
     name: str = ""
 
@@ -77,9 +136,18 @@ class RunConfig(BaseModel):
             raise InputError(_describe(error.errors()[0])) from None
 
     @model_validator(mode="after")
-    def _needs_negatives(self) -> RunConfig:
-        if self.objective == "mnrl" and self.batch_size < 2:
-            raise ValueError("batch_size must be at least 2 for mnrl: its negatives are the batch's other rows")
+    def _fits_together(self) -> RunConfig:
+        objective = self.objective
+        if objective in USES_BATCH and self.batch_size < 2:
+            raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
+        if objective in NEEDS_TEACHER and self.teacher is None:
+            raise ValueError(
+                f"{objective} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
+            )
+        if objective not in NEEDS_TEACHER and self.teacher is not None:
+            raise ValueError(f"{objective} has no teacher; leave it out, or choose {' or '.join(NEEDS_TEACHER)}")
+        if self.mine_negatives and objective not in USES_NEGATIVES:
+            raise ValueError(f"mine_negatives is for {', '.join(USES_NEGATIVES)}; {objective} takes no negatives")
         return self
 
     def evaluate_every(self, steps: int) -> int:
@@ -97,7 +165,7 @@ class RunConfig(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return self.model_dump()
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in self.model_dump().items()}
 
     def to_json(self) -> str:
         """Indented JSON, which `from_json` reads back to an equal config."""
@@ -128,11 +196,13 @@ class Range(NamedTuple):
     includes_low: bool
     is_whole: bool
     description: str  # what the field is
+    includes_high: bool = True
 
     def __str__(self) -> str:
         kind = "a whole number" if self.is_whole else "a number"
         low = f"{'from' if self.includes_low else 'above'} {self.low}"
-        return f"{kind} {low} to {self.high}" if math.isfinite(self.high) else f"{kind} {low}"
+        high = f" {'to' if self.includes_high else 'and below'} {self.high}" if math.isfinite(self.high) else ""
+        return f"{kind} {low}{high}"
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:
@@ -144,11 +214,12 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 def _range(field: FieldInfo) -> Range:
     bounds = {
-        name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le") if hasattr(each, name)
+        name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(each, name)
     }
     is_whole = int in (field.annotation, *get_args(field.annotation)) or Whole in get_args(field.annotation)
     low = bounds["ge"] if "ge" in bounds else bounds["gt"]
-    return Range(low, bounds.get("le", math.inf), "ge" in bounds, is_whole, field.description or "")
+    high = bounds.get("le", bounds.get("lt", math.inf))
+    return Range(low, high, "ge" in bounds, is_whole, field.description or "", "lt" not in bounds)
 
 
 _FIELDS = RunConfig.model_fields

@@ -90,6 +90,11 @@ def attention(
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 
+def has_dropout(backbone: nn.Module) -> bool:
+    """Whether any layer of the module drops anything in training mode."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in backbone.modules())
+
+
 def replace_dropout(backbone: nn.Module) -> None:
     """Make every dropout of a transformer (adapters and attention included) draw as above. In place."""
     with importing:

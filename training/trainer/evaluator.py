@@ -2,7 +2,9 @@
 
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's loss on the eval data, if that data has the form that the objective needs
+    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not of
+                  simcse, which without dropout is another one
+    by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
 All sentences of an evaluation are encoded in one call, in the precision that the finished model will be used in.
@@ -26,6 +28,7 @@ from training.evaluation.metrics import cosine, spearman
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
 from training.trainer.config import RunConfig
+from training.trainer.targets import Targets, Teacher, data_targets
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
@@ -40,12 +43,19 @@ class Evaluator:
         config: of the run.
         training: the training data in the form that the objective needs.
         data: the eval data as loaded, or None.
+        teacher: of the run, if it has one.
     """
 
-    def __init__(self, config: RunConfig, training: Dataset, data: Dataset | None) -> None:
+    def __init__(
+        self, config: RunConfig, training: Dataset, data: Dataset | None, teacher: Teacher | None = None
+    ) -> None:
         self.batch_size = config.batch_size
+        self.dims = config.matryoshka_dims
         self.data = data
         self.loss_data = _loss_data(config, training, data)
+        self.targets: Targets | None = None
+        if self.loss_data is not None:
+            self.targets = teacher.targets(self.loss_data)[0] if teacher else data_targets(self.loss_data)
         sentences = list(dict.fromkeys(text for column in training.columns for text in column))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
@@ -64,7 +74,11 @@ class Evaluator:
         vectors = encoder.encode(self.sentences, normalize=False, should_stop=should_stop)
         figures: Figures = {}
         if self.data is not None:
-            figures |= _compare(self.data, [self._vectors_of(column, vectors) for column in self.data.columns])
+            columns = [self._vectors_of(column, vectors) for column in self.data.columns]
+            figures |= _compare(self.data, columns)
+            if self.dims and (name := _main_figure(figures)):
+                shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
+                figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
         if self.loss_data is not None:
             figures["loss"] = self._loss(vectors, self.loss_data, objective)
         figures |= diagnose(
@@ -81,11 +95,10 @@ class Evaluator:
         """The objective's mean loss over the rows, in batches as large as in training."""
         device = next(objective.parameters(), torch.empty(0)).device
         columns = [torch.from_numpy(self._vectors_of(column, vectors)).to(device) for column in data.columns]
-        every_target = targets(data)
         total = 0.0
         for start in range(0, len(data), self.batch_size):
             rows = slice(start, start + self.batch_size)
-            target = None if every_target is None else every_target[rows].to(device)
+            target = None if self.targets is None else self.targets[rows].to(device)
             total += float(objective([column[rows] for column in columns], target)) * len(columns[0][rows])
         return total / len(data)
 
@@ -101,16 +114,14 @@ def selection_metric(figures: Figures) -> tuple[str, float] | None:
     return None
 
 
-def targets(data: Dataset) -> torch.Tensor | None:
-    """The targets of the objective (N,): labels as int64, gold scores as float32 in 0 to 1, or None."""
-    if data.labels is not None:
-        return torch.tensor(data.labels)
-    return None if data.scores is None else torch.tensor(data.scores, dtype=torch.float32) / 5
+def _main_figure(figures: Figures) -> str | None:
+    """The first of `HIGHER_IS_BETTER` that was measured."""
+    return next((name for name in HIGHER_IS_BETTER if figures.get(name) is not None), None)
 
 
 def _loss_data(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:
     """The eval data in the form that the objective needs, or None if its loss there would not be comparable."""
-    if data is None:
+    if data is None or OBJECTIVES[config.objective].needs_dropout:
         return None
     try:
         transformed = transform_for(data, config.objective, config.seed)

@@ -31,6 +31,8 @@ def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figu
         "pooling": pooling,
         "objective": f"{config.objective}: {entry.formula}",
         **({"concatenation": config.concatenation} if config.objective == "classification" else {}),
+        **({"teacher": config.teacher} if config.teacher else {}),
+        **({"Matryoshka dimensions": ", ".join(map(str, config.matryoshka_dims))} if config.matryoshka_dims else {}),
         "training data": f"{training.name}, {len(training):,} {training.kind}",
         "evaluation data": config.eval_data or "none",
         "steps": best["step"],
@@ -68,11 +70,22 @@ def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figu
             for key, label in NAMES.items()
             if key in best
         ),
+        *_by_dimension(before, best),
         "",
     ]
     if best.get("collapsed"):
         lines += [f"**Warning:** {best['collapsed']}.", ""]
     return "\n".join(lines)
+
+
+def _by_dimension(before: Figures, best: Figures) -> list[str]:
+    """A row for each shorter dimension that was trained too."""
+    name = "spearman" if "spearman" in best else "accuracy"
+    return [
+        f"| … with the first {dim} dimensions | {_figure(name, {name: before.get('by_dimension', {}).get(dim)})} | "
+        f"{_figure(name, {name: value})} |"
+        for dim, value in best.get("by_dimension", {}).items()
+    ]
 
 
 def _figure(key: str, figures: Figures) -> str:

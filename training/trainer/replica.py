@@ -92,11 +92,18 @@ class Replica:
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Pooled vectors of a micro-batch."""
-        inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(self.embeddings.weight.requires_grad)
+        trains_inputs = self.embeddings.weight.requires_grad and torch.is_grad_enabled()
+        inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(trains_inputs)
         mask = None if batch.mask is None else batch.mask.long()
         with use_generator(batch.generator):
             hidden = self.module(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return ForwardOutput(self.pooling(hidden, batch.mask).float(), inputs)
+
+    @torch.no_grad()
+    def embed(self, batch: MicroBatch) -> Tensor:
+        """The vectors (B, D) of `forward`, without a graph. ``forward`` will draw the same dropout after it."""
+        again = batch._replace(generator=copy.deepcopy(batch.generator))
+        return self.forward(again).vectors
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
         """Compute an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
@@ -107,14 +114,17 @@ class Replica:
         )
         output.input_gradient, output.gradients = (found[0], found[1:]) if trains_inputs else (None, found)
 
-    def reduce_gradients(self, outputs: Sequence[ForwardOutput], pieces: int) -> list[Callable[[], list[Tensor]]]:
+    def reduce_gradients(
+        self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
+    ) -> list[Callable[[], list[Tensor]]]:
         """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
 
-        Each task returns gradient norms: computed right after the sum, while the gradient is in the cache.
+        With ``add`` the sum is added to the gradient that there is. Each task returns gradient norms: computed right
+        after the sum, while the gradient is in the cache.
         """
         weights = [parameter.weight for parameter in self.parameters]
         parts = list(zip(weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
-        return [partial(_sum_gradients, parts[first::pieces]) for first in range(pieces)]
+        return [partial(_sum_gradients, parts[first::pieces], add) for first in range(pieces)]
 
 
 @torch.no_grad()
@@ -123,7 +133,7 @@ def _copy_weights(parameters: Sequence[MasterParameter]) -> None:
 
 
 @torch.no_grad()
-def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]) -> list[Tensor]:
+def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]], add: bool) -> list[Tensor]:
     sums = []
     for weight, gradients in parts:
         used = [gradient for gradient in gradients if gradient is not None]
@@ -131,8 +141,9 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
             continue
         if weight.grad is None:  # allocated once: page faults on fresh memory cost more than the sum
             weight.grad = torch.empty_like(weight)
-        weight.grad.copy_(used[0])
-        for gradient in used[1:]:
+        if not add:
+            weight.grad.copy_(used.pop(0))
+        for gradient in used:
             weight.grad.add_(gradient)
         sums.append(weight.grad)
     return gradient_norms(sums)

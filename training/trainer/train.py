@@ -6,12 +6,13 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
     state   state         running, finished, failed or stopped; every run ends with one of the last three
             reason        failed: why, in one line
             with running: steps, rows, processes, device, dtype, micro_batches (per batch), base, pooling,
-                          notes (what was done to the data), resumed_from (a step, or null)
+                          notes (what was done to the data), negatives (examples of mined ones, see
+                          `training.trainer.negatives`), resumed_from (a step, or null)
     train   loss          mean over the steps since the last train event
             lr, epoch, steps (in total), sentences_per_second, seconds_left (an estimate)
-    eval    spearman / accuracy / loss (see `training.trainer.evaluator`), random_cosine, random_cosine_std,
-            plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null, or the reason in
-            words), best (whether it is the best so far), seconds (its duration), seconds_left
+    eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
+            random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
+            or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
 
 Non-finite figures are null. The eval event of step 0 is that of the base. A run's folder, if given, gets config.json,
 events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; removed when the run is finished) and
@@ -20,6 +21,8 @@ continues from the checkpoint and writes the same curve as an uninterrupted one:
 
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
+
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.reporters`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -40,10 +43,12 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.errors import InputError, Stopped
+from training.trainer import negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Figures
 from training.trainer.events import Event, EventLog, OnEvent, read_events
+from training.trainer.reporters import Reporting
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
@@ -93,11 +98,15 @@ def train(
     with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
         state = None if path is None else _open_folder(path, config, resume, is_main)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
-    with EventLog(
-        path if is_main else None, on_event if is_main else _ignore, state["step"] if state else None
-    ) as events:
+    step = state["step"] if state else None
+    with (
+        Reporting(on_event if is_main else _ignore) as reporting,
+        EventLog(path if is_main else None, reporting.handle, step) as events,
+    ):
         trainer: Trainer | None = None
         try:
+            if is_main:
+                reporting.open(config, path, step)
             trainer = Trainer(config, accelerator, events, path, should_stop or (lambda: False), state, home)
             result = replace(result, status=trainer.run())
         except Stopped:  # before the first step
@@ -149,6 +158,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool) -
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (checkpoint, folder / "model"):
         shutil.rmtree(stale, ignore_errors=True)
+    (folder / negatives.FILE).unlink(missing_ok=True)
     write_text(config_file, config.to_json() + "\n")
     return None
 

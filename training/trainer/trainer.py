@@ -23,15 +23,18 @@ from training.data.load import load_data
 from training.data.transforms import training_data
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
-from training.objectives import OBJECTIVES
+from training.objectives import OBJECTIVES, build_objective
 from training.parallel import run_parallel
 from training.trainer.batches import TokenizedBatches
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
+from training.trainer.dropout import has_dropout
 from training.trainer.evaluator import Evaluator, Figures, selection_metric
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
+from training.trainer.negatives import MinedNegatives, mine_negatives
 from training.trainer.schedule import learning_rate
+from training.trainer.targets import Teacher, data_targets, with_note
 from training.trainer.throughput import ThroughputMeter
 from training.trainer.training_model import TrainingBatch, TrainingModel, default_micro_batches
 
@@ -89,19 +92,28 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
         eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
-        self.evaluator = Evaluator(config, self.data, eval_data)
         encoder = self._load_encoder(home)
-        self.batches = TokenizedBatches(self.data, encoder, config, accelerator.num_processes, should_stop)
+        mined = self._mine_negatives(encoder) if config.mine_negatives else None
+        teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
+        targets = data_targets(self.data)
+        if teacher is not None:
+            targets, note = teacher.targets(self.data)
+            self.data = with_note(self.data, note)
+        self.evaluator = Evaluator(config, self.data, eval_data, teacher)
+        del teacher  # the memory of a model
+        self.batches = TokenizedBatches(self.data, targets, encoder, config, accelerator.num_processes, should_stop)
+        rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
         self.progress.micro_batches = self.progress.micro_batches or default_micro_batches(
-            encoder.device, config.batch_size * len(self.data.columns)
+            encoder.device, rows * len(self.data.columns)
         )
         self.model = TrainingModel(
             encoder,
-            OBJECTIVES[config.objective].build(config, encoder.full_dimension, len(self.data.label_names)),
+            build_objective(config, encoder.full_dimension, len(self.data.label_names), encoder.normalizes),
             None if config.weight_decay else self.batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=self.progress.micro_batches,
+            mini_batch_size=config.mini_batch_size,
         )
         self.optimiser = torch.optim.AdamW(
             self.model.parameter_groups(config.weight_decay),
@@ -114,7 +126,7 @@ class Trainer:
         self.eval_every = config.evaluate_every(self.total_steps)
         self.train_event_every = max(1, min(50, self.total_steps // TRAIN_EVENTS))
         self.meter.end_checkpoint()
-        self._emit_running(resumed_from=None if state is None else self.progress.step)
+        self._emit_running(None if state is None else self.progress.step, mined)
 
     def run(self) -> str:
         """Do the remaining steps -> "finished" or "stopped". Raises NonFiniteLoss."""
@@ -155,13 +167,29 @@ class Trainer:
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
+        if OBJECTIVES[config.objective].needs_dropout and not has_dropout(encoder.backbone):
+            raise InputError(
+                f"{config.base} has no dropout, by which the two vectors of a sentence differ in {config.objective}; "
+                "choose another base"
+            )
         layout = replace(encoder.model_format, max_length=longest, dimension=None)
         self._saved_dimension = encoder.model_format.dimension  # training sees whole vectors
         return Encoder(
             encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
         )
 
-    def _emit_running(self, resumed_from: int | None) -> None:
+    def _mine_negatives(self, encoder: Encoder) -> MinedNegatives:
+        """Replace the training data by triplets with mined negatives; of a resumed run by those of its folder."""
+        config, accelerator = self.config, self.accelerator
+        mined = None if self.folder is None else MinedNegatives.read(self.folder, self.data)
+        if mined is None:
+            mined = mine_negatives(encoder, self.data, config.negative_margin, config.seed, self.should_stop)
+            if self.folder is not None and accelerator.is_main_process:
+                mined.write(self.folder)
+        self.data = mined.data
+        return mined
+
+    def _emit_running(self, resumed_from: int | None, mined: MinedNegatives | None) -> None:
         encoder = self.model.encoder
         self.events.emit(
             "state",
@@ -176,6 +204,7 @@ class Trainer:
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.data.notes),
+            negatives=[] if mined is None else [asdict(each) for each in mined.examples()],
             resumed_from=resumed_from,
         )
 

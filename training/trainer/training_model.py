@@ -4,6 +4,12 @@ All columns of a batch form one batch of sentences, as the network is siamese. O
 micro-batch per core; these run forward and backward in parallel and synchronise only for the loss. Splitting every
 operation over the cores instead would wait for the slowest core hundreds of times a step. A GPU takes the whole batch.
 
+The loss sees the vectors of the whole batch, so the graphs of all its micro-batches are in memory at once. With a
+``mini_batch_size`` they are not: the vectors are computed without graphs first, and once the loss has given each of
+them its gradient, a few micro-batches at a time are computed again, with the same dropout, and go backward (gradient
+caching; Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). That is one more
+forward pass, and the gradient is the same.
+
 Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in the dtype of the
 encoder (see `training.trainer.replica`). The modules after the pooling (`Encoder.head`) are part of the loss: small,
 and computed once for the whole batch. With LoRA only the adapters are trained; `export_encoder` merges them.
@@ -12,6 +18,7 @@ and computed once for the whole batch. With LoRA only the adapters are trained; 
 from __future__ import annotations
 
 import copy
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +37,7 @@ from training.models.pooling import pooling_function
 from training.models.word_backbone import WordBackbone
 from training.parallel import run_parallel
 from training.trainer.compact_embedding import CompactEmbedding
-from training.trainer.replica import MicroBatch, Replica, TokenIds, gradient_norms
+from training.trainer.replica import ForwardOutput, MicroBatch, Replica, TokenIds, gradient_norms
 
 MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory dominates
 
@@ -55,7 +62,8 @@ class TrainingModel(nn.Module):
         used: the token ids in the training data; None for all (weight decay changes every row).
         seed: of dropout.
         rank: of LoRA; 0 trains all weights.
-        num_micro_batches: see `default_micro_batches`.
+        num_micro_batches: that are computed at a time; see `default_micro_batches`.
+        mini_batch_size: rows that are computed at a time; None for the whole batch.
     """
 
     def __init__(
@@ -66,10 +74,12 @@ class TrainingModel(nn.Module):
         seed: int = 0,
         rank: int = 0,
         num_micro_batches: int = 1,
+        mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder.train()
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
+        self.mini_batch_size = mini_batch_size
         self.objective = objective.to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         # Word vectors that their folder says to keep as they are stay so.
@@ -89,7 +99,8 @@ class TrainingModel(nn.Module):
             step: dropout is a function of the seed, this number and the number of the micro-batch.
         """
         ids = [sentence for column in columns for sentence in column]
-        groups = split_by_length([len(sentence) for sentence in ids], self.num_micro_batches)
+        rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
+        groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches)
         device = self.encoder.device
         return TrainingBatch(
             [
@@ -104,25 +115,53 @@ class TrainingModel(nn.Module):
 
     def forward_backward(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Set the ``grad`` of every trained weight -> the mean loss and the norm of the gradient, float32 scalars."""
-        replica = self.replica
+        replica, at_a_time = self.replica, self.num_micro_batches
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
-        run_parallel(replica.sync_weights(self.num_micro_batches))
-        outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
-        vectors = torch.cat([output.vectors.detach() for output in outputs]).requires_grad_()  # (B * C, D)
-        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target)
-        loss.backward()
-        assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
-        gradients = vectors.grad.split(batch.sizes)
-        run_parallel([partial(replica.backward, *each) for each in zip(outputs, gradients, strict=True)])
-        tasks = replica.reduce_gradients(outputs, self.num_micro_batches)
-        inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
-        if inputs:  # the longest task: first
-            tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in batch.micro_batches], inputs))
-        norms = [norm for task in run_parallel(tasks) for norm in task]
+        run_parallel(replica.sync_weights(at_a_time))
+        number = len(batch.micro_batches)
+        rounds = [slice(start, start + at_a_time) for start in range(0, number, at_a_time)]
+        if len(rounds) == 1:
+            outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
+            loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs])
+            norms = self._backward(batch.micro_batches, outputs, gradients)
+        else:
+            states, vectors = [], []
+            for part in rounds:
+                states.append(_random_state(self.encoder.device))
+                vectors += run_parallel([partial(replica.embed, each) for each in batch.micro_batches[part]])
+            loss, gradients = self._loss(batch, vectors)
+            for part, state in zip(rounds, states, strict=True):
+                _restore_random_state(self.encoder.device, state)
+                outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches[part]])
+                norms = self._backward(batch.micro_batches[part], outputs, gradients[part], add=part.start > 0)
+                del outputs  # their gradients, each as large as the model, before the next forward pass
         trained = [*self.objective.parameters(), *self.head.parameters()]
         norms += gradient_norms([each.grad for each in trained if each.grad is not None])
         return loss.detach(), torch.linalg.vector_norm(torch.stack(norms))
+
+    def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        """The vectors of each micro-batch -> the loss of the batch, and its gradient by them."""
+        vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
+        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target)
+        loss.backward()
+        assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
+        return loss, vectors.grad.split(batch.sizes)
+
+    def _backward(
+        self,
+        micro_batches: Sequence[MicroBatch],
+        outputs: Sequence[ForwardOutput],
+        gradients: Sequence[Tensor],
+        add: bool = False,
+    ) -> list[Tensor]:
+        """Set the ``grad`` of the encoder's trained weights, or ``add`` to it -> its norms."""
+        run_parallel([partial(self.replica.backward, *each) for each in zip(outputs, gradients, strict=True)])
+        tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
+        inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
+        if inputs:  # the longest task: first
+            tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in micro_batches], inputs, add))
+        return [norm for task in run_parallel(tasks) for norm in task]
 
     @contextmanager
     def export_encoder(self) -> Iterator[Encoder]:
@@ -163,6 +202,16 @@ def split_by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
         range(most), True, sum(lengths) // parts, key=lambda budget: len(list(plan(lengths, budget))) <= parts
     )
     return list(plan(lengths, budget))
+
+
+def _random_state(device: torch.device) -> Tensor | None:
+    """The state of the generator that dropout draws from on a GPU. On a CPU each micro-batch has a generator."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def _restore_random_state(device: torch.device, state: Tensor | None) -> None:
+    if state is not None:
+        torch.cuda.set_rng_state(state, device)
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:

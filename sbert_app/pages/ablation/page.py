@@ -144,12 +144,13 @@ def _about(name: str) -> list[Any]:
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = statistics.rows(ablation, after, before)
-    figure = figures_ablation.bars(rows, "measured")
+    measured = [row for row in rows if row.summary is not None]
+    figure = figures_ablation.bars(measured, "measured")
     return [
         views.question(ablation),
         gr.update(value=figure, visible=True),
-        views.legend(ablation, rows),
-        views.statistics(rows) + views.source(table),
+        views.legend(ablation, measured),
+        views.statistics(measured) + views.not_precomputed(rows) + views.source(table),
         *fields,
     ]
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
-from sbert_app.pages.components.messages import estimate_plan
+from sbert_app.pages.components.messages import estimate_plan, note
 from sbert_app.pages.components.templates import render
 from sbert_app.services.experiments.ablations import Ablation
 from sbert_app.services.experiments.precomputed import PrecomputedTable
@@ -59,6 +59,14 @@ def source(table: PrecomputedTable) -> Markup:
 def not_measured(ablation: Ablation) -> Markup:
     """What stands in place of a table that does not ship."""
     return render("ablation/templates/not_measured.html", ablation=ablation)
+
+
+def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
+    """The variants that a precomputed table lacks; empty if it has all."""
+    missing = [row.label for row in rows if row.summary is None]
+    if not missing:
+        return Markup()
+    return note(f"Not precomputed: {', '.join(missing)}. Start below measures every variant on this machine.")
 
 
 def legend(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:

@@ -44,7 +44,7 @@ def build(services: Services) -> None:
         """Queue a training run and return it; follow it with run_status.
 
         Args:
-            objective: classification, regression, triplet or mnrl.
+            objective: classification, regression, cosent, angle, contrastive, triplet, mnrl, simcse, mse, margin-mse.
             train_data: a named set, as stsb:train or snli+mnli.
             eval_data: a named set to measure on; empty = random pairs only.
             base: what to start from: a model, run:<id>, a Hub id, scratch:6x384.
@@ -56,7 +56,7 @@ def build(services: Services) -> None:
             learning_rate: the peak learning rate.
             seed: the random seed.
             name: what to call the run.
-            options: any other field of a run, as {"lora_rank": 8, "warmup": 0.1}.
+            options: any other field of a run, as {"lora_rank": 8, "teacher": "minilm-stsb", "matryoshka_dims": [128]}.
         """
         config = RunConfig.from_dict(
             {

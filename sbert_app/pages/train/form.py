@@ -21,7 +21,15 @@ from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
 from training.atomic import replace_file
 from training.errors import InputError
-from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
+from training.trainer.config import (
+    CHOICES,
+    NEEDS_TEACHER,
+    OPTIONAL,
+    RANGES,
+    REPORTERS,
+    USES_NEGATIVES,
+    RunConfig,
+)
 
 TRAIN_DATA = [
     ("STSb train: 5,749 scored pairs", "stsb:train"),
@@ -38,9 +46,21 @@ POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 OBJECTIVES = {
     "classification": "softmax over the concatenation; labelled pairs",
     "regression": "(cos(u, v) − gold)²; scored pairs",
+    "cosent": "pairs ranked by their gold score; its order is what Spearman’s ρ measures",
+    "angle": "as cosent, by angles in complex space, where the cosine is flat",
+    "contrastive": "together pulled to cosine 1, apart pushed beyond a margin; labels or scores",
     "triplet": "the anchor closer to its positive than to its negative, by a margin",
     "mnrl": "each pair against all other pairs of the batch",
+    "simcse": "no labels: the same sentence twice through dropout, against the rest of the batch",
+    "mse": "a teacher’s vectors (bi-encoder) or its scores of pairs (cross-encoder)",
+    "margin-mse": "a teacher’s margin between positive and negative",
 }
+TEACHERS = [
+    ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
+    ("mpnet-stsb: cross-encoder, 404 MB", "mpnet-stsb"),
+    ("all-mpnet-base-v2: bi-encoder", "all-mpnet-base-v2"),
+    ("all-MiniLM-L6-v2: bi-encoder", "all-MiniLM-L6-v2"),
+]
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 Fields = dict[str, Any]  # the components, by the field of RunConfig
 
@@ -50,7 +70,11 @@ def build() -> Fields:
     start = next(iter(PRESETS.values())).config()
     fields: Fields = {
         "objective": gr.Radio(
-            list(OBJECTIVES), value=start.objective, label="Objective", info=OBJECTIVES[start.objective]
+            list(OBJECTIVES),
+            value=start.objective,
+            label="Objective",
+            info=OBJECTIVES[start.objective],
+            elem_id="objective",
         ),
         "concatenation": gr.Dropdown(
             [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
@@ -58,6 +82,15 @@ def build() -> Fields:
             label="Concatenation",
             info="What the softmax sees of u and v (Table 6); the paper's is (u, v, |u−v|)",
             visible=False,
+        ),
+        "teacher": gr.Dropdown(
+            TEACHERS,
+            value=TEACHERS[0][1],
+            label="Teacher",
+            info="What the run learns from, besides the sentences; or type a Hub id or run:<id>",
+            allow_custom_value=True,
+            visible=False,
+            elem_id="train-teacher",
         ),
         "pooling": gr.Radio(
             POOLING_CHOICES, value=start.pooling, label="Pooling", info="From token vectors to a sentence vector"
@@ -131,7 +164,40 @@ def _numbers(start: RunConfig) -> Fields:
             label="LoRA rank",
             info="0 trains all weights; 8 or 16 train small additions to the layers",
         )
+    fields |= _negatives(start)
     return fields
+
+
+def _negatives(start: RunConfig) -> Fields:
+    """What is mined before the run, and a preview of it; shown for objectives that learn from negatives."""
+    with gr.Group(visible=start.objective in USES_NEGATIVES, elem_id="negatives") as group:
+        with gr.Row():
+            mine = gr.Checkbox(
+                start.mine_negatives,
+                label="Mine hard negatives",
+                info="The base finds a similar but wrong sentence for each anchor",
+                min_width=180,
+                elem_id="mine-negatives",
+            )
+            margin = gr.Number(
+                start.negative_margin,
+                label="Margin",
+                info="Less similar than the positive by this fraction",
+                min_width=120,
+                elem_id="negative-margin",
+            )
+        with gr.Row():
+            preview = gr.Button("Show some", size="sm", elem_id="preview-negatives")
+            stop = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
+        shown = gr.HTML(elem_id="mined-negatives", elem_classes="pad")
+    return {
+        "mine_negatives": mine,
+        "negative_margin": margin,
+        "negatives_group": group,
+        "negatives_preview": preview,
+        "negatives_stop": stop,
+        "negatives_shown": shown,
+    }
 
 
 def _more(start: RunConfig) -> Fields:
@@ -156,17 +222,38 @@ def _more(start: RunConfig) -> Fields:
     with gr.Row():
         more["mnrl_scale"] = gr.Number(start.mnrl_scale, label="mnrl scale", info="Factor of the cosine", min_width=110)
         more["mnrl_symmetric"] = gr.Checkbox(start.mnrl_symmetric, label="mnrl symmetric", min_width=110)
+    with gr.Row():
+        more["cosent_scale"] = gr.Number(
+            start.cosent_scale, label="cosent, angle scale", info="Factor of the similarity", min_width=110
+        )
+        more["contrastive_margin"] = gr.Number(
+            start.contrastive_margin, label="Contrastive margin", info="As 1 − cosine", min_width=110
+        )
+        more["margin_similarity"] = gr.Dropdown(
+            list(CHOICES["margin_similarity"]), value=start.margin_similarity, label="margin-mse score", min_width=110
+        )
+    with gr.Row():
+        more["matryoshka_dims"] = gr.Textbox(
+            "", label="Matryoshka dimensions", info="Such as 256, 128, 64; empty: all only", min_width=150
+        )
+        more["mini_batch_size"] = gr.Number(
+            None, label="Mini-batch size", info="Gradient caching: rows in memory at a time", min_width=150
+        )
+    more["report_to"] = gr.CheckboxGroup(
+        list(REPORTERS), value=[], label="Also write to", info="Experiment trackers, where they are installed"
+    )
     return more
 
 
 def batch_size_info(objective: str) -> str:
     """What a batch is counted in."""
-    return "Triplets per step" if objective == "triplet" else "Pairs per step"
+    counted = {"triplet": "Triplets", "margin-mse": "Triplets", "simcse": "Sentences", "mse": "Rows"}
+    return f"{counted.get(objective, 'Pairs')} per step"
 
 
 def config_fields(fields: Fields) -> Fields:
-    """The components that belong to a field of RunConfig: all but the upload buttons."""
-    return {name: component for name, component in fields.items() if not name.startswith("upload")}
+    """The components that belong to a field of RunConfig: all but the upload buttons and the preview."""
+    return {name: component for name, component in fields.items() if name in RunConfig.model_fields}
 
 
 def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
@@ -175,6 +262,11 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
     settings["eval_data"] = None if settings["eval_data"] in (None, "", "none") else settings["eval_data"]
     settings["base"] = (settings["base"] or "").strip()
+    # Fields that are hidden for this objective keep what was chosen for another.
+    settings["teacher"] = (settings["teacher"] or "").strip() or None
+    if settings["objective"] not in NEEDS_TEACHER:
+        settings["teacher"] = None
+    settings["mine_negatives"] = bool(settings["mine_negatives"]) and settings["objective"] in USES_NEGATIVES
     settings["name"] = " ".join((settings["name"] or "").split())
     for name in OPTIONAL:
         settings[name] = settings[name] or None
@@ -211,6 +303,8 @@ def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[A
     """Updates of the components ``names`` with the values of a preset, in their order."""
     values = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
     values["learning_rate"] = format_learning_rate(values["learning_rate"])
+    values["matryoshka_dims"] = ", ".join(map(str, values["matryoshka_dims"]))
+    values["teacher"] = values["teacher"] or TEACHERS[0][1]
     return [gr.update(value=values[name]) for name in names]
 
 

@@ -15,17 +15,25 @@ from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.train import actions, form, live, views
+from sbert_app.pages.train import actions, form, live, negatives, views
 from sbert_app.pages.train.form import to_config
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, known_rate, measure_rate
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
-from training.data.dataset import LABELLED, PAIRS, SCORED, TRIPLETS
+from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.load import load_data
 from training.errors import UserFacingError
+from training.trainer.config import NEEDS_TEACHER, USES_NEGATIVES
 
 # Kind of data -> the objective that fits it
-OBJECTIVE_FOR = {SCORED: "regression", LABELLED: "classification", TRIPLETS: "triplet", PAIRS: "mnrl"}
+OBJECTIVE_FOR = {
+    SCORED: "regression",
+    LABELLED: "classification",
+    TRIPLETS: "triplet",
+    PAIRS: "mnrl",
+    SENTENCES: "simcse",
+}
+TYPED = ("learning_rate", "matryoshka_dims")  # numbers in a text field
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
 SHOW_LIVE = """() => {
   const live = document.getElementById("live");
@@ -94,14 +102,20 @@ def _connect_form(
         lambda objective: (
             gr.update(info=form.OBJECTIVES[objective]),
             gr.update(visible=objective == "classification"),
+            gr.update(visible=objective in NEEDS_TEACHER),
+            gr.update(visible=objective in USES_NEGATIVES),
             gr.update(info=form.batch_size_info(objective)),
         ),
         fields["objective"],
-        [fields["objective"], fields["concatenation"], fields["batch_size"]],
+        [
+            *(fields["objective"], fields["concatenation"], fields["teacher"]),
+            *(fields["negatives_group"], fields["batch_size"]),
+        ],
         **UNQUEUED,
     )
-    edited = [component.input for name, component in config_fields.items() if name not in ("name", "learning_rate")]
-    edited.append(fields["learning_rate"].change)  # pasted text fires no input event
+    negatives.connect(services, fields, names)
+    edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
+    edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
     # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
     gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
     uploaded = fields["upload_train"].upload(

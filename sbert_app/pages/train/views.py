@@ -16,6 +16,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.services.experiments.precomputed import PrecomputedRun, PrecomputedTable
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
+from sbert_app.services.runs.negatives import NegativesPreview
 from sbert_app.services.runs.record import AT_WORK, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
@@ -76,6 +77,11 @@ def planned(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = 
     )
 
 
+def negatives(preview: NegativesPreview) -> Markup:
+    """Mined hard negatives beside their anchors and positives."""
+    return render("train/templates/negatives.html", preview=preview)
+
+
 def log(text: str) -> Markup:
     """The last lines of the log."""
     return render("train/templates/log.html", text=text)
@@ -92,11 +98,15 @@ def settings(run: Run) -> str:
     pooling = run.progress.pooling or config.pooling or "the base's pooling"
     parts = [
         config.objective + (f" {config.concatenation}" if config.objective == "classification" else ""),
+        f"teacher {config.teacher}" if config.teacher else "",
         pooling.replace("cls", "CLS"),
         config.base,
         config.train_data.rsplit("/", 1)[-1],
         f"{config.max_steps:,} steps" if config.max_steps else _epochs(config.epochs),
-        f"batch {config.batch_size}",
+        f"batch {config.batch_size}"
+        + (f", {config.mini_batch_size} at a time" if config.mini_batch_size is not None else ""),
+        "mined negatives" if config.mine_negatives else "",
+        f"Matryoshka {', '.join(map(str, config.matryoshka_dims))}" if config.matryoshka_dims else "",
         f"lr {format_learning_rate(config.learning_rate)}",
         f"LoRA {config.lora_rank}" if config.lora_rank else "",
         f"seed {config.seed}",
@@ -177,6 +187,10 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", metric, "of the base, before the first step"))
+    shorter = (progress.best or latest or {}).get("by_dimension") or {}
+    factor = MEASURES[progress.measure or "loss"][1]
+    for dimension, value in shorter.items():
+        tiles.append((f"{factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         tiles.append((f"{cosine:.2f}", "cosine of random pairs", _openness(cosine)))

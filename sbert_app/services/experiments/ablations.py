@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL
-from training.trainer.config import RunConfig
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.trainer.config import NEEDS_TEACHER, RunConfig
 
 TABLE_6 = "Table 6 of the paper"
 AT_THE_END = 10_000_000  # eval_every beyond the last step of any run: evaluations at the start and the end only
@@ -56,6 +56,17 @@ def _concatenation(name: str, label: str, paper: float) -> Variant:
     return Variant(label, {"concatenation": name}, paper)
 
 
+# Those that see gold scores, then labels and pairs, then none of both.
+OBJECTIVE_ORDER = (
+    *("regression", "cosent", "angle", "classification", "contrastive", "triplet", "mnrl"),
+    *("simcse", "mse", "margin-mse"),
+)
+
+
+def _objective(name: str) -> dict[str, Any]:
+    return {"objective": name} | ({"teacher": DEFAULT_CROSS_ENCODER} if name in NEEDS_TEACHER else {})
+
+
 ABLATIONS: dict[str, Ablation] = {
     "pooling": Ablation(
         "Pooling",
@@ -94,17 +105,14 @@ ABLATIONS: dict[str, Ablation] = {
     "objective": Ablation(
         "Objective",
         "Which loss, on the same pairs?",
-        "All four learn from STSb train, each from the view of it that it can use: gold scores; their thirds as "
-        "labels; triplets; or the pairs of score 4 and more. Regression sees all of the scale, and dev is scored on "
-        "that scale.",
+        "Each learns from STSb train, from the view of it that it can use. Gold scores: regression, and cosent and "
+        "angle, which see their order alone. Their thirds as labels; pairs of score 4 and more, with those up to 1.5 "
+        "(contrastive), a drawn one (triplet) or the rest of the batch (mnrl) on the other side. No gold score at all: "
+        "simcse sees plain sentences; mse and margin-mse learn from the cross-encoder minilm-stsb, which was itself "
+        "trained on the gold scores of STSb train. Dev is scored on the scale of the gold scores.",
         "",
         "regression",
-        {
-            "regression": Variant("regression", {"objective": "regression"}),
-            "classification": Variant("classification", {"objective": "classification"}),
-            "triplet": Variant("triplet", {"objective": "triplet"}),
-            "mnrl": Variant("mnrl", {"objective": "mnrl"}),
-        },
+        {name: Variant(name, _objective(name)) for name in OBJECTIVE_ORDER},
         {"pooling": "mean", "train_data": "stsb:train"},
     ),
     "base": Ablation(

@@ -22,9 +22,9 @@ from typing import NamedTuple
 from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
-from training.data.dataset import LABELLED, SCORED, TRIPLETS, Dataset, join
+from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, Dataset, join
 from training.data.load import HUB_SETS, load_one, split_names
-from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for
+from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for, without_target
 from training.errors import InputError
 from training.evaluation.diagnostics import plain_sentences
 from training.sources.resolve import find_run
@@ -88,7 +88,8 @@ class RunEstimate:
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """What a run would do. Raises InputError if its data or its base cannot be used, with an alternative."""
-    _check_base(config.base, store)
+    for model in filter(None, (config.base, config.teacher)):
+        _check_run_model(model, store)
     if config.eval_data is not None:
         for name in split_names(config.eval_data):
             _form(name, store.home)
@@ -96,14 +97,39 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     known = [part for part in parts if isinstance(part, Dataset)]
     if len(known) == len(parts):
         data = join(known)
-        return RunEstimate(config, len(data), len(data.columns), data.kind, data.notes)
+        columns = 3 if config.mine_negatives else len(data.columns)
+        kind = TRIPLETS if config.mine_negatives else data.kind
+        return RunEstimate(config, len(data), columns, kind, (*data.notes, *_preparation(config)))
     kind = next(part for part in parts if isinstance(part, str))
     rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
     total = None if None in rows else sum(filter(None, rows))
     note = "is downloaded from the Hub when the run starts, unless it was before"
     notes = tuple(f"{name} {note}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
-    triple = config.objective == "triplet" or (config.objective == "mnrl" and kind != SCORED)
-    return RunEstimate(config, total, 3 if triple else 2, kind, notes)
+    return RunEstimate(config, total, _columns(config, kind), kind, notes)
+
+
+def _columns(config: RunConfig, kind: str) -> int:
+    """Sentences per row, of data of this kind before it is transformed."""
+    if config.mine_negatives or config.objective in ("triplet", "margin-mse"):
+        return 3
+    if config.objective == "mnrl":
+        return 2 if kind in (SCORED, PAIRS) else 3
+    if config.objective == "mse":
+        return {SENTENCES: 1, TRIPLETS: 3}.get(kind, 2)
+    return 2
+
+
+def _preparation(config: RunConfig) -> list[str]:
+    """What a run does before its first step, besides loading; it is not part of the estimated time."""
+    notes = []
+    if config.mine_negatives:
+        notes.append(
+            f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there "
+            "may be fewer"
+        )
+    if config.teacher:
+        notes.append(f"the teacher {config.teacher} computes the targets before the first step")
+    return notes
 
 
 def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
@@ -112,7 +138,7 @@ def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
         return len(part)
     head, _, split = name.partition(":")
     whole = split in ("", "train") or len(HUB_SETS[head].splits) == 1
-    return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] is as_it_is else None
+    return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] in (as_it_is, without_target) else None
 
 
 def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
@@ -143,15 +169,24 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
     with _measuring:
         if key not in _measured:
             events: list[Event] = []
-            changes = {"max_steps": MEASURED_STEPS, "eval_data": None, "eval_every": MEASURED_STEPS, "name": ""}
-            config = RunConfig.from_dict({**estimate.config.to_dict(), **changes})
-            train(config, on_event=events.append, home=store.home)
+            train(_for_measurement(estimate), on_event=events.append, home=store.home)
             # The first steps and the first evaluation are slower than all others.
             rates = _rates(events)
             last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
             seconds_per_sentence = last_evaluation / _evaluated_sentences(None, store.home)
             _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), seconds_per_sentence)
     return _rate(estimate, _measured[key], store)
+
+
+def _for_measurement(estimate: RunEstimate) -> RunConfig:
+    """A few steps of the same speed, without what precedes them: a teacher's targets, the mining of negatives."""
+    config = estimate.config.replace(
+        max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="", mine_negatives=False, report_to=()
+    )
+    if not config.teacher:
+        return config
+    objective = "triplet" if estimate.columns == 3 else "simcse"
+    return config.replace(objective=objective, teacher=None, batch_size=max(2, config.batch_size))
 
 
 class _Measured(NamedTuple):
@@ -180,12 +215,15 @@ def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
 
 def _key(estimate: RunEstimate) -> tuple[object, ...]:
     config = estimate.config
-    return config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype, estimate.columns
+    return (
+        *(config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype),
+        *(config.mini_batch_size, estimate.columns),
+    )
 
 
 def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
     """Whether one run trains about as fast as the other."""
-    same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective")
+    same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective", "mini_batch_size", "mine_negatives")
     is_same = all(getattr(one, name) == getattr(other, name) for name in same)
     return is_same and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
 
@@ -194,9 +232,10 @@ def _rates(events: Sequence[Event]) -> list[float]:
     return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
 
 
-def _check_base(base: str, store: RunStore) -> None:
-    if base.startswith("run:") and not store.get(find_run(base.removeprefix("run:"), store.home)).has_model:
-        raise InputError(f"{base} has no model yet; let it run until its first evaluation, or choose another base")
+def _check_run_model(name: str, store: RunStore) -> None:
+    """InputError if ``name`` is a run that does not exist or has no model yet."""
+    if name.startswith("run:") and not store.get(find_run(name.removeprefix("run:"), store.home)).has_model:
+        raise InputError(f"{name} has no model yet; let it run until its first evaluation, or choose another")
 
 
 def _transformed(name: str, config: RunConfig, home: Path) -> Dataset | str:

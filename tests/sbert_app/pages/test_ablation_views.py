@@ -58,6 +58,11 @@ def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
     assert "p = 0.0" in html
 
 
+def test_variants_that_are_not_precomputed_are_named():
+    assert "Not precomputed: CLS. Start below measures" in views.not_precomputed(statistics.rows(POOLING, AFTER))
+    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
+
+
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
     sweep = sweeps.start("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
     html = views.grid(sweep)

@@ -4,6 +4,7 @@ import pytest
 
 from sbert_app.services.access import AccessPolicy
 from training.errors import InputError
+from training.trainer.config import RunConfig
 
 
 @pytest.fixture
@@ -115,3 +116,10 @@ def test_random_weights_are_bounded_in_size(policy):
     for name in ("scratch:24x1024", "scratch:13x768", "scratch:99x9999"):
         with pytest.raises(InputError, match="larger than scratch:12x768"):
             policy.check_model(name)
+
+
+def test_the_base_and_the_teacher_of_a_run_are_checked(policy):
+    assert policy.check_run(RunConfig("mse", teacher="minilm-stsb")).teacher == "minilm-stsb"
+    for names in ({"base": "/etc/passwd"}, {"teacher": "/etc/passwd"}):
+        with pytest.raises(InputError, match="model '/etc/passwd' cannot be used here"):
+            policy.check_run(RunConfig("mse", **{"teacher": "minilm-stsb", **names}))

@@ -394,6 +394,49 @@ def test_a_view_without_rows_is_an_error():
         transform_for(pairs(2, scores=[0.0, 1.0]), "mnrl")
 
 
+def test_contrastive_takes_the_clear_pairs():
+    seen = transform_for(pairs(5, scores=[5.0, 4.0, 3.9, 1.5, 0.0]), "contrastive")
+    assert (seen.columns[0], seen.labels) == (["a0", "a1", "a3", "a4"], [1, 1, 0, 0])
+    assert seen.label_names == ("apart", "together")
+    assert "2 pairs belong together (a gold score of at least 4), 2 do not (of at most 1.5); 1 of 5" in seen.notes[-1]
+    seen = transform_for(NLI, "contrastive")
+    assert list(zip(*seen.columns, seen.labels, strict=True))[:2] == [("p", "yes1", 1), ("p", "no", 0)]
+    assert len(seen) == 5  # without the neutral pair
+
+
+def test_a_triplet_is_a_pair_that_belongs_together_and_one_that_does_not():
+    seen = transform_for(Dataset("toy", (["a", "b"], ["p", "q"], ["n", "m"])), "contrastive")
+    assert list(zip(*seen.columns, seen.labels, seen.rows, strict=True)) == [
+        *(("a", "p", 1, 1), ("b", "q", 1, 2), ("a", "n", 0, 1), ("b", "m", 0, 2)),
+    ]
+
+
+@pytest.mark.parametrize("objective", ["cosent", "angle"])
+def test_labels_with_an_order_are_scores_for_a_ranking(objective):
+    seen = transform_for(NLI, objective)
+    assert seen.scores == [5.0, 0.0, 5.0, 5.0, 2.5, 0.0]
+    assert seen.kind == SCORED
+    assert seen.notes[-1] == "scores are made of the labels: entailment 5, neutral 2.5, contradiction 0"
+    assert transform_for(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [0.0, 5.0]
+    with pytest.raises(InputError, match="do not say which pairs belong together"):
+        transform_for(pairs(2, labels=[0, 1], label_names=("ham", "spam")), objective)
+
+
+def test_simcse_takes_each_different_sentence_twice():
+    data = Dataset("toy", (["a", "b", "a"], ["c", "a", "d"]), scores=[1.0, 2.0, 3.0])
+    seen = transform_for(data, "simcse")
+    assert seen.columns == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
+    assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
+    assert transform_for(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
+
+
+def test_distillation_leaves_scores_and_labels_to_the_teacher():
+    seen = transform_for(pairs(2, scores=[1.0, 2.0]), "mse")
+    assert (seen.kind, seen.notes[-1]) == (PAIRS, "the gold scores are not used: the teacher gives the target")
+    assert transform_for(Dataset("toy", (["a", "b"],)), "mse").kind == SENTENCES
+    assert transform_for(NLI, "margin-mse") == transform_for(NLI, "triplet")
+
+
 def test_every_objective_and_form_is_decided():
     for objective in OBJECTIVES:
         assert objective in REQUIRED_FORMS

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from training.errors import InputError
 from training.models.pooling import POOLINGS
-from training.trainer.config import CHOICES, OPTIONAL, RANGES, RunConfig
+from training.trainer.config import CHOICES, NEEDS_TEACHER, OPTIONAL, RANGES, REPORTERS, USES_BATCH, RunConfig
 
 
 def test_the_defaults_are_the_papers():
@@ -27,9 +27,12 @@ def test_a_config_is_immutable():
         RunConfig("mnrl").seed = 3
 
 
+OBJECTIVES = st.sampled_from(CHOICES["objective"]).map(
+    lambda name: {"objective": name} | ({"teacher": "minilm-stsb"} if name in NEEDS_TEACHER else {})
+)
 configs = st.builds(
-    RunConfig,
-    objective=st.sampled_from(CHOICES["objective"]),
+    lambda chosen, **values: RunConfig(**chosen, **values),
+    chosen=OBJECTIVES,
     pooling=st.sampled_from(CHOICES["pooling"]),
     concatenation=st.sampled_from(CHOICES["concatenation"]),
     train_data=st.text(min_size=1).filter(str.strip),
@@ -43,6 +46,9 @@ configs = st.builds(
     eval_every=st.none() | st.integers(1, 1000),
     lora_rank=st.integers(0, 512),
     mnrl_symmetric=st.booleans(),
+    matryoshka_dims=st.lists(st.integers(1, 4096)),
+    mini_batch_size=st.none() | st.integers(1, 1000),
+    report_to=st.lists(st.sampled_from(REPORTERS)),
     name=st.text(),
 )
 
@@ -55,7 +61,7 @@ def test_json_brings_back_an_equal_config(config):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("objective", "contrastive", "objective 'contrastive' is unknown; choose classification, regression"),
+        ("objective", "softmax", "objective 'softmax' is unknown; choose classification, regression"),
         ("pooling", "sum", "pooling 'sum' is unknown; choose mean, max, cls"),
         ("concatenation", "diff+uv", "concatenation 'diff\\+uv' is unknown; choose uv, diff"),
         ("dtype", "float16", "dtype 'float16' is unknown; choose auto, float32, bfloat16"),
@@ -76,6 +82,14 @@ def test_json_brings_back_an_equal_config(config):
         ("eval_data", 5, "eval_data is 5, but must be text"),
         ("mnrl_symmetric", "yes", "mnrl_symmetric is 'yes', but must be true or false"),
         ("max_grad_norm", float("inf"), "max_grad_norm is inf"),
+        ("matryoshka_dims", "wide", "matryoshka_dims is .*'wide'.*whole numbers from 1, such as 256,128,64"),
+        ("matryoshka_dims", [0], "matryoshka_dims is .*0.*whole numbers from 1"),
+        ("matryoshka_dims", 12.5, "matryoshka_dims is .*12.5.*whole numbers from 1"),
+        ("report_to", "wandb", "report_to 'wandb' is unknown; choose tensorboard, trackio"),
+        ("mini_batch_size", 0, "mini_batch_size is 0, but rows that are computed at a time must be .* from 1"),
+        ("negative_margin", 1, "negative_margin is 1, but .* must be a number from 0 and below 1"),
+        ("teacher", "minilm-stsb", "regression has no teacher; leave it out, or choose mse or margin-mse"),
+        ("mine_negatives", True, "mine_negatives is for triplet, mnrl, margin-mse; regression takes no negatives"),
         ("max_steps", 10**8, "max_steps is 100000000, but .* from 1 to 10000000"),
     ],
 )
@@ -92,9 +106,24 @@ def test_a_mistake_is_one_sentence(field, value, message):
 
 
 def test_a_single_row_has_no_negatives():
-    with pytest.raises(InputError, match="at least 2 for mnrl"):
-        RunConfig("mnrl", batch_size=1)
+    for objective in USES_BATCH:
+        with pytest.raises(InputError, match=f"at least 2 for {objective}"):
+            RunConfig(objective, batch_size=1)
     assert RunConfig("triplet", batch_size=1).batch_size == 1
+
+
+@pytest.mark.parametrize("objective", NEEDS_TEACHER)
+def test_distillation_needs_a_teacher(objective):
+    with pytest.raises(InputError, match=f"{objective} needs a teacher .* such as minilm-stsb"):
+        RunConfig(objective)
+    assert RunConfig(objective, teacher="minilm-stsb").teacher == "minilm-stsb"
+
+
+@pytest.mark.parametrize("dims", ["64, 256,64", [64, 256.0, 64], (256, 64), ["256", "64"]])
+def test_dimensions_may_be_a_text_or_a_list(dims):
+    config = RunConfig("mnrl", matryoshka_dims=dims)
+    assert config.matryoshka_dims == (256, 64)
+    assert config.to_dict()["matryoshka_dims"] == [256, 64]
 
 
 def test_whole_numbers_may_come_as_floats():
@@ -136,9 +165,11 @@ def test_copies_are_equal_and_validated():
 
 
 def test_ranges_choices_and_optional_fields_are_those_of_the_model():
-    assert set(CHOICES) == {"objective", "pooling", "concatenation", "dtype", "triplet_metric"}
+    assert set(CHOICES) == {
+        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity"),
+    }
     assert CHOICES["pooling"] == (None, *POOLINGS)
-    assert {"max_steps", "eval_every", "max_length"} == OPTIONAL
+    assert {"max_steps", "eval_every", "max_length", "mini_batch_size"} == OPTIONAL
     numbers = {name for name, value in RunConfig("mnrl").to_dict().items() if type(value) in (int, float)}
     assert set(RANGES) == numbers | OPTIONAL
     assert RANGES["warmup"][:4] == (0, 1, True, False)

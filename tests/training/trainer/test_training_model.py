@@ -24,7 +24,7 @@ from training.models.encoder import Encoder
 from training.models.model_format import ModelFormat
 from training.models.modules import LSTM, Dense, LayerNorm, StaticEmbedding, WordEmbeddings
 from training.models.word_backbone import WordBackbone
-from training.objectives import Classification, Regression
+from training.objectives import Classification, MultipleNegativesRanking, Regression
 from training.trainer.dropout import Dropout
 from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
 
@@ -469,3 +469,78 @@ def test_biases_and_norms_are_not_decayed(encoder):
     assert all(weight.ndim == 1 for weight in spared["params"])
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     assert len(decayed["params"]) + len(spared["params"]) == len(trained)
+
+
+# ---------------------------------------------------------------- gradient caching
+
+
+def gradients(model: TrainingModel) -> dict[str, Tensor]:
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+MANY = [f"{'a man and ' * (row % 5)}the {word} number {row}" for row, word in enumerate(["cat", "dog"] * 16)]
+
+
+@pytest.mark.parametrize(
+    ("mini_batch_size", "num_micro_batches", "rank"), [(1, 1, 0), (3, 2, 0), (5, 1, 4), (100, 2, 0)]
+)
+def test_gradients_of_mini_batches_are_those_of_the_whole_batch(mini_batch_size, num_micro_batches, rank):
+    def step(**options) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        torch.manual_seed(0)  # of the random initial weights of LoRA
+        encoder = load()
+        objective = MultipleNegativesRanking()
+        model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), rank=rank, **options))
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if "lora_B" in name:  # zero at first, which would leave the other factor without a gradient
+                    weight.normal_(std=0.05)
+        for number in range(2):  # the second replaces the gradients of the first
+            loss, norm = model.forward_backward(model.collate(columns(encoder, MANY), None, number))
+        return loss, norm, gradients(model)
+
+    loss, norm, expected = step()
+    cached_loss, cached_norm, found = step(mini_batch_size=mini_batch_size, num_micro_batches=num_micro_batches)
+    assert cached_loss.item() == pytest.approx(loss.item(), rel=1e-6)
+    assert cached_norm.item() == pytest.approx(norm.item(), rel=1e-5)
+    assert found.keys() == expected.keys()
+    assert len(found) > 8
+    for name, gradient in expected.items():
+        assert torch.allclose(found[name], gradient, atol=1e-5), name
+
+
+def test_mini_batches_go_backward_with_the_dropout_that_they_went_forward_with():
+    """The same four micro-batches, at once and one after another: the same bits are dropped."""
+
+    def step(**options) -> tuple[Tensor, dict[str, Tensor], int]:
+        encoder = load()
+        model = TrainingModel(encoder, MultipleNegativesRanking(), used(encoder, MANY), seed=3, **options)
+        batch = model.collate(columns(encoder, MANY), None, 7)
+        loss, _ = model.forward_backward(batch)
+        return loss, gradients(model), len(batch.micro_batches)
+
+    loss, expected, parts = step(num_micro_batches=4)
+    cached_loss, found, rounds = step(num_micro_batches=1, mini_batch_size=4)
+    assert parts == rounds == 4
+    assert cached_loss.item() == loss.item()
+    for name, gradient in expected.items():
+        assert torch.allclose(found[name], gradient, atol=1e-6), name
+
+
+def test_only_the_graphs_of_a_mini_batch_are_in_memory(encoder, monkeypatch):
+    model = TrainingModel(encoder, MultipleNegativesRanking(), used(encoder, MANY), mini_batch_size=2)
+    graphs, most = [], 0
+    forward = model.replica.forward
+
+    def recorded(batch):
+        nonlocal most
+        output = forward(batch)
+        if output.vectors.requires_grad:
+            graphs.append(weakref.ref(output.vectors))
+        most = max(most, sum(graph() is not None for graph in graphs))
+        return output
+
+    monkeypatch.setattr(model.replica, "forward", recorded)
+    batch = model.collate(columns(encoder, MANY), None, 0)
+    model.forward_backward(batch)
+    assert len(graphs) == len(batch.micro_batches) >= 7
+    assert most == 1

@@ -103,6 +103,42 @@ def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
     assert estimate_run(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == alone + 3_108
 
 
+@pytest.mark.parametrize("teacher", ["minilm-stsb", "run:none"])
+def test_a_teacher_is_checked_and_announced(store, file, teacher):
+    config = RunConfig("mse", train_data=file, teacher=teacher)
+    if teacher == "run:none":
+        with pytest.raises(UserFacingError, match="there is no run 'none'"):
+            estimate_run(config, store)
+        return
+    found = estimate_run(config, store)
+    assert (found.rows, found.columns, found.kind) == (40, 2, "pairs")
+    assert found.notes[-1] == "the teacher minilm-stsb computes the targets before the first step"
+
+
+def test_mined_negatives_are_announced(store):
+    found = estimate_run(RunConfig("mnrl", mine_negatives=True), store)
+    assert (found.columns, found.kind) == (3, "triplets")
+    assert "mined by all-MiniLM-L6-v2 before the first step" in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("objective", "train_data", "columns", "rows"),
+    [
+        ("simcse", "snli", 2, None),
+        ("mse", "snli", 2, 549_367),
+        ("mse", "wiki-sections", 3, 1_779_417),
+        ("margin-mse", "wiki-sections", 3, 1_779_417),
+        ("margin-mse", "snli", 3, None),
+        ("cosent", "sickr", 2, 9_927),
+        ("contrastive", "snli", 2, None),
+    ],
+)
+def test_sets_of_the_hub_are_judged_for_every_objective(store, objective, train_data, columns, rows):
+    teacher = {"teacher": "minilm-stsb"} if "mse" in objective else {}
+    found = estimate_run(RunConfig(objective, train_data=train_data, **teacher), store)
+    assert (found.columns, found.rows) == (columns, rows)
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -138,6 +174,15 @@ def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
     assert "8 steps measured just now" in rate.source
     assert measure_rate(found, store) == rate == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
+
+
+@pytest.mark.parametrize("objective", ["mse", "margin-mse"])
+def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective, monkeypatch):
+    monkeypatch.setattr(run_estimate, "_measured", {})
+    path = Path(file)
+    path.write_text("sentence1,sentence2\n" + "".join(f"cat {i},dog {i}\n" for i in range(40)))
+    config = RunConfig(objective, train_data=file, eval_data=None, base="scratch:1x32", teacher="nobody/has-this")
+    assert measure_rate(estimate_run(config, store), store).sentences_per_second > 0
 
 
 def test_nothing_is_fetched_only_to_measure_it(store):

@@ -1,0 +1,119 @@
+"""Teachers: targets are what the teacher says, projected if it is wider; and a student comes to agree with it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from run_helpers import of_kind, run
+from torch import nn
+
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+from training.trainer.config import RunConfig
+from training.trainer.targets import Teacher, data_targets
+
+SENTENCES = ["A man plays.", "A dog barks.", "Someone sings.", "A man plays.", "It rains."]
+PAIRS = Dataset("pairs", (SENTENCES, SENTENCES[::-1]))
+TRIPLETS = Dataset("triplets", (SENTENCES, SENTENCES[::-1], SENTENCES[1:] + SENTENCES[:1]))
+
+
+def teacher(objective: str, name: str, base: str = "scratch:1x32", **settings) -> Teacher:
+    config = RunConfig(objective, teacher=name, dtype="float32", **settings)
+    return Teacher(config, Encoder.load(base, dtype="float32", device="cpu"), None)
+
+
+def test_vectors_of_a_bi_encoder():
+    targets, note = teacher("mse", "scratch:1x32").targets(PAIRS)
+    vectors = Encoder.load("scratch:1x32", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
+    found = targets[torch.tensor([1, 4])]
+    assert found.shape == (2, 2, 32)
+    assert np.allclose(found[0].numpy(), vectors[[1, 3]], atol=1e-6)
+    assert np.allclose(found[1].numpy(), vectors[[4, 0]], atol=1e-6)
+    assert len(targets.values) == 4  # each different sentence once
+    assert note == "targets are the vectors of scratch:1x32"
+
+
+def test_wider_vectors_are_projected_to_their_principal_components():
+    wide = teacher("mse", "scratch:1x64")
+    targets, note = wide.targets(Dataset("words", ([f"the number {i}" for i in range(200)],)))
+    assert targets[slice(0, 3)].shape == (3, 1, 32)
+    assert re.search(r"projected from 64 to 32 dimensions by PCA \([5-9]\d\.\d% of their variance\)", note)
+    projection = wide._projection
+    assert np.allclose(projection.T @ projection, np.eye(32), atol=1e-5)
+    other, _ = wide.targets(PAIRS)  # by the same projection
+    vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
+    assert np.allclose(other[slice(0, 1)][0, 0].numpy(), vectors[0] @ projection, atol=1e-5)
+
+
+def test_narrower_vectors_are_refused():
+    with pytest.raises(InputError, match=r"scratch:1x32 have 32 dimensions, fewer than the 64 of the base"):
+        teacher("mse", "scratch:1x32", "scratch:1x64").targets(PAIRS)
+
+
+def test_vectors_for_a_student_of_unit_vectors_are_unit_vectors():
+    targets, _ = teacher("mse", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2").targets(PAIRS)
+    assert torch.allclose(targets.values.norm(dim=1), torch.ones(4), atol=1e-5)
+
+
+def test_scores_and_margins_of_a_cross_encoder():
+    model = CrossEncoder.load("minilm-stsb", dtype="float32", device="cpu")
+    one, two, three = TRIPLETS.columns
+    scores, note = teacher("mse", "minilm-stsb").targets(PAIRS)
+    assert note == "targets are the scores of minilm-stsb"
+    assert np.allclose(scores[slice(None)].numpy(), model.predict(list(zip(one, two, strict=True))), atol=1e-6)
+    margins, _ = teacher("margin-mse", "minilm-stsb").targets(TRIPLETS)
+    expected = model.predict(list(zip(one, two, strict=True))) - model.predict(list(zip(one, three, strict=True)))
+    assert np.allclose(margins[slice(None)].numpy(), expected, atol=1e-6)
+    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder, which scores pairs, but triplets holds"):
+        teacher("mse", "minilm-stsb").targets(TRIPLETS)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_margins_of_a_bi_encoder(similarity):
+    margins, _ = teacher("margin-mse", "scratch:1x64", margin_similarity=similarity).targets(TRIPLETS)
+    vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(
+        SENTENCES, normalize=similarity == "cosine"
+    )
+    expected = (vectors * vectors[::-1]).sum(1) - (vectors * np.roll(vectors, -1, axis=0)).sum(1)
+    assert np.allclose(margins.values.numpy(), expected, atol=1e-4)
+
+
+def test_what_has_no_vectors_of_a_fixed_meaning_is_no_teacher():
+    with pytest.raises(InputError, match="tfidf cannot be a teacher"):
+        teacher("mse", "tfidf")
+
+
+def test_targets_of_data():
+    assert data_targets(PAIRS) is None
+    scored = data_targets(Dataset("scored", (["a", "b"], ["c", "d"]), scores=[5.0, 2.5]))
+    assert scored[slice(0, 2)].tolist() == [1.0, 0.5]
+    labelled = data_targets(Dataset("labelled", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("x", "y")))
+    assert labelled[torch.tensor([1])].tolist() == [0]
+
+
+@pytest.mark.parametrize("name", ["scratch:2x64", "minilm-stsb"])
+def test_a_student_comes_to_agree_with_its_teacher(pairs, name):
+    config = RunConfig(
+        "mse", base="scratch:1x32", teacher=name, train_data=pairs, eval_data=pairs, max_steps=30, learning_rate=2e-3
+    )
+    result, events = run(config.replace(dtype="float32"))
+    start = of_kind(events, "state")[0]
+    assert any("the gold scores are not used" in note for note in start["notes"])
+    assert f"of {name}" in start["notes"][-1]
+    assert result.final["loss"] < 0.8 * result.baseline["loss"]
+
+
+def test_a_base_without_dropout_is_refused_by_simcse(pairs, tmp_path):
+    encoder = Encoder.load("scratch:1x32", dtype="float32", device="cpu")
+    for module in encoder.backbone.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    encoder.backbone.config.hidden_dropout_prob = encoder.backbone.config.attention_probs_dropout_prob = 0.0
+    encoder.save(tmp_path / "dry")
+    with pytest.raises(InputError, match="has no dropout, by which the two vectors of a sentence differ in simcse"):
+        run(RunConfig("simcse", base=str(tmp_path / "dry"), train_data=pairs, eval_data=None, max_steps=1))

@@ -1,0 +1,150 @@
+"""Objectives of pairs with a target: a label, a gold score, or whether they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from training.objectives.base import Vectors, required
+
+PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
+    "uv": lambda u, v: [u, v],
+    "diff": lambda u, v: [(u - v).abs()],
+    "mul": lambda u, v: [u * v],
+}
+# The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
+CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")  # in the order of Table 6
+
+
+def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
+    """u and v (B, D) -> (B, width(concatenation) * D), the parts in the order of their names."""
+    return torch.cat([part for name in concatenation.split("+") for part in PARTS[name](u, v)], dim=1)
+
+
+def width(concatenation: str) -> int:
+    """The number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
+    return concatenation.count("+") + 1 + ("uv" in concatenation)
+
+
+class Classification(nn.Module):
+    """Softmax classification of pairs: mean over the batch of -log softmax(W (u, v, |u-v|) + b)[label].
+
+    Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1.
+    Source: Reimers & Gurevych 2019, section 3, "Classification Objective Function", and Table 6 for the
+    concatenations; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
+    The classifier is trained with the encoder and discarded afterwards.
+
+    Vectors truncated to d < D dimensions (`training.objectives.modifiers.Matryoshka`) are classified by the first d
+    columns of each part of W, as in Kusupati et al. 2022, "Matryoshka Representation Learning", section 3 (MRL-E).
+
+    Args:
+        dimension: D.
+        labels: k.
+        concatenation: one of `CONCATENATIONS`.
+    """
+
+    def __init__(self, dimension: int, labels: int, concatenation: str = "uv+diff") -> None:
+        super().__init__()
+        self.concatenation = concatenation
+        self.classifier = nn.Linear(width(concatenation) * dimension, labels)
+
+    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+        u, v = vectors
+        classifier, parts = self.classifier, width(self.concatenation)
+        weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)  # (k, parts * d)
+        logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
+        return F.cross_entropy(logits, required(target))
+
+
+class Regression(nn.Module):
+    """Regression of the cosine: mean over the batch of (cos(u, v) - gold)².
+
+    Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores divided by 5, float (B,), 0 to 1.
+    Source: Reimers & Gurevych 2019, section 3, "Regression Objective Function"; `CosineSimilarityLoss` in
+    sentence-transformers.
+    """
+
+    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+        u, v = vectors
+        return F.mse_loss(F.cosine_similarity(u, v), required(target).to(u.dtype))
+
+
+class CoSENT(nn.Module):
+    """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
+
+    One loss for the whole batch, not a mean: every pair of rows of which one has the higher gold score asks for the
+    higher cosine there. Only the order of the gold scores counts, as in Spearman's correlation.
+
+    Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
+    Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
+    sentence-transformers.
+
+    Args:
+        scale: the factor on the similarity, an inverse temperature.
+    """
+
+    def __init__(self, scale: float = 20.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+        u, v = vectors
+        similarities = self.scale * self.similarity(u, v)
+        gold, order = required(target).sort()
+        similarities = similarities[order]  # ascending gold scores
+        # of each row, log Σ exp(-similarity) over the rows of a higher gold score; (B + 1,), the last over none
+        higher = F.pad(torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf)
+        terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
+        return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)  # the added 0 is the 1 in the equation
+
+    def similarity(self, u: Tensor, v: Tensor) -> Tensor:
+        """(B, D), (B, D) -> (B,)."""
+        return F.cosine_similarity(u, v)
+
+
+class AnglE(CoSENT):
+    """`CoSENT` of |cos(u, v) + sin(u, v)| in place of the cosine; where the cosine is flat, near 1, the sine is not.
+
+    The first half of a vector is taken as the real and the second as the imaginary part of complex numbers; the sine
+    is the imaginary part of their inner product, of unit vectors. A vector of odd dimension is padded with a zero.
+
+    Inputs, labels and arguments: as `CoSENT`.
+    Source: Li & Li 2024, "AoE: Angle-optimized Embeddings for Semantic Textual Similarity"; `AnglELoss` in
+    sentence-transformers.
+    """
+
+    def similarity(self, u: Tensor, v: Tensor) -> Tensor:
+        """(B, D), (B, D) -> (B,)."""
+        odd = u.shape[1] % 2
+        u, v = (F.pad(F.normalize(each, dim=1), (0, odd)) for each in (u, v))
+        (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
+        cosine = (u * v).sum(dim=1)
+        sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)
+        return (cosine + sine).abs()
+
+
+class Contrastive(nn.Module):
+    """Pairs that belong together, and pairs that do not: mean of ½ · (y · d² + (1 - y) · max(margin - d, 0)²).
+
+    d = 1 - cos(u, v). Pairs that do not belong together are pushed apart up to the margin, not further.
+
+    Inputs: sentence1, sentence2, (B, D) each. Labels: y, int64 or float (B,), 1 together or 0 apart.
+    Source: Hadsell, Chopra & LeCun 2006, "Dimensionality Reduction by Learning an Invariant Mapping";
+    `ContrastiveLoss` in sentence-transformers, with its default distance and margin.
+
+    Args:
+        margin: the distance from which pairs count as apart, in units of 1 - cosine.
+    """
+
+    def __init__(self, margin: float = 0.5) -> None:
+        super().__init__()
+        self.margin = margin
+
+    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+        u, v = vectors
+        distance, together = 1 - F.cosine_similarity(u, v), required(target).to(u.dtype)
+        apart = (1 - together) * F.relu(self.margin - distance) ** 2
+        return 0.5 * (together * distance**2 + apart).mean()

@@ -1,0 +1,165 @@
+"""Hard negatives, mined from the training data by the model that is about to be trained.
+
+The negative of a pair is the sentence nearest to its anchor by cosine, among the second sentences of all rows, that
+is no known positive of the anchor and is clearly less similar than the positive:
+
+    cos(anchor, negative) <= cos(anchor, positive) - margin * |cos(anchor, positive)|
+
+The margin is against false negatives: a sentence that is nearly as near as the positive, or nearer, is often a
+positive that nobody has labelled. A pair for which nothing is left has no negative and is left out.
+
+Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retriever", section 3.2, with 95% by default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from training.atomic import write_text
+from training.data.dataset import PAIRS, TRIPLETS, Dataset
+from training.errors import InputError
+from training.models.encoder import Encoder
+
+MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
+ANCHORS = 1_024  # that are searched for at a time
+EXAMPLES = 20  # that a run's first event has
+
+FILE = "negatives.jsonl"  # in the run's folder: a resumed run learns from the same triplets
+
+
+@dataclass(frozen=True)
+class MinedTriplet:
+    """A row with its mined negative, and the cosines of both with the anchor before training."""
+
+    anchor: str
+    positive: str
+    negative: str
+    positive_cosine: float
+    negative_cosine: float
+
+
+@dataclass(frozen=True)
+class MinedNegatives:
+    """The result: triplets, and for each of them the cosines (N, 2) of the positive and the negative."""
+
+    data: Dataset
+    cosines: np.ndarray
+
+    def examples(self, count: int = EXAMPLES) -> list[MinedTriplet]:
+        """``count`` rows, spread over the data."""
+        rows = np.unique(np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int))
+        return [
+            MinedTriplet(*(column[row] for column in self.data.columns), *map(float, self.cosines[row]))
+            for row in rows.tolist()
+        ]
+
+    def write(self, folder: Path) -> None:
+        """Atomically, a line for each triplet."""
+        lines = [
+            json.dumps({"row": row, "sentences": texts, "cosines": cosines}, ensure_ascii=False)
+            for row, *texts, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
+        ]
+        write_text(folder / FILE, "\n".join([json.dumps({"notes": self.data.notes}), *lines, ""]))
+
+    @classmethod
+    def read(cls, folder: Path, data: Dataset) -> MinedNegatives | None:
+        """What `write` wrote, for the run on ``data``; None if there is no file."""
+        file = folder / FILE
+        if not file.exists():
+            return None
+        head, *lines = file.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        columns = tuple(list(column) for column in zip(*(row["sentences"] for row in rows), strict=True))
+        notes = tuple(json.loads(head)["notes"])
+        mined = replace(data, columns=columns, rows=[row["row"] for row in rows], notes=notes)
+        return cls(mined, np.array([row["cosines"] for row in rows]))
+
+
+def mine_negatives(
+    encoder: Encoder,
+    data: Dataset,
+    margin: float,
+    seed: int = 0,
+    should_stop: Callable[[], bool] | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> MinedNegatives:
+    """Find a hard negative for each pair.
+
+    Args:
+        encoder: in evaluation mode.
+        data: pairs that belong together, or triplets, whose negatives are then candidates but not kept.
+        margin: see above, 0 to 1.
+        seed: of the draw among more than `MAX_CANDIDATES` sentences.
+        should_stop: asked during encoding.
+        on_progress: called with (sentences encoded, in all).
+
+    Raises:
+        InputError: the data has no pairs that belong together, or no pair gets a negative.
+        Stopped: ``should_stop`` returned true.
+    """
+    if data.kind not in (PAIRS, TRIPLETS):
+        raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")
+    row_of: dict[str, int] = {}
+    for column in data.columns:
+        for text in column:
+            row_of.setdefault(text, len(row_of))
+    sentences = list(row_of)
+    vectors = torch.from_numpy(encoder.encode(sentences, on_progress=on_progress, should_stop=should_stop))
+    vectors = vectors.to(encoder.device)
+    anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])
+    candidates = np.array(sorted({row_of[text] for column in data.columns[1:] for text in column}))
+    drawn = len(candidates) > MAX_CANDIDATES
+    if drawn:
+        candidates = np.sort(np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False))
+    chosen, cosines = _nearest(vectors, anchors, positives, candidates, margin)
+    keep = [i for i, row in enumerate(chosen) if row >= 0]
+    if not keep:
+        raise InputError(
+            f"no pair of {data.name} has a negative that is {margin:.0%} less similar than its positive; "
+            "take a smaller negative_margin, or more data"
+        )
+    of = f"{MAX_CANDIDATES:,} drawn of the sentences" if drawn else f"{len(candidates):,} sentences"
+    gap = cosines[keep].mean(axis=0)
+    note = (
+        f"hard negatives are mined among {of} with a margin of {margin:.0%}: {len(keep):,} of {len(data):,} rows have "
+        f"one, the rest is left out; mean cosine with the anchor {gap[0]:.2f} of positives, {gap[1]:.2f} of negatives"
+    )
+    kept = data.select(keep, note)
+    mined = replace(kept, columns=(*kept.columns[:2], [sentences[chosen[i]] for i in keep]))
+    return MinedNegatives(mined, cosines[keep])
+
+
+def _nearest(
+    vectors: torch.Tensor, anchors: list[int], positives: list[int], candidates: np.ndarray, margin: float
+) -> tuple[list[int], np.ndarray]:
+    """For each row the number of its negative's sentence, -1 if there is none; and the cosines (N, 2)."""
+    column_of = {int(row): column for column, row in enumerate(candidates)}
+    known: dict[int, set[int]] = defaultdict(set)  # what is no negative of a sentence: itself, and its positives
+    for anchor, positive in zip(anchors, positives, strict=True):
+        known[anchor] |= {anchor, positive}
+        known[positive] |= {anchor, positive}
+    pool = vectors[torch.from_numpy(candidates).to(vectors.device)]
+    chosen: list[int] = []
+    cosines = np.empty((len(anchors), 2))
+    for start in range(0, len(anchors), ANCHORS):
+        block = anchors[start : start + ANCHORS]
+        queries = vectors[block]
+        nearness = (queries * vectors[positives[start : start + ANCHORS]]).sum(dim=1)
+        similarity = queries @ pool.T  # (A, candidates)
+        limit = nearness - margin * nearness.abs()
+        similarity[similarity > limit[:, None]] = -torch.inf
+        for row, anchor in enumerate(block):
+            excluded = [column_of[each] for each in known[anchor] if each in column_of]
+            similarity[row, excluded] = -torch.inf
+        best, at = similarity.max(dim=1)
+        found = torch.isfinite(best).cpu().numpy()
+        chosen += np.where(found, candidates[at.cpu().numpy()], -1).tolist()
+        cosines[start : start + len(block)] = torch.stack([nearness, best], dim=1).cpu().numpy()
+    return chosen, cosines

@@ -1,0 +1,152 @@
+"""The targets of the objective: labels and gold scores of the data, or what a teacher says about its sentences.
+
+A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step; its targets are looked up
+afterwards. A bi-encoder's vectors are kept for each different sentence. Where they have more dimensions than the
+student's, they are projected to as many by PCA of the teacher's vectors of the training data, as in the model
+distillation of sentence-transformers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.scoring import row_scores
+from training.models.scorer import ENCODER, kind_of, load_scorer
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+    from training.models.scorer import Scorer
+    from training.trainer.config import RunConfig
+
+log = logging.getLogger("sbert_lab.train")
+
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of N rows.
+
+    Args:
+        values: (N,) labels or scores; or (S, D) vectors of S sentences.
+        sentences: (N, C) int64, the row of ``values`` of each sentence; None if there is a value for each row.
+    """
+
+    values: Tensor
+    sentences: Tensor | None = None
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        """Of these rows: (B,), or vectors (B, C, D)."""
+        return self.values[rows] if self.sentences is None else self.values[self.sentences[rows]]
+
+
+def data_targets(data: Dataset) -> Targets | None:
+    """Labels as int64, gold scores as float32 in 0 to 1, or None."""
+    if data.labels is not None:
+        return Targets(torch.tensor(data.labels))
+    return None if data.scores is None else Targets(torch.tensor(data.scores, dtype=torch.float32) / 5)
+
+
+class Teacher:
+    """A model whose vectors, scores or margins are the targets.
+
+    Args:
+        config: of a run that has a teacher.
+        student: the encoder that is trained.
+        home: where models are.
+        should_stop: asked while the teacher computes.
+
+    Raises:
+        InputError: the teacher cannot be opened, or its vectors have fewer dimensions than the student's.
+    """
+
+    def __init__(
+        self, config: RunConfig, student: Encoder, home: str | Path | None, should_stop: ShouldStop | None = None
+    ) -> None:
+        self.name, self.objective = str(config.teacher), config.objective
+        self.similarity, self.should_stop = config.margin_similarity, should_stop
+        self.normalizes = student.normalizes
+        self.dimension = student.dimension
+        with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
+            self.model = load_teacher(self.name, config.dtype, str(student.device), home)
+        self._projection: np.ndarray | None = None  # (teacher's dimension, D)
+
+    def targets(self, data: Dataset) -> tuple[Targets, str]:
+        """The targets of the rows, and a note on them.
+
+        The first call has to be with the training data: PCA is fitted to it.
+
+        Raises:
+            InputError: the teacher cannot give this kind of target for these rows.
+            Stopped: ``should_stop`` returned true.
+        """
+        log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
+        if self.objective == "margin-mse":
+            positive, negative = row_scores(self.model, data.columns, ((0, 1), (0, 2)), should_stop=self.should_stop)
+            return Targets(self._scores(positive) - self._scores(negative)), f"targets are the margins of {self.name}"
+        if hasattr(self.model, "encode"):
+            return self._vectors(data)
+        if len(data.columns) != 2:
+            raise InputError(
+                f"{self.name} is a cross-encoder, which scores pairs, but {data.name} holds {data.kind}; "
+                "take a bi-encoder as the teacher, or margin-mse for triplets"
+            )
+        [scores] = row_scores(self.model, data.columns, should_stop=self.should_stop)
+        return Targets(self._scores(scores)), f"targets are the scores of {self.name}"
+
+    def _scores(self, scores: dict[str, np.ndarray]) -> Tensor:
+        """Those of a cross-encoder; of a bi-encoder those that the student is compared by."""
+        name = self.similarity if hasattr(self.model, "encode") else next(iter(scores))
+        return torch.from_numpy(np.ascontiguousarray(scores[name], dtype=np.float32))
+
+    def _vectors(self, data: Dataset) -> tuple[Targets, str]:
+        row_of: dict[str, int] = {}
+        rows = [[row_of.setdefault(text, len(row_of)) for text in column] for column in data.columns]
+        encoder = cast("Encoder", self.model)
+        vectors = encoder.encode(list(row_of), normalize=None, should_stop=self.should_stop)
+        note, wide = f"targets are the vectors of {self.name}", vectors.shape[1]
+        if wide < self.dimension:
+            raise InputError(
+                f"the vectors of the teacher {self.name} have {wide} dimensions, fewer than the {self.dimension} of "
+                "the base; choose a larger teacher or a smaller base"
+            )
+        if wide > self.dimension:
+            if self._projection is None:
+                self._projection = principal_components(vectors, self.dimension)
+            projected = vectors @ self._projection
+            kept = projected.var(axis=0).sum() / vectors.var(axis=0).sum()
+            vectors = projected
+            note += f", projected from {wide} to {self.dimension} dimensions by PCA ({kept:.1%} of their variance)"
+        values = torch.from_numpy(np.ascontiguousarray(vectors))
+        if self.normalizes:
+            values = torch.nn.functional.normalize(values, dim=1)
+        return Targets(values, torch.tensor(rows).T.contiguous()), note
+
+
+def load_teacher(name: str, dtype: str, device: str, home: str | Path | None) -> Scorer:
+    """A bi-encoder or cross-encoder by name. InputError if it is neither or cannot be opened."""
+    model = load_scorer(name, None, dtype, device, home)
+    if kind_of(name) == ENCODER or not hasattr(model, "encode"):
+        return model
+    raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
+
+
+def principal_components(vectors: np.ndarray, dimension: int) -> np.ndarray:
+    """The ``dimension`` directions of largest variance of (N, D) as columns (D, dimension), largest first, float32."""
+    _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
+    return directions[:, ::-1][:, :dimension].astype(np.float32)
+
+
+def with_note(data: Dataset, note: str) -> Dataset:
+    """The data with one more note."""
+    return replace(data, notes=(*data.notes, note))
