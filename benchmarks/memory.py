@@ -1,9 +1,10 @@
 """Memory of a training step: large batches with and without gradient caching.
 
-Each case trains by mnrl on 2,048 rows, the pairs of STSb train that belong together, in a process of its own. The figure
-is the peak of that process's memory less its peak before the first step: with the model loaded and the data tokenised.
-It includes Adam's moments (182 MB for MiniLM) and what oneDNN keeps for each shape of a batch that it has seen, which is
-why every case sees as many rows. Memory does not depend on the load of the machine; the seconds of a step do.
+Each case trains by mnrl on 2,048 rows, the pairs of STSb train that belong together, in a process of its own. The
+figure is the peak of that process's memory less its peak before the first step: with the model loaded and the data
+tokenised. It includes Adam's moments (182 MB for MiniLM) and what oneDNN keeps for each shape of a batch that it has
+seen, which is why every case sees as many rows. Memory does not depend on the load of the machine; the seconds of a
+step do.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks import machine
 from sbert_app.process import configure_malloc
@@ -66,9 +68,14 @@ def measure(base: str, batch_size: int, mini_batch_size: int | None) -> dict[str
         timing = machine.time_call(lambda: step(trainer))
         seconds.append(timing.wall)
 
-    Trainer._train_step = recorded  # type: ignore[method-assign]
-    Trainer._evaluate = lambda trainer: setattr(trainer.progress, "evaluated", trainer.progress.step)  # type: ignore[method-assign]
-    result = train(config, on_event=lambda event: None)
+    def not_evaluated(trainer: Trainer) -> None:
+        trainer.progress.evaluated = trainer.progress.step
+
+    with (
+        patch.object(Trainer, "_train_step", recorded),
+        patch.object(Trainer, "_evaluate", not_evaluated),
+    ):
+        result = train(config, on_event=lambda event: None)
     if result.status != "finished":
         raise RuntimeError(f"the run {result.status}: {result.reason}")
     return {

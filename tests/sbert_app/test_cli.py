@@ -250,6 +250,50 @@ def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
     assert run("runs", "list", *at, "--json").json == {"runs": []}
 
 
+def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: Path, home: Path):
+    from training.data.load import load_data
+    from training.data.transforms import transform_for
+
+    (folder / "home").mkdir()
+    (folder / "home" / "models").symlink_to(home / "models")
+    data = transform_for(load_data("stsb:dev"), "mnrl")
+    rows = [f"{a}\t{b}" for a, b in zip(*data.columns, strict=True)][:80]
+    (folder / "together.tsv").write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
+    at = ("--home", folder / "home", "--base", "scratch:1x32", "--train-data", "together.tsv", "--eval-data", "none")
+    found = run("train", "--objective", "mnrl", "--mine-negatives", "--preview", *at, "--json").json
+    assert len(found["triplets"]) == 12
+    assert all(each["negative_cosine"] <= 0.95 * each["positive_cosine"] + 1e-6 for each in found["triplets"])
+    assert found["rows"] <= 80
+    said = run("train", "--objective", "mnrl", "--mine-negatives", "--preview", *at).out
+    assert "hard negatives are mined among" in said
+    assert run("runs", "list", "--home", folder / "home", "--json").json == {"runs": []}
+    refused = run("train", "--objective", "mnrl", "--preview", *at)
+    assert (refused.code, "add --mine-negatives" in refused.complaint) == (cli.WRONG_INPUT, True)
+
+    settings = ("--matryoshka-dims", "16,8", "--mini-batch-size", "4", "--max-steps", 2)
+    trained = run("train", "--objective", "mnrl", "--mine-negatives", *settings, *at, "--json")
+    assert trained.json["status"] == "finished"
+    assert trained.err.count("negative  ") == 5
+    config = json.loads((folder / "home/runs" / trained.json["id"] / "config.json").read_text())
+    assert (config["matryoshka_dims"], config["mini_batch_size"], config["mine_negatives"]) == ([16, 8], 4, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("mse",), "mse needs a teacher to learn from"),
+        (("mse", "--teacher", "run:none"), "there is no run 'none'"),
+        (("regression", "--mine-negatives"), "mine_negatives is for triplet, mnrl, margin-mse"),
+        (("mnrl", "--matryoshka-dims", "wide"), "must be whole numbers from 1, such as 256,128,64"),
+        (("mnrl", "--report-to", "wandb"), "choose tensorboard, trackio"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_one_line(run: Run, folder: Path, options: tuple[str, ...], told: str):
+    said = run("train", "--objective", *options, "--train-data", "pairs.csv", "--home", folder / "home")
+    assert said.code == cli.WRONG_INPUT
+    assert told in said.complaint
+
+
 def test_resume_takes_no_other_settings(run: Run, folder: Path):
     said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
     assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from training.data.load import SCORED, TRIPLETS, Dataset, load_data
+from training.data.load import LABELLED, SCORED, TRIPLETS, Dataset, load_data
+from training.data.transforms import transform_for
 from training.errors import InputError
 from training.evaluation.bootstrap import bootstrap_interval
 from training.evaluation.metrics import pearson, similarities, spearman
+from training.evaluation.mteb_tasks import MTEB_PREFIX, evaluate_task, find_task
+from training.evaluation.pair_classification import classify_pairs
 from training.models.baselines import TfIdf
 
 if TYPE_CHECKING:
@@ -92,45 +95,81 @@ def evaluate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Evaluate any model on scored pairs (correlations) or triplets (accuracy).
+    """Evaluate any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
-    often the anchor is closer to the positive than to the negative (section 4.4 of the paper).
+    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Of labelled pairs those
+    count whose labels say that they belong together or do not (1 and 0, entailment and contradiction).
+
+    Args:
+        encoder: any model that ``load_scorer`` returns.
+        data: a data set, its name, or ``mteb:<task>`` (see `training.evaluation.mteb_tasks`).
+        home: where data sets are.
+        on_progress: called with (sentences done, in all if known).
+        should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
 
     Returns:
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
         "interval": {"low", "high", "method"}, "seconds"}`` with correlations in -1..1, the interval being that
-        of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations.
+        of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations; for
+        labelled pairs ``"average_precision"``, ``"f1"``, ``"threshold"``, ``"precision"`` and ``"recall"`` (see
+        `training.evaluation.pair_classification`) and ``"positives"``, the number of pairs that belong together.
         A cross-encoder has one ``score`` in place of the four similarities.
 
     Raises:
-        InputError: the data has neither scores nor triplets.
+        InputError: the data has no scores, no triplets, and no labels of this kind.
     """
     started = time.perf_counter()
     if isinstance(data, str):
+        if data.startswith(MTEB_PREFIX):
+            return evaluate_task(encoder, find_task(data.removeprefix(MTEB_PREFIX)), on_progress, should_stop)
         data = load_data(data, home, split="test")
-    if data.kind not in (SCORED, TRIPLETS):
-        raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs or triplets")
-    pairs = ((0, 1),) if data.kind == SCORED else ((0, 1), (0, 2))
-    first, *others = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    if data.kind not in MEASURES:
+        raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
+    if data.kind == LABELLED:
+        data = transform_for(data, "contrastive")
+    pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
+    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     return {
         "model": encoder.name,
         "pooling": getattr(encoder, "pooling", None),
         "data": data.name,
         "n": len(data),
-        **(_correlate(first, data) if data.kind == SCORED else _triplet_accuracy(first, *others)),
+        **MEASURES[data.kind](scores, data),
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
-def _correlate(scores: dict[str, np.ndarray], data: Dataset) -> dict[str, Any]:
-    gold = np.asarray(data.scores, dtype=np.float64)
+def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    gold, [by_similarity] = np.asarray(data.scores, dtype=np.float64), scores
     return {
-        "spearman": {name: spearman(values, gold) for name, values in scores.items()},
-        "pearson": {name: pearson(values, gold) for name, values in scores.items()},
-        "interval": bootstrap_interval(next(iter(scores.values())), gold)._asdict(),
+        "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
+        "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},
+        "interval": bootstrap_interval(next(iter(by_similarity.values())), gold)._asdict(),
     }
 
 
-def _triplet_accuracy(positive: dict[str, np.ndarray], negative: dict[str, np.ndarray]) -> dict[str, Any]:
+def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    together = np.asarray(data.labels)
+    if together.all() or not together.any():
+        missing = "do not" if together.all() else "do"
+        raise InputError(f"{data.name} has no pairs that {missing} belong together; pair classification needs both")
+    [by_similarity] = scores
+    found = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
+    figures = next(iter(found.values())).keys()
+    return {
+        **{figure: {name: found[name][figure] for name in found} for figure in figures},
+        "positives": int(together.sum()),
+    }
+
+
+def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    positive, negative = scores
     return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
+
+
+MEASURES: dict[str, Callable[[list[dict[str, np.ndarray]], Dataset], dict[str, Any]]] = {
+    SCORED: _correlate,
+    LABELLED: _classify,
+    TRIPLETS: _triplet_accuracy,
+}

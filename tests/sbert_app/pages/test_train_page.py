@@ -13,10 +13,12 @@ from sbert_app.pages.train import views as train_views
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.services.runs.negatives import NegativesPreview
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError
-from training.trainer.config import RunConfig
+from training.trainer.config import CHOICES, RunConfig
+from training.trainer.negatives import MinedTriplet
 
 HOSTILE = "<img src=x onerror=alert(1)> & more"
 
@@ -60,7 +62,8 @@ ACCESS = AccessPolicy()
 
 
 def values(**changes: object) -> dict:
-    return RunConfig("regression", pooling="mean").to_dict() | changes
+    """What the components hold: those of another objective are hidden, and keep their values."""
+    return RunConfig("regression", pooling="mean").to_dict() | {"teacher": "minilm-stsb"} | changes
 
 
 def test_the_form_says_what_a_config_says():
@@ -68,9 +71,26 @@ def test_the_form_says_what_a_config_says():
     assert (found.learning_rate, found.pooling, found.eval_data, found.max_steps) == (5e-5, None, None, None)
 
 
+def test_what_is_hidden_for_an_objective_is_not_asked_of_it():
+    hidden = {"teacher": "minilm-stsb", "mine_negatives": True, "matryoshka_dims": "16, 8", "mini_batch_size": 0}
+    found = train_form.to_config(values(**hidden), ACCESS)
+    assert (found.teacher, found.mine_negatives, found.matryoshka_dims) == (None, False, (16, 8))
+    assert found.mini_batch_size is None
+    found = train_form.to_config(values(**hidden, objective="margin-mse"), ACCESS)
+    assert (found.teacher, found.mine_negatives) == ("minilm-stsb", True)
+    assert train_form.to_config(values(objective="mnrl", mine_negatives=True), ACCESS).mine_negatives
+
+
+def test_each_objective_has_a_line_about_it():
+    assert tuple(train_form.OBJECTIVES) == CHOICES["objective"]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
+        ({"objective": "mse", "teacher": ""}, "mse needs a teacher"),
+        ({"objective": "mse", "teacher": "/etc/passwd"}, "cannot be used here"),
+        ({"matryoshka_dims": "wide"}, "must be whole numbers from 1"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be a number"),
         ({"epochs": None}, "epochs is None, but passes over the training data"),
         ({"train_data": ""}, "no training data yet"),
@@ -97,6 +117,24 @@ def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
 
 
 # ---------------------------------------------------------------- the views
+
+
+def test_mined_negatives_are_shown_as_text():
+    triplet = MinedTriplet(HOSTILE, "a positive", "a negative", 0.91, 0.52)
+    shown = train_views.negatives(NegativesPreview([triplet], 1, "hard negatives are mined"))
+    assert "<img" not in shown
+    assert "0.91" in shown
+    assert "0.52" in shown
+
+
+def test_the_figures_of_shorter_vectors_are_shown(services):
+    store = services.jobs.store
+    run = finished(store, matryoshka_dims=(64,))
+    write(store, run.id, evaluation(11, 0.9, best=True, by_dimension={"64": 0.8125}))
+    shown = train_views.status(store.get(run.id), 0)
+    assert "with 64 dimensions" in shown
+    assert "81.2" in shown
+    assert "Matryoshka 64" in shown
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "finished", "failed", "stopped", "interrupted"])

@@ -54,8 +54,22 @@ def test_triplets_are_scored_by_accuracy():
 
 
 def test_pairs_without_scores_are_refused_in_one_sentence():
-    with pytest.raises(InputError, match="needs scored pairs or triplets"):
+    with pytest.raises(InputError, match="needs scored pairs, labelled pairs or triplets"):
         evaluate(Encoder.load("scratch:1x32"), Dataset("mine", (["a"], ["b"])))
+
+
+def test_labelled_pairs_are_scored_by_pair_classification():
+    columns = (["a dog runs"] * 4, ["a dog is running", "stocks fell", "a dog runs fast", "the sky is blue"])
+    data = Dataset("mine", columns, labels=[0, 2, 0, 1], label_names=("entailment", "neutral", "contradiction"))
+    found = evaluate(load_scorer("tfidf"), data)
+    assert (found["n"], found["positives"]) == (3, 2)  # without the neutral pair
+    assert found["average_precision"]["cosine"] == found["f1"]["cosine"] == 1
+    assert 0 < found["threshold"]["cosine"] < 1
+    assert evaluate(load_scorer("minilm-stsb"), data)["f1"] == {"score": 1.0}
+    with pytest.raises(InputError, match="mine has no pairs that do not belong together; pair classification needs"):
+        evaluate(load_scorer("tfidf"), data.select([0, 2]))
+    with pytest.raises(InputError, match="do not say which pairs belong together"):
+        evaluate(load_scorer("tfidf"), Dataset("mine", columns, labels=[0, 1, 0, 1], label_names=("ham", "spam")))
 
 
 def test_triplets_are_scored_by_any_model():

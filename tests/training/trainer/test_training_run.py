@@ -18,7 +18,7 @@ from training import parallel
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.trainer.config import CHOICES, RunConfig
+from training.trainer.config import CHOICES, NEEDS_TEACHER, RunConfig
 from training.trainer.events import read_events
 from training.trainer.train import train
 
@@ -112,9 +112,11 @@ def test_epochs_determine_the_steps(config):
 # ---------------------------------------------------------------- every objective
 
 
-@pytest.mark.parametrize("objective", CHOICES["objective"])
+@pytest.mark.parametrize("objective", [name for name in CHOICES["objective"] if name != "simcse"])
 def test_every_objective_lowers_its_loss(config, objective):
-    longer = config.replace(objective=objective, base="scratch:2x64", max_steps=25, eval_every=25)
+    """But simcse, whose loss without dropout is another one: see test_objectives_in_runs.py."""
+    teacher = "minilm-stsb" if objective in NEEDS_TEACHER else None
+    longer = config.replace(objective=objective, teacher=teacher, base="scratch:2x64", max_steps=25, eval_every=25)
     result, _ = run(longer)
     assert result.final["loss"] < result.baseline["loss"]
 

@@ -1,0 +1,93 @@
+"""mteb's tasks on our encoders, without the network: their data is injected, and the figures are those of evaluate."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from training.data.load import load_data
+from training.errors import InputError
+from training.evaluation.mteb_tasks import evaluate_task, find_task
+from training.evaluation.scoring import evaluate
+from training.models.scorer import load_scorer
+
+pytest.importorskip("mteb")
+
+
+@pytest.fixture(scope="module")
+def stsb():
+    """The STS benchmark's task with 300 pairs of it, and the same pairs as we have them."""
+    import datasets
+
+    data = load_data("stsb:test").select(range(0, 900, 3))
+    task = find_task("STSBenchmark")
+    columns = {"sentence1": list(data.columns[0]), "sentence2": list(data.columns[1]), "score": list(data.scores)}
+    task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(columns)})
+    task.data_loaded = True
+    return task, data
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "scratch:1x32"])
+def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb, name):
+    task, data = stsb
+    scorer, counts = load_scorer(name, dtype="float32"), []
+    found = evaluate_task(scorer, task, on_progress=lambda done, total: counts.append(done))
+    ours = evaluate(scorer, data)
+    assert (found["data"], found["type"], found["model"]) == ("mteb:STSBenchmark", "STS", name)
+    assert found["main_score"] == {"cosine_spearman": pytest.approx(ours["spearman"]["cosine"], abs=1e-4)}
+    scores = found["scores"]["test"]["default"]
+    for measure in ("spearman", "pearson"):
+        for similarity in ("cosine", "euclidean", "manhattan"):
+            assert scores[f"{similarity}_{measure}"] == pytest.approx(ours[measure][similarity], abs=1e-4)
+    assert counts == [300, 600]
+
+
+def test_pair_classification_gives_our_average_precision():
+    import datasets
+
+    from training.data.dataset import Dataset
+
+    scored = load_data("stsb:dev")
+    keep = [i for i, score in enumerate(scored.scores) if score >= 4 or score <= 1.5][:300]
+    labels = [int(scored.scores[i] >= 4) for i in keep]
+    columns = tuple([column[i] for i in keep] for column in scored.columns)
+    task = find_task("TwitterURLCorpus")
+    rows = {"sentence1": columns[0], "sentence2": columns[1], "labels": labels}
+    task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(rows)})
+    task.data_loaded = True
+    scorer = load_scorer("all-MiniLM-L6-v2", dtype="float32")
+    found = evaluate_task(scorer, task)
+    ours = evaluate(scorer, Dataset("mine", columns, labels=labels, label_names=("0", "1")))
+    scores = found["scores"]["test"]["default"]
+    for similarity in ("cosine", "dot", "euclidean", "manhattan"):
+        name = {"cosine": "cosine_ap", "dot": "dot_ap"}.get(similarity, f"{similarity}_ap")
+        assert scores[name] == pytest.approx(ours["average_precision"][similarity], abs=1e-4)
+    assert scores["cosine_f1"] == pytest.approx(ours["f1"]["cosine"], abs=1e-4)
+
+
+def test_an_unknown_task_is_one_sentence():
+    with pytest.raises(InputError, match="mteb has no task 'STSBenchmurk'"):
+        find_task("STSBenchmurk")
+
+
+def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch):
+    task = find_task("STSBenchmark")
+
+    def refuse(**_):
+        raise ConnectionError("Couldn't reach 'mteb/stsbenchmark-sts' on the Hub\nin offline mode")
+
+    monkeypatch.setattr(task, "load_data", refuse)
+    with pytest.raises(InputError, match=r"the data of mteb:STSBenchmark cannot be fetched: Couldn't reach .* Hub$"):
+        evaluate_task(load_scorer("scratch:1x32"), task)
+
+
+def test_a_cross_encoder_is_refused(stsb):
+    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
+        evaluate_task(load_scorer("minilm-stsb"), stsb[0])
+
+
+def test_without_mteb_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    with pytest.raises(InputError, match=r"pip install 'sbert-lab\[mteb\]'"):
+        evaluate(load_scorer("scratch:1x32"), "mteb:STSBenchmark")
