@@ -282,7 +282,7 @@ def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: 
     ("options", "told"),
     [
         (("mse",), "mse needs a teacher to learn from"),
-        (("mse", "--teacher", "run:none"), "there is no run 'none'"),
+        (("mse", "--teacher", "run:none"), "there is no run none in"),
         (("regression", "--mine-negatives"), "mine_negatives is for triplet, mnrl, margin-mse"),
         (("mnrl", "--matryoshka-dims", "wide"), "must be whole numbers from 1, such as 256,128,64"),
         (("mnrl", "--report-to", "wandb"), "choose tensorboard, trackio"),

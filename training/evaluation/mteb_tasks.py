@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def evaluate_task(
             raise
         raise InputError(f"the data of mteb:{name} cannot be fetched: {_first_line(error)}") from error
     result = mteb.evaluate(
-        _adapter(scorer, on_progress, should_stop),
+        _adapter(cast("BiEncoder", scorer), on_progress, should_stop),
         [task],
         cache=None,
         co2_tracker=False,
@@ -94,10 +94,11 @@ def evaluate_task(
 def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
     """The model as mteb wants it."""
     mteb = _mteb()
+    base: Any = mteb.models.abs_encoder.AbsEncoder
     done = 0
 
-    class Adapter(mteb.models.abs_encoder.AbsEncoder):  # type: ignore[misc]
-        """Our encode() on mteb's batches; similarities are mteb's own."""
+    class Adapter(base):
+        """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
 
         model = scorer
         mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{_slug(scorer.name)}"})
@@ -105,16 +106,23 @@ def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: Shoul
         def __init__(self) -> None:
             pass
 
-        def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
             sentences = [text for batch in inputs for text in batch["text"]]
-            vectors = scorer.encode(sentences, normalize=None, should_stop=should_stop)
+            vectors = _for_role(scorer, prompt_type).encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
                 on_progress(done, None)
             return vectors
 
     return Adapter()
+
+
+def _for_role(scorer: BiEncoder, prompt_type: Any) -> BiEncoder:
+    """The model with its prompt for mteb's "query" or "document"; as it is where a task has no sides."""
+    if prompt_type is None or not hasattr(scorer, "for_role"):
+        return scorer
+    return scorer.for_role(str(getattr(prompt_type, "value", prompt_type)))
 
 
 def _mteb() -> Any:

@@ -167,7 +167,8 @@ class Trainer:
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
-        if OBJECTIVES[config.objective].needs_dropout and not has_dropout(encoder.backbone):
+        drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
+        if OBJECTIVES[config.objective].needs_dropout and not drops:
             raise InputError(
                 f"{config.base} has no dropout, by which the two vectors of a sentence differ in {config.objective}; "
                 "choose another base"

@@ -107,7 +107,7 @@ def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
 def test_a_teacher_is_checked_and_announced(store, file, teacher):
     config = RunConfig("mse", train_data=file, teacher=teacher)
     if teacher == "run:none":
-        with pytest.raises(UserFacingError, match="there is no run 'none'"):
+        with pytest.raises(UserFacingError, match="there is no run none in"):
             estimate_run(config, store)
         return
     found = estimate_run(config, store)
