@@ -36,7 +36,7 @@ def connect(services: Services, fields: Fields, names: list[str]) -> None:
 
 
 def _preview(
-    services: Services, widget: TaskWidget, names: list[str], *values: Any, request: gr.Request
+    services: Services, widget: TaskWidget, names: list[str], request: gr.Request, *values: Any
 ) -> Iterator[dict[Any, Any]]:
     try:
         form = dict(zip(names, values, strict=True))
