@@ -20,6 +20,9 @@ def encode(
     output: Annotated[Path, typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet, rows in input order.")],
     model: options.Model = DEFAULT_MODEL,
     pooling: options.Pooling = None,
+    dimension: options.Dimension = None,
+    prompt: options.Prompt = None,
+    prompt_name: options.PromptName = None,
     column: Annotated[
         str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
     ] = None,
@@ -32,6 +35,7 @@ def encode(
 ) -> None:
     """Encode a file of sentences to vectors."""
     place = options.prepare(home, offline)
+    model = options.with_settings(model, dimension, prompt, prompt_name)
     from sbert_app.services.files.encode import check_output, encode_file, open_sentences
 
     with clean_stdout(), ProgressBar("encoding", "sentences") as bar:

@@ -10,8 +10,6 @@ from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.registry import DEFAULT_MODEL
 
-POOLED = ("mean", "max", "cls")
-
 
 def evaluate(
     data: Annotated[
@@ -25,6 +23,9 @@ def evaluate(
         ),
     ] = DEFAULT_MODEL,
     pooling: options.Pooling = None,
+    dimension: options.Dimension = None,
+    prompt: options.Prompt = None,
+    prompt_name: options.PromptName = None,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     home: options.Home = None,
@@ -36,6 +37,7 @@ def evaluate(
     Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets.
     """
     place = options.prepare(home, offline)
+    model = options.with_settings(model, dimension, prompt, prompt_name)
     from training.data.load import load_data
     from training.evaluation.mteb_tasks import MTEB_PREFIX, evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
@@ -55,7 +57,7 @@ def evaluate(
 
 def _table(found: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
-    pooling = f" ({found['pooling']})" if found["pooling"] in POOLED else ""
+    pooling = f" ({found['pooling']})" if found["pooling"] not in (None, "none") else ""
     head = f"{found['model']}{pooling} on {found['data']}: n = {found['n']:,}, {found['seconds']:.1f} s"
     measures = {
         "spearman": "Spearman ρ ×100",

@@ -18,7 +18,16 @@ Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
 ]
 Pooling = Annotated[
-    str | None, typer.Option("--pooling", metavar="mean|max|cls", help="How tokens become a vector. [the model's own]")
+    str | None,
+    typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
+]
+Dimension = Annotated[
+    int | None,
+    typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
+]
+Prompt = Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put TEXT before every sentence.")]
+PromptName = Annotated[
+    str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
 ]
 Dtype = Annotated[
     str, typer.Option("--dtype", metavar="auto|float32|bfloat16", help="Precision; auto is what is fast here.")
@@ -40,6 +49,18 @@ def prepare(home: Path | None, offline: bool) -> Path:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"the home folder {folder} is a file; name a folder with --home")
     return folder
+
+
+def with_settings(model: str, dimension: int | None, prompt: str | None, prompt_name: str | None) -> str:
+    """The name of a model with these settings in place of those that it states."""
+    from training.models.reference import parse_reference
+
+    stated = parse_reference(model)
+    if dimension is not None:
+        stated = stated._replace(dimension=dimension)
+    if prompt is not None or prompt_name is not None:
+        stated = stated._replace(prompt=prompt, prompt_name=prompt_name)
+    return str(stated)
 
 
 def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:

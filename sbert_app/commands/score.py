@@ -23,6 +23,9 @@ def score(
     ],
     model: options.Model = DEFAULT_MODEL,
     pooling: options.Pooling = None,
+    dimension: options.Dimension = None,
+    prompt: options.Prompt = None,
+    prompt_name: options.PromptName = None,
     cross_encoder: Annotated[
         str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
@@ -38,6 +41,7 @@ def score(
 ) -> None:
     """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored."""
     place = options.prepare(home, offline)
+    model = options.with_settings(model, dimension, prompt, prompt_name)
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table, pick_columns
 

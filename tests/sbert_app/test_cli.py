@@ -128,6 +128,17 @@ def test_encode_to_parquet_has_the_sentences_beside(run: Run, folder: Path, mode
         assert row is None if np.isnan(vector).all() else row == vector.tolist()
 
 
+def test_encode_takes_a_dimension_and_a_prompt(run: Run, folder: Path, model: Path):
+    run("encode", "pairs.csv", "whole.npy", "--column", "sentence1", "--model", model, "--prompt", "the ")
+    run("encode", "pairs.csv", "cut.npy", "--column", "sentence1", "--model", f"{model}?dim=8&prompt=the+")
+    run("encode", "pairs.csv", "plain.npy", "--column", "sentence1", "--model", model, "--dim", "8")
+    whole, cut, plain = (np.load(folder / f"{name}.npy") for name in ("whole", "cut", "plain"))
+    assert cut.shape[1] == plain.shape[1] == 8
+    expected = whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True)
+    np.testing.assert_allclose(cut, expected, atol=1e-2)
+    assert not np.allclose(plain, cut, atol=1e-3)
+
+
 def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, model: Path):
     from training.models.encoder import Encoder
 
@@ -338,6 +349,11 @@ WRONG: dict[str, tuple[str, str]] = {
     "an output that is a folder": ("encode pairs.csv folder.npy --column score", "is a folder"),
     "an output that is the input": ("encode in.parquet in.parquet", "in.parquet"),
     "no such pooling": ("encode sentences.jsonl out.npy --pooling sum", "choose mean, max, cls"),
+    "no such dimension": ("encode sentences.jsonl out.npy --model MODEL --dim 33", "keep 1 to 32"),
+    "no such prompt": ("encode sentences.jsonl out.npy --model MODEL --prompt-name query", "no prompt named 'query'"),
+    "a prompt and its name": ("encode sentences.jsonl out.npy --model MODEL --prompt a --prompt-name b", "not both"),
+    "a dimension of words": ("evaluate --data sentences.jsonl --model tfidf --dim 8", ""),
+    "no such setting": ("encode sentences.jsonl out.npy --model MODEL?zork=1", "'zork' is no setting"),
     "no such dtype": ("encode sentences.jsonl out.npy --dtype int8", "choose auto, float32 or bfloat16"),
     "no such device": ("encode sentences.jsonl out.npy --device abacus", "cannot be used"),
     "no such model": ("encode sentences.jsonl out.npy --model no-such-model", "no-such-model"),

@@ -170,12 +170,12 @@ class FusedLayer:
 
 
 class FusedLayerNorm:
-    """LayerNorm over the last dimension."""
+    """LayerNorm over the last dimension, with or without a bias."""
 
     def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
         self.shape, self.eps = norm.normalized_shape, norm.eps
         self.weight = norm.weight.detach().to(dtype, copy=True)
-        self.bias = norm.bias.detach().to(dtype, copy=True)
+        self.bias = None if norm.bias is None else norm.bias.detach().to(dtype, copy=True)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)

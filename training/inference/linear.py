@@ -18,7 +18,7 @@ REORDER_ROWS = 1_024  # rows of the input that a weight's layout is optimised fo
 
 
 class FusedLinear:
-    """x W^T + b, optionally with what follows: (M, in) -> (M, out).
+    """x W^T + b, or x W^T without a bias, optionally with what follows: (M, in) -> (M, out).
 
     W and b are those of one linear module, or of several concatenated, the first of them multiplied by ``scale``.
     """
@@ -27,7 +27,9 @@ class FusedLinear:
         scales = [scale] + [1.0] * (len(linears) - 1)
         pairs = list(zip(linears, scales, strict=True))
         self.weight = torch.cat([linear.weight.detach() * factor for linear, factor in pairs]).to(dtype)
-        self.bias = torch.cat([linear.bias.detach() * factor for linear, factor in pairs]).to(dtype)
+        has_bias = linears[0].bias is not None
+        biases = [linear.bias.detach() * factor for linear, factor in pairs] if has_bias else []
+        self.bias = torch.cat(biases).to(dtype) if has_bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)

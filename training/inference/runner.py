@@ -1,8 +1,9 @@
 """The transformer in inference: no dropout, no gradients, in the chosen precision, on all cores.
 
-An ``InferenceRunner`` holds a copy of a backbone's weights. Architectures of BERT's family run as ``FusedBert`` on
-packed rows, any other as its own module on padded batches. ``map`` plans the batches, computes one per core at a
-time, and passes the hidden states of each to a function that reduces them, to sentence vectors for example.
+An ``InferenceRunner`` holds a copy of a backbone's weights. Architectures of BERT's family and ModernBERT run as
+``FusedBert`` and ``FusedModernBert`` on packed rows, any other as its own module on padded batches. ``map`` plans the
+batches, computes one per core at a time, and passes the hidden states of each to a function that reduces them, to
+sentence vectors for example.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from training import parallel
 from training.errors import Stopped
 from training.inference.batching import pad, plan
 from training.inference.fused_bert import FusedBert, supports_fused
+from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
 from training.inference.packing import TOKEN_MULTIPLE, Row, collate, plan_rows, round_up
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 32_768}  # tokens a batch, by type of device
@@ -77,11 +79,11 @@ class InferenceRunner(ABC, Generic[Text]):
 
 
 class PackedRunner(InferenceRunner[Ids]):
-    """Several sentences in a row, through ``FusedBert``."""
+    """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
-        self.transformer = FusedBert(backbone, dtype)
+        self.transformer = FusedBert(backbone, dtype) if supports_fused(backbone) else FusedModernBert(backbone, dtype)
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         return plan_rows(lengths, token_budget)
@@ -116,4 +118,5 @@ class PaddedRunner(InferenceRunner[Ids]):
 
 def build_runner(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> InferenceRunner[Ids]:
     """A runner for a copy of ``backbone`` in ``dtype``: packed where its architecture allows, else padded."""
-    return PackedRunner(backbone, dtype) if supports_fused(backbone) else PaddedRunner(backbone, dtype, pad_id)
+    is_fused = supports_fused(backbone) or supports_fused_modernbert(backbone)
+    return PackedRunner(backbone, dtype) if is_fused else PaddedRunner(backbone, dtype, pad_id)

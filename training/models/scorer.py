@@ -53,6 +53,8 @@ def load_scorer(
         InputError: the model cannot be found or opened, or does not have this pooling.
     """
     kind = kind_of(name)
+    if kind != ENCODER and name != bare_name(name):
+        raise InputError(f"{bare_name(name)} has neither dimensions nor prompts to choose; leave them out")
     if kind == STATIC:
         return load_baseline(name, pooling, home)
     if kind == CROSS:

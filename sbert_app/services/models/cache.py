@@ -142,7 +142,7 @@ class ModelCache:
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)
-        if kind == CROSS:
+        if kind == CROSS and name == bare_name(name):
             check_no_pooling(name, pooling)
             return self.cross_encoder(name)
         return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self.home))

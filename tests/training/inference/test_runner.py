@@ -78,11 +78,11 @@ def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, length
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
-    kind = PaddedRunner if architecture in ("modernbert", "t5", "qwen3", "gemma3") else PackedRunner
+    kind = PaddedRunner if architecture in ("t5", "qwen3", "gemma3") else PackedRunner
     assert type(build_runner(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
 
 
-@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+@pytest.mark.parametrize("architecture", ["bert", "mpnet", "modernbert"])
 def test_long_texts_take_pytorchs_attention_and_mean_the_same(tmp_path: Path, architecture: str):
     long = fused_bert.LONG_ROW_TOKENS
     model = backbone(tmp_path, architecture, max_position_embeddings=long + 80)
@@ -128,6 +128,27 @@ def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, setting: 
     ids = sentences([7, 30])
     assert not supports_fused(model)
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"attention_bias": True, "mlp_bias": True, "norm_bias": True},
+        {"global_attn_every_n_layers": 1},
+        {"local_attention": 4, "global_rope_theta": 500.0, "local_rope_theta": 20.0},
+    ],
+)
+def test_every_modernbert_is_fused_and_exact(tmp_path: Path, setting: dict[str, object]):
+    model = backbone(tmp_path, "modernbert", **setting)
+    prepared = build_runner(model, torch.float32, pad_id=0)
+    assert isinstance(prepared, PackedRunner)
+    ids = sentences([7, 30, 90, 12, 3])
+    assert_close(run(prepared, ids), alone(model, ids))
+
+
+def test_a_modernbert_with_another_activation_runs_as_it_is(tmp_path: Path):
+    model = backbone(tmp_path, "modernbert", hidden_activation="relu")
+    assert isinstance(build_runner(model, torch.float32, pad_id=0), PaddedRunner)
 
 
 @torch.no_grad()
