@@ -79,8 +79,9 @@ class Services:
         from sbert_app.services.compare.calibration import calibrate
 
         try:
-            for each in dict.fromkeys((pooling, "mean", "max", "cls")):
-                calibrate(self.models.encoder(model, each), self.settings.home)
+            encoder = self.models.encoder(model)
+            for each in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
+                calibrate(encoder.with_pooling(each), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)
             self._calibrating[model] = False

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from training.errors import InputError
 
+BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
 DIMENSION, PROMPT, PROMPT_NAME = "dim", "prompt", "prompt_name"
 
 
@@ -28,6 +29,18 @@ class ModelReference(NamedTuple):
         said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name}
         settings = urlencode({key: value for key, value in said.items() if value is not None})
         return f"{self.name}?{settings}" if settings else self.name
+
+    @property
+    def label(self) -> str:
+        """In words, such as "all-mpnet-base-v2, 256 dimensions"."""
+        parts = [self.name]
+        if self.dimension is not None:
+            parts.append(f"{self.dimension} dimensions")
+        if self.prompt_name == BY_ROLE:
+            parts.append("query and document prompts")
+        elif self.prompt is not None or self.prompt_name is not None:
+            parts.append(f"prompt {self.prompt_name or self.prompt or 'none'}")
+        return ", ".join(parts)
 
 
 def parse_reference(text: str) -> ModelReference:

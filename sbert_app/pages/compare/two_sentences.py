@@ -13,12 +13,14 @@ from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import snippets, views
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
+from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import (
     NO_CROSS_ENCODER,
     POOLING_LABELS,
     cross_encoder_picker,
     model_picker,
     pooling_picker,
+    pooling_radio,
 )
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.services.compare import calibration, examples
@@ -26,6 +28,7 @@ from sbert_app.services.compare.comparison import Comparison, compare_by_name, l
 from sbert_app.services.container import Services
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import UserFacingError
+from training.models.reference import bare_name
 from training.registry import DEFAULT_MODEL
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
@@ -91,6 +94,7 @@ class TwoSentences:
             self.cross = cross_encoder_picker()
             hint = "Beside the first, with its own pooling"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
+        model_settings(services, self.model, roles=True)
         self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
         self.result = gr.State(None)  # an `Answer`, None after an error
@@ -202,8 +206,8 @@ class TwoSentences:
             if failed:
                 return
         try:
-            if inputs.model != shown_model:  # chosen just now: open it as it was made
-                own = self.services.models.encoder(inputs.model).pooling
+            if bare_name(inputs.model) != bare_name(shown_model):  # chosen just now: open it as it was made
+                own = self.services.models.encoder(bare_name(inputs.model)).pooling
                 inputs = replace(inputs, pooling=own)
             answer = self._compute(inputs, gold_pair)
         except UserFacingError as wrong:
@@ -211,7 +215,7 @@ class TwoSentences:
             return
         yield {
             self.result: answer,
-            self.pooling: gr.skip() if inputs.pooling == pooling else inputs.pooling,
+            self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
             self.shown_model: inputs.model,
             self.lesson: note(_lesson(inputs, gold_pair)),
             **self._scores(answer),
@@ -234,7 +238,7 @@ class TwoSentences:
         if answer is None:
             return note("Type two sentences first.")
         models, comparison = self.services.models, answer.comparison
-        encoder = models.encoder(comparison.model, comparison.pooling)
+        encoder = models.encoder(comparison.model, comparison.pooling, "query")
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
         return views.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 

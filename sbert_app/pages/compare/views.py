@@ -14,6 +14,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.services.compare.calibration import Calibration, error_of_model, meaning
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
+from training.models.reference import parse_reference
 
 MEASURING, NOT_MEASURED = "being measured …", "not measured for this model"
 BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
@@ -65,6 +66,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """What a model did not read, and sentences in a language that it was not made for."""
     remarks = []
     for comparison in comparisons:
+        if comparison.advice:
+            remarks.append(f"{comparison.advice}, under “Dimensions and prompt”.")
         for name, side in (("first", comparison.a), ("second", comparison.b)):
             if side.truncated:
                 remarks.append(
@@ -167,7 +170,7 @@ def _encoder_card(
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         foot += f" · the model was made with {pooling_label(comparison.own_pooling)} pooling, not with this one"
     return ScoreCard(
-        title=f"Cosine · {comparison.model} · {pooling_label(comparison.pooling)} pooling",
+        title=f"Cosine · {parse_reference(comparison.model).label} · {pooling_label(comparison.pooling)} pooling",
         figure=f"{comparison.cosine:.2f}",
         meaning=unknown if score is None else meaning(score),
         foot=foot,

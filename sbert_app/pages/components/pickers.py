@@ -70,12 +70,19 @@ def pooling_picker(value: str = "mean") -> gr.Radio:
     )
 
 
+def pooling_radio(own: str, value: str | None = None) -> gr.Radio:
+    """An update of ``pooling_picker`` for a model whose own pooling may be none of the three; it is offered too."""
+    others = [] if own in POOLING_LABELS else [(pooling_label(own), own)]
+    return gr.Radio([*POOLINGS, *others], value=value or own)
+
+
 def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
     """Both pickers; choosing a model selects the pooling that it was made with."""
     model, pooling = model_picker(services), pooling_picker()
 
     def own_pooling(name: str) -> Any:
-        return services.models.own_pooling((name or DEFAULT_MODEL).strip()) or gr.skip()
+        own = services.models.own_pooling((name or DEFAULT_MODEL).strip())
+        return gr.skip() if own is None else pooling_radio(own)
 
     model.change(own_pooling, model, pooling, **UNQUEUED)
     return model, pooling

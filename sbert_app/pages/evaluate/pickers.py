@@ -7,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED
 from sbert_app.services.container import Services
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, DATA_LABELS
+from training.models.scorer import ENCODER, kind_of
 
 MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
@@ -30,12 +31,36 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
         multiselect=multiselect,
         allow_custom_value=True,
         label="Models" if multiselect else "Model",
-        info=f"Or type a Hub id, run:<id>{hint}",
+        info=f"Or type a Hub id, run:<id>, NAME?dim=64{hint}",
         **options,
     )
     root = gr.context.Context.root_block
     root.load(lambda: gr.Dropdown(_model_choices(services)), None, picker, **PRIVATE)
     return picker
+
+
+def dimension_adder(models: gr.Dropdown) -> gr.Dropdown:
+    """Adds the chosen bi-encoders once more, cut to their first dimensions."""
+    picker = gr.Dropdown(
+        ["256", "128", "64", "32"],
+        value=None,
+        label="Add these models with fewer dimensions",
+        info="The first so many numbers of each vector (Matryoshka)",
+        allow_custom_value=True,
+        elem_id="evaluate-dimension",
+    )
+    picker.input(_with_dimension, [models, picker], [models, picker], **UNQUEUED)
+    return picker
+
+
+def _with_dimension(chosen: list[str], dimension: str | None) -> tuple[list[str], None]:
+    """``chosen`` and each bi-encoder among them with that many dimensions."""
+    text = (dimension or "").strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise gr.Error(f"dimensions are {text!r}, but must be a whole number from 1", print_exception=False)
+    specs = [ModelSpec.parse(name) for name in chosen]
+    added = [spec.with_dimension(int(text)) for spec in specs if kind_of(spec.name) == ENCODER and "?" not in spec.name]
+    return list(dict.fromkeys([*chosen, *added])), None
 
 
 def file_picker(**options: Any) -> gr.File:

@@ -17,7 +17,7 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.evaluate import views
-from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
+from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
 from sbert_app.services.container import Services
 from sbert_app.services.results import export, paper
 from sbert_app.services.results.eval_result import SIMILARITIES, Metric
@@ -54,6 +54,7 @@ class _SimilarityTab:
             with gr.Column(scale=3, min_width=300):
                 hint = "; append :mean, :max or :cls to choose the pooling"
                 self.models = model_dropdown(services, FIRST_MODELS, hint, elem_id="evaluate-models")
+                dimension_adder(self.models)
             with gr.Column(scale=2, min_width=300):
                 self.data = gr.Dropdown(
                     DATA,

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
+from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import model_and_pooling
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
@@ -102,6 +103,7 @@ class _ExplorePage:
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
                     self.model, self.pooling = model_and_pooling(services)
+                model_settings(services, self.model)
                 with gr.Row():
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                     stop = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)
@@ -155,7 +157,7 @@ class _ExplorePage:
             count = len(embeddings.corpus(key))
             step = _encoding_step(count)
             report_progress(0, step if self.services.models.has("encoder", model) else f"Loading {model}")
-            self.services.models.encoder(model, pooling)
+            self.services.models.encoder(model, pooling, "document")
 
             def on_progress(done: int, total: int | None) -> None:
                 report_progress(done / count, step)

@@ -17,6 +17,7 @@ import numpy as np
 from sbert_app.formats import format_count
 from sbert_app.services.compare.language import other_language
 from training.errors import InputError
+from training.models.reference import BY_ROLE, parse_reference
 from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -154,19 +155,20 @@ def compare_by_name(
     model: str = "",
     pooling: str = "",
     cross_encoder: str | None = None,
-    roles: tuple[str, str] | None = None,
 ) -> Comparison:
     """Compare with models by name; "" means the default model, its own pooling, no cross-encoder.
 
-    ``roles``: query or document, for each sentence; it gets the prompt that the model's folder has for its role.
+    A model whose name ends in ?prompt_name=query|document reads the first sentence with the prompt that its folder has
+    for queries, the second with that for documents.
     """
     _check(a, "first")
     _check(b, "second")
+    roles = ("query", "document") if parse_reference(model).prompt_name == BY_ROLE else None
     first, second = (models.encoder(model or DEFAULT_MODEL, None, role) for role in roles or (None, None))
     own = first.pooling
     first, second = (encoder.with_pooling(pooling or None) for encoder in (first, second))
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second if roles else None)
-    return replace(comparison, own_pooling=own)
+    return replace(comparison, model=str(parse_reference(model or DEFAULT_MODEL)), own_pooling=own)
 
 
 class LeftOut(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sbert_app.process import release_memory
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
-from training.models.reference import bare_name, parse_reference
+from training.models.reference import BY_ROLE, bare_name, parse_reference
 from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
 from training.registry import CROSS_ENCODERS
 from training.sources.progress import listening
@@ -94,7 +94,7 @@ class ModelCache:
     def own_pooling(self, name: str) -> str | None:
         """The pooling that a model was made with; None if that is not known without a download."""
         try:
-            return self.encoder(name).pooling if self.is_here(name) else None
+            return self.encoder(bare_name(name)).pooling if self.is_here(name) else None
         except InputError:
             return None
 
@@ -113,6 +113,10 @@ class ModelCache:
             encoder = Encoder.load(name, home=self.home)
             return encoder.with_runner(BatchingRunner(encoder.inference))
 
+        if reference.prompt_name == BY_ROLE:
+            if role is None:
+                raise InputError(f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {name}")
+            reference = reference._replace(prompt_name=None)
         encoder = self._get((ENCODER, name), load).with_pooling(pooling or None)
         encoder = encoder.with_dimension(reference.dimension).with_prompt(reference.prompt, reference.prompt_name)
         states_prompt = reference.prompt is not None or reference.prompt_name is not None

@@ -1,0 +1,96 @@
+"""Dimensions and prompt of the chosen model. They are part of its name (`training.models.reference`): the controls edit
+the text in the model's picker, so that links, scripts and every other page understand the choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.services.container import Services
+from training.errors import InputError
+from training.models.reference import BY_ROLE, ModelReference, parse_reference
+from training.registry import DEFAULT_MODEL
+
+ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
+DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
+ROLES_LABEL = "first: query, second: document"
+
+
+def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
+    """Controls below a model's picker, closed at first. ``roles``: offer a prompt for each of two sentences."""
+    with gr.Accordion("Dimensions and prompt", open=False, elem_classes="model-settings"), gr.Row():
+        dimension = gr.Dropdown(
+            list(DIMENSIONS),
+            value=ALL,
+            label="Dimensions",
+            info="Keep the first so many numbers of a vector: made for Matryoshka models",
+            allow_custom_value=True,
+            min_width=240,
+            elem_classes="model-dimension",
+        )
+        prompt = gr.Dropdown(
+            [AS_FOLDER, NO_PROMPT],
+            value=AS_FOLDER,
+            label="Prompt",
+            info="Put before every sentence: a name from the model's folder, or any text",
+            allow_custom_value=True,
+            min_width=240,
+            elem_classes="model-prompt",
+        )
+
+    def show(name: str | None) -> tuple[Any, Any]:
+        """The settings that the name states, and the prompts that the model's folder names."""
+        try:
+            stated = parse_reference((name or DEFAULT_MODEL).strip())
+        except InputError:  # the page says so beside its answer
+            return gr.skip(), gr.skip()
+        chosen = str(stated.dimension or ALL)
+        return chosen, gr.Dropdown(_prompt_choices(services, stated, roles), value=_prompt_value(stated))
+
+    model.change(show, model, [dimension, prompt], **UNQUEUED)
+    for control in (dimension, prompt):
+        control.input(_with_settings, [model, dimension, prompt], model, **UNQUEUED)
+
+
+def _with_settings(name: str | None, dimension: str | None, prompt: str | None) -> Any:
+    """The name of the model with these settings."""
+    text = (dimension or ALL).strip()
+    if text != ALL and not text.isdecimal():
+        raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
+    try:
+        stated = parse_reference((name or DEFAULT_MODEL).strip())
+    except InputError as error:
+        raise gr.Error(str(error), print_exception=False) from error
+    chosen = prompt if prompt is not None else AS_FOLDER
+    by_name = chosen.removeprefix("name: ") if chosen.startswith("name: ") else None
+    return str(
+        ModelReference(
+            stated.name,
+            None if text == ALL else int(text),
+            None if chosen == AS_FOLDER or by_name else "" if chosen == NO_PROMPT else chosen,
+            by_name,
+        )
+    )
+
+
+def _prompt_choices(services: Services, stated: ModelReference, roles: bool) -> list[tuple[str, str]]:
+    """(label, value): none, what the folder names, and with ``roles`` a prompt for each side."""
+    choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
+    if not services.models.is_here(stated.name):
+        return choices
+    try:
+        prompts = services.models.encoder(stated.name).prompts
+    except InputError:  # the page says so beside its answer
+        return choices
+    named = [(f"{name}: “{text.strip()}”", f"name: {name}") for name, text in prompts.items() if text]
+    by_role = [(ROLES_LABEL, f"name: {BY_ROLE}")] if roles and named else []
+    return choices + by_role + named
+
+
+def _prompt_value(stated: ModelReference) -> str:
+    if stated.prompt_name is not None:
+        return f"name: {stated.prompt_name}"
+    return AS_FOLDER if stated.prompt is None else stated.prompt or NO_PROMPT

@@ -1,0 +1,41 @@
+"""The controls of dimensions and prompt write a model's name, and read it back."""
+
+import gradio as gr
+import pytest
+
+from sbert_app.pages.components.model_settings import ALL, AS_FOLDER, NO_PROMPT, _prompt_value, _with_settings
+from sbert_app.pages.evaluate.pickers import _with_dimension
+from sbert_app.services.results.model_spec import ModelSpec
+from training.models.reference import BY_ROLE, parse_reference
+
+
+@pytest.mark.parametrize(
+    ("dimension", "prompt", "name"),
+    [
+        (ALL, AS_FOLDER, "m"),
+        ("64", AS_FOLDER, "m?dim=64"),
+        (ALL, NO_PROMPT, "m?prompt="),
+        (None, "name: query", "m?prompt_name=query"),
+        ("8", "query: ", "m?dim=8&prompt=query%3A+"),
+        (ALL, f"name: {BY_ROLE}", "m?prompt_name=query%7Cdocument"),
+    ],
+)
+def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
+    assert _with_settings("m?dim=3&prompt=x", dimension, prompt) == name
+    stated = parse_reference(name)
+    assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension or ALL, prompt)
+
+
+def test_dimensions_that_are_no_number_are_named():
+    with pytest.raises(gr.Error, match="must be a whole number"):
+        _with_settings("m", "many", AS_FOLDER)
+    with pytest.raises(gr.Error, match="must be a whole number"):
+        _with_dimension(["m"], "0")
+
+
+def test_bi_encoders_are_added_with_fewer_dimensions_and_nothing_else_is():
+    chosen, _ = _with_dimension(["m:cls", "tfidf", "minilm-stsb", "m"], "64")
+    assert chosen == ["m:cls", "tfidf", "minilm-stsb", "m", "m?dim=64:cls", "m?dim=64"]
+    assert _with_dimension(chosen, "64")[0] == chosen
+    assert ModelSpec.parse("m?dim=64:cls") == ("m?dim=64", "cls")
+    assert ModelSpec.parse("m?dim=64:cls").label == "m, 64 dimensions, CLS pooling"
