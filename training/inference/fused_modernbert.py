@@ -123,8 +123,8 @@ def _halves(linear: nn.Linear) -> tuple[nn.Linear, nn.Linear]:
     biases = (None, None) if linear.bias is None else linear.bias.detach().chunk(2)
     halves = []
     for weight, bias in zip(weights, biases, strict=True):
-        half = nn.Linear(*weight.shape[::-1], bias=bias is not None, device="meta")
+        half = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
         half.weight = nn.Parameter(weight, requires_grad=False)
-        half.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)  # type: ignore[assignment]
+        half.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         halves.append(half)
     return halves[0], halves[1]
