@@ -127,9 +127,10 @@ def mine_negatives(
         )
     of = f"{MAX_CANDIDATES:,} drawn of the sentences" if drawn else f"{len(candidates):,} sentences"
     gap = cosines[keep].mean(axis=0)
+    without = f"; {len(data) - len(keep):,} of {len(data):,} rows have none and are left out" * (len(keep) < len(data))
     note = (
-        f"hard negatives are mined among {of} with a margin of {margin:.0%}: {len(keep):,} of {len(data):,} rows have "
-        f"one, the rest is left out; mean cosine with the anchor {gap[0]:.2f} of positives, {gap[1]:.2f} of negatives"
+        f"hard negatives are mined among {of} with a margin of {margin:.0%}; mean cosine with the anchor "
+        f"{gap[0]:.2f} of positives, {gap[1]:.2f} of negatives{without}"
     )
     kept = data.select(keep, note)
     mined = replace(kept, columns=(*kept.columns[:2], [sentences[chosen[i]] for i in keep]))

@@ -170,7 +170,7 @@ def _numbers(start: RunConfig) -> Fields:
 
 def _negatives(start: RunConfig) -> Fields:
     """What is mined before the run, and a preview of it; shown for objectives that learn from negatives."""
-    with gr.Group(visible=start.objective in USES_NEGATIVES, elem_id="negatives") as group:
+    with gr.Column(visible=start.objective in USES_NEGATIVES, elem_id="negatives") as group:
         with gr.Row():
             mine = gr.Checkbox(
                 start.mine_negatives,
@@ -186,10 +186,10 @@ def _negatives(start: RunConfig) -> Fields:
                 min_width=120,
                 elem_id="negative-margin",
             )
-        with gr.Row():
+        with gr.Row(elem_classes="actions"):
             preview = gr.Button("Show some", size="sm", elem_id="preview-negatives")
             stop = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
-        shown = gr.HTML(elem_id="mined-negatives", elem_classes="pad")
+        shown = gr.HTML(elem_id="mined-negatives")
     return {
         "mine_negatives": mine,
         "negative_margin": margin,

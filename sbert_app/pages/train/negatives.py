@@ -17,6 +17,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.runs.negatives import NegativesPreview, preview_negatives
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import UserFacingError
+from training.trainer.config import RunConfig
 
 
 def connect(services: Services, fields: Fields, names: list[str]) -> None:
@@ -28,29 +29,25 @@ def connect(services: Services, fields: Fields, names: list[str]) -> None:
         fields["negatives_preview"],
         stopped="stopped before the negatives were found.",
     )
+
+    def preview(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+        try:
+            form = dict(zip(names, values, strict=True))
+            config = to_config({**form, "mine_negatives": True}, services.access)
+        except UserFacingError as error:
+            yield {widget.status: error_message(error)}
+            return
+        mine = partial(_mine, services, config)
+        yield from widget.run(services, request, mine, lambda found: {widget.status: views.negatives(found)}, {})
+
     inputs = [fields[name] for name in names]
-    started = fields["negatives_preview"].click(
-        partial(_preview, services, widget, names), inputs, widget.outputs, **PRIVATE
-    )
-    widget.wire(services, started)
+    widget.wire(services, fields["negatives_preview"].click(preview, inputs, widget.outputs, **PRIVATE))
 
 
-def _preview(
-    services: Services, widget: TaskWidget, names: list[str], request: gr.Request, *values: Any
-) -> Iterator[dict[Any, Any]]:
-    try:
-        form = dict(zip(names, values, strict=True))
-        config = to_config({**form, "mine_negatives": True}, services.access)
-    except UserFacingError as error:
-        yield {widget.status: error_message(error)}
-        return
+def _mine(
+    services: Services, config: RunConfig, report_progress: ReportProgress, should_stop: ShouldStop
+) -> NegativesPreview:
+    def on_progress(done: int, total: int | None) -> None:
+        report_progress(done, "Encoding the training data", total or 1)
 
-    def mine(report_progress: ReportProgress, should_stop: ShouldStop) -> NegativesPreview:
-        def on_progress(done: int, total: int | None) -> None:
-            report_progress(done, "Encoding the training data", total or 1)
-
-        return preview_negatives(config, services.settings.home, on_progress, should_stop)
-
-    yield from widget.run(
-        services, request, mine, lambda preview: {widget.status: views.negatives(preview)}, on_error={}
-    )
+    return preview_negatives(config, services.settings.home, on_progress, should_stop)

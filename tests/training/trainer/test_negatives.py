@@ -51,7 +51,7 @@ def test_a_pair_without_a_negative_is_left_out_and_counted():
     found = mined(("a", "easy"), ("b", "near b"))
     assert found.data.columns[0] == ["b"]  # everything is nearer to a than its positive
     assert found.data.rows == [2]
-    assert "1 of 2 rows have one, the rest is left out" in found.data.notes[-1]
+    assert "1 of 2 rows have none and are left out" in found.data.notes[-1]
     with pytest.raises(InputError, match="no pair of mine has a negative that is 5% less similar"):
         mined(("a", "easy"))
 
