@@ -37,7 +37,8 @@ def test_triplets_of_stsb_and_labels_of_a_file(opened):
     rows += "A dog.,No dog.,contradiction\n"
     upload(page, "#labels-file", "sentence1,sentence2,label\n" + 3 * rows)
     page.click("#score-labels")
-    expect(page.locator("#labels-status .lead")).to_contain_text("with the labels as an order, on 9 pairs")
+    expect(page.locator("#labels-status .lead").first).to_contain_text("average precision")
+    expect(page.locator("#labels-status .lead").last).to_contain_text("with the labels as an order, on 9 pairs")
     expect(page.locator("#labels-spread .js-plotly-plot")).to_be_visible()
 
 

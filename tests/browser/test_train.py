@@ -152,6 +152,26 @@ def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
     expect(page.get_by_role("radio", name="classification")).to_be_checked()
 
 
+def test_mined_negatives_are_shown_before_they_are_used(open_page):
+    page = open_page("/train")
+    expect(page.locator("#plan")).to_contain_text("scored pairs")
+    expect(page.locator("#mine-negatives")).to_be_hidden()
+    page.get_by_role("radio", name="mnrl").check()
+    page.locator("#train-base input").fill("scratch:1x32")
+    page.locator("#train-base input").press("Enter")
+    page.locator("#mine-negatives input").check()
+    expect(page.locator("#plan")).to_contain_text("mined by scratch:1x32 before the first step")
+    page.click("#preview-negatives")
+    expect(page.locator("#mined-negatives dl")).to_have_count(12)
+    expect(page.locator("#mined-negatives .note").first).to_contain_text("Hard negatives are mined among")
+    page.get_by_role("radio", name="margin-mse").check()
+    expect(page.locator("#train-teacher")).to_be_visible()
+    expect(page.locator("#plan")).to_contain_text("the teacher minilm-stsb computes the targets")
+    page.get_by_role("radio", name="regression").check()
+    expect(page.locator("#train-teacher")).to_be_hidden()
+    expect(page.locator("#mine-negatives")).to_be_hidden()
+
+
 def test_a_preset_fills_the_form(open_page):
     page = open_page("/train")
     page.click("#preset-stsb")

@@ -91,7 +91,7 @@ def triplets_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
 
 def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """Entailment and contradiction of one premise; the contradictions of a premise are taken in turn."""
-    positive, negative = _positive_and_negative(data)
+    positive, negative = positive_and_negative(data)
     negatives: dict[str, list[str]] = defaultdict(list)
     for premise, hypothesis, label in _labelled_rows(data):
         if label == negative:
@@ -113,7 +113,7 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """Triplets with a hard negative if the labels give any, else the positive pairs."""
-    positive, _ = _positive_and_negative(data)
+    positive, _ = positive_and_negative(data)
     triplets = triplets_from_labels(data, draw)
     if len(triplets):
         return triplets
@@ -124,7 +124,7 @@ def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """Scores whose order is that of the labels: the positive one 5, neutral 2.5, the negative one 0."""
-    positive, negative = _positive_and_negative(data)
+    positive, negative = positive_and_negative(data)
     scores = {positive: TOP_SCORE, negative: 0.0}
     if data.label_names == NLI_LABELS:
         scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
@@ -139,7 +139,7 @@ APART_AND_TOGETHER = ("apart", "together")  # the labels of contrastive pairs, a
 
 def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """The positive and the negative label; pairs with any other are left out."""
-    positive, negative = _positive_and_negative(data)
+    positive, negative = positive_and_negative(data)
     together = {positive: True, negative: False}
     names = [data.label_names[label] for label in (positive, negative)]
     return _contrastive(data, [together.get(label) for label in data.labels or ()], *names)
@@ -219,7 +219,7 @@ def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:
     return list(zip(data.columns[0], data.columns[1], data.labels or (), strict=True))
 
 
-def _positive_and_negative(data: Dataset) -> tuple[int, int]:
+def positive_and_negative(data: Dataset) -> tuple[int, int]:
     """The indices of the positive and of the negative label. InputError if they are not both known by name."""
     positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
     negative = [i for i, name in enumerate(data.label_names) if name in NEGATIVE_LABELS]

@@ -31,7 +31,8 @@ INITIAL_STATUS = messages.note("Press Score.")
 INTRO = (
     "Triplets (anchor, positive, negative): how often is the anchor closer to the positive than to the negative? The "
     "paper (Table 4, Wikipedia sections) reports 0.8042 for SBERT-WikiSec-base and 0.74 for Dor et al. Pairs with "
-    "labels: does the cosine keep the order entailment, neutral, contradiction?"
+    "labels: does the cosine keep the order entailment, neutral, contradiction, and how well does a threshold separate "
+    "what belongs together (entailment, 1) from what does not (contradiction, 0)?"
 )
 
 
@@ -78,7 +79,7 @@ def build(services: Services) -> None:
 
 def score_summary(model: ModelSpec, data: Dataset, result: TripletScore | LabelScore) -> Markup:
     """Accuracy on triplets, or ρ with the labels, with its 95% interval."""
-    values: dict[str, object] = {"triplets": None, "labels": None}
+    values: dict[str, dict[str, object] | None] = {"triplets": None, "labels": None}
     if isinstance(result, TripletScore):
         (similarity, accuracy), *others = [(name, 100 * share) for name, share in result.accuracy.items()]
         values["triplets"] = {
@@ -90,7 +91,14 @@ def score_summary(model: ModelSpec, data: Dataset, result: TripletScore | LabelS
         }
     else:
         means = [(label, scores.mean()) for label, scores in result.by_label.items()]
-        values["labels"] = {"n": result.n, "rho": 100 * result.rho, "means": means}
+        values["labels"] = {
+            "n": result.n,
+            "rho": 100 * result.rho,
+            "means": means,
+            "pairs": result.pairs,
+            "positives": result.positives,
+            "classified": result.classified,
+        }
     return render(
         "evaluate/templates/label_scores.html",
         model=model.label,

@@ -1,9 +1,10 @@
-"""Data without gold scores: triplets (the paper's section 4.4), and pairs with natural language inference labels.
+"""Data without gold scores: triplets (the paper's section 4.4), and pairs with labels.
 
 Triplets are scored by accuracy: how often the anchor is nearer to the positive than to the negative. NLI labels are
 taken as ordered (entailment 1, neutral 0, contradiction −1), and ρ measures whether the cosine preserves that order.
 The mean cosine of each label says more: cosine separates related from unrelated sentences, but hardly a statement
-from its contradiction.
+from its contradiction. Pairs whose labels say that they belong together or do not (entailment and contradiction, 1 and
+0) are also classified by their similarity (`training.evaluation.pair_classification`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.data.dataset import LABELLED, TRIPLETS, Dataset
 from training.data.parsing import NLI_LABELS
+from training.data.transforms import positive_and_negative
 from training.errors import InputError
+from training.evaluation.pair_classification import PairClassification, classify_pairs
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
@@ -38,12 +41,15 @@ class TripletScore:
 
 @dataclass(frozen=True)
 class LabelScore:
-    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label."""
+    """Spearman's ρ in −1..1 with the labels as ordered values, the scores of each label, and pair classification."""
 
     n: int
     rho: float
     interval: Interval
     by_label: dict[str, np.ndarray]  # label -> scores of its pairs under the model's first similarity
+    pairs: PairClassification | None = None  # positive against negative; None if one of them does not occur
+    positives: int = 0
+    classified: int = 0  # positive and negative pairs
 
 
 def score_labels(
@@ -52,18 +58,15 @@ def score_labels(
     report_progress: ReportProgress = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
 ) -> TripletScore | LabelScore:
-    """Score triplets, or pairs with NLI labels.
+    """Score triplets, or pairs with labels that say what belongs together.
 
     Raises:
         InputError: the data is of neither kind.
         Stopped: ``should_stop`` returned True.
     """
-    if data.kind == LABELLED and not set(data.label_names) <= set(LABEL_VALUES):
-        raise InputError(
-            f"the labels of {data.name} are {', '.join(data.label_names[:5])}; ρ needs {', '.join(LABEL_VALUES)}"
-        )
     if data.kind not in (LABELLED, TRIPLETS):
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
+    order = {} if data.kind == TRIPLETS else _label_values(data)
 
     def on_progress(done: int, total: int | None) -> None:
         report_progress(done / (total or 1))
@@ -73,7 +76,7 @@ def score_labels(
         return _score_triplets(positive, negative)
     (scores,) = row_scores(scorer, data.columns, ((0, 1),), on_progress, should_stop)
     labels = [data.label_names[label] for label in data.labels or ()]
-    return _score_labels(next(iter(scores.values())), labels)
+    return _score_labels(next(iter(scores.values())), labels, order)
 
 
 def _score_triplets(positive: dict[str, np.ndarray], negative: dict[str, np.ndarray]) -> TripletScore:
@@ -84,13 +87,37 @@ def _score_triplets(positive: dict[str, np.ndarray], negative: dict[str, np.ndar
     return TripletScore(n, accuracy, wilson_interval(correct, n), ties)
 
 
-def _score_labels(scores: np.ndarray, labels: list[str]) -> LabelScore:
+def _label_values(data: Dataset) -> dict[str, float]:
+    """The order of the labels: those of inference, or a positive one 1 and a negative one −1."""
+    if set(data.label_names) <= set(LABEL_VALUES):
+        return LABEL_VALUES
+    positive, negative = positive_and_negative(data)
+    if len(data.label_names) > 2:
+        raise InputError(
+            f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs {', '.join(LABEL_VALUES)}, "
+            "or two labels such as 1 and 0"
+        )
+    return {data.label_names[positive]: 1.0, data.label_names[negative]: -1.0}
+
+
+def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]) -> LabelScore:
     from training.evaluation.bootstrap import bootstrap_interval
     from training.evaluation.metrics import spearman
 
-    values = np.array([LABEL_VALUES[label] for label in labels])
-    by_label = {label: scores[values == value] for label, value in LABEL_VALUES.items() if (values == value).any()}
-    return LabelScore(len(labels), spearman(scores, values), bootstrap_interval(scores, values), by_label)
+    values = np.array([order[label] for label in labels])
+    by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
+    sides = values != 0
+    together = values[sides] > 0
+    pairs = classify_pairs(scores[sides], together) if together.any() and not together.all() else None
+    return LabelScore(
+        len(labels),
+        spearman(scores, values),
+        bootstrap_interval(scores, values),
+        by_label,
+        pairs,
+        int(together.sum()),
+        len(together),
+    )
 
 
 def wilson_interval(successes: int, n: int) -> Interval:

@@ -70,10 +70,25 @@ PRESETS: dict[str, Preset] = {
         "goes on from it with regression. The paper gains 1 to 4 points of ρ by the first stage.",
         {"epochs": 4, "name": "two-stage"},
     ),
+    "simcse": Preset(
+        "no labels: SimCSE",
+        "Gao et al. 2021: plain sentences. Each passes through the network twice, with other dropout, and has to find "
+        "itself among the other sentences of its batch. This is how a model is adapted to a domain in which nothing is "
+        "labelled: upload a file with a column sentence.",
+        {"objective": "simcse", "batch_size": 64, "max_steps": 100, "name": "SimCSE"},
+    ),
+    "distil": Preset(
+        "learn from a cross-encoder",
+        "The cosine of each pair is pulled towards the score of a cross-encoder, which reads both sentences at once "
+        "and is more accurate; no gold score is used. With a file of your own, unlabelled pairs become training "
+        "data (Thakur et al. 2021, Augmented SBERT).",
+        {"objective": "mse", "teacher": "minilm-stsb", "max_steps": 200, "name": "distilled from minilm-stsb"},
+    ),
     "mine": Preset(
         "my own data",
         "Upload a file with sentence1, sentence2 and score (regression) or label (classification); without either, "
-        "pairs that belong together (mnrl); or anchor, positive, negative (triplet). The objective follows the file.",
+        "pairs that belong together (mnrl); or anchor, positive, negative (triplet); or sentence (simcse). The "
+        "objective follows the file.",
         {"objective": "mnrl", "train_data": "", "batch_size": 32, "name": ""},
     ),
 }

@@ -48,9 +48,22 @@ def test_labels_are_an_order_from_entailment_to_contradiction(encoder):
     assert list(found.by_label) == ["entailment", "neutral", "contradiction"]
 
 
+def test_pairs_that_belong_together_are_classified(encoder):
+    found = score_labels(encoder, NLI)
+    assert (found.positives, found.classified) == (1, 2)  # the neutral pair is on neither side
+    assert found.pairs.average_precision == found.pairs.f1 == 1.0
+    binary = Dataset("mine", NLI.columns, labels=[1, 1, 0], label_names=("0", "1"))
+    found = score_labels(encoder, binary)
+    assert (found.positives, found.classified, list(found.by_label)) == (2, 3, ["1", "0"])
+    expected = evaluate(encoder, binary)
+    assert found.pairs.f1 == pytest.approx(expected["f1"]["cosine"])
+    assert found.pairs.threshold == pytest.approx(expected["threshold"]["cosine"], abs=1e-6)
+    assert score_labels(encoder, NLI.select([0, 1])).pairs is None
+
+
 def test_other_labels_and_other_forms_are_refused(encoder):
     other = Dataset("mine", NLI.columns, labels=[0, 1, 0], label_names=("spam", "ham"))
-    with pytest.raises(InputError, match="the labels of mine are spam, ham"):
+    with pytest.raises(InputError, match=r"the labels of mine \(spam, ham\) do not say which pairs belong together"):
         score_labels(encoder, other)
     with pytest.raises(InputError, match="needs triplets, or pairs with labels"):
         score_labels(encoder, Dataset("pairs", NLI.columns))
