@@ -31,4 +31,9 @@ def benchmark(
     command += ["--against", against] if against else []
     command += ["--rounds", str(rounds)] if rounds else []
     command += ["--json"] if as_json else []
-    return subprocess.run(command, cwd=CLONE, check=False).returncode
+    with subprocess.Popen(command, cwd=CLONE) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # whichever signal it was, the benchmark ends too, and says nothing
+            process.kill()
+            raise

@@ -26,6 +26,7 @@ def encode(
     column: Annotated[
         str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
     ] = None,
+    encoding: options.Encoding = None,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
@@ -39,7 +40,7 @@ def encode(
     from sbert_app.services.files.encode import check_output, encode_file, open_sentences
 
     with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-        table, chosen = open_sentences(source, column)  # reports errors before the model is loaded
+        table, chosen = open_sentences(source, column, encoding)  # reports errors before the model is loaded
         check_output(output, source)
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         summary = encode_file(table, chosen, output, encoder, normalize, on_progress=bar)

@@ -29,6 +29,10 @@ Prompt = Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Pu
 PromptName = Annotated[
     str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", metavar="NAME", help="Of a text file: windows-1251, shift_jis, … [found out]"),
+]
 Dtype = Annotated[
     str, typer.Option("--dtype", metavar="auto|float32|bfloat16", help="Precision; auto is what is fast here.")
 ]

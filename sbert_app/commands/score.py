@@ -33,6 +33,7 @@ def score(
         str | None,
         typer.Option("--columns", metavar="A,B", help="The two columns, a third with gold scores. [sentence1, …]"),
     ] = None,
+    encoding: options.Encoding = None,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     home: options.Home = None,
@@ -46,7 +47,7 @@ def score(
     from training.data.tables.table import open_table, pick_columns
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
-        table = open_table(source)  # reports errors before the model is loaded
+        table = open_table(source, encoding)  # reports errors before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         cross_encoder_model = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from training.data.dataset import TOP_SCORE, Dataset
-from training.data.tables.columns import bad_number, canonical_names, listed, parse_number
+from training.data.tables.columns import as_text, bad_number, canonical_names, listed, parse_number
 from training.errors import InputError
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
@@ -36,7 +36,7 @@ def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
     in the notes. InputError if no form fits, a score is no number, or nothing is left.
     """
-    texts = [["" if cell is None else str(cell).strip() for cell in raw[column]] for column in _form(name, list(raw))]
+    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
     score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
     notes: list[str] = []
     if score_cells is None and label_cells is not None and _are_fractions(label_cells):
@@ -122,10 +122,10 @@ def _are_fractions(cells: list[Any]) -> bool:
     for cell in cells:
         if _is_missing(cell):
             continue
-        try:
-            fractions |= not float(cell).is_integer()
-        except (TypeError, ValueError):
+        number = parse_number(cell)
+        if number is None:
             return False
+        fractions |= not number.is_integer()
     return fractions
 
 

@@ -61,6 +61,9 @@ class _Page:
 
     def _build_results(self) -> None:
         self.file_line = gr.HTML(elem_id="file-line")
+        self.encoding = gr.Dropdown(
+            views.ENCODINGS, value="", label="Encoding", info="If words look wrong", visible=False, elem_id="encoding"
+        )
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
             self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
@@ -81,9 +84,10 @@ class _Page:
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
             *(self.rows, self.disagreements, self.go, self.halt),
         ]
-        everything = [*columns, self.file_line, *results]
+        everything = [*columns, self.file_line, self.encoding, *results]
         visited = root.load(self.visit, models, everything, concurrency_limit=2, **PRIVATE)
         gr.on([self.upload.upload, self.upload.clear], self.open, self.upload, everything, **PRIVATE)
+        self.encoding.input(self.open, [self.upload, self.encoding], everything, **PRIVATE)
         scored = self.go.click(self.score, [*columns, *models], results, concurrency_limit=2, **PRIVATE)
         for event in (visited, scored):
             event.failure(self.fail, None, [self.status, self.go, self.halt], **PRIVATE)
@@ -97,10 +101,10 @@ class _Page:
         yield self._opened(table, picked)
         yield from self._run(table, picked, model, pooling, cross, request)
 
-    def open(self, path: str | None) -> Update:
+    def open(self, path: str | None, encoding: str = "") -> Update:
         """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         try:
-            table = open_table(path or EXAMPLE)
+            table = open_table(path or EXAMPLE, encoding or None)
         except UserFacingError as error:
             return {
                 **self._cleared(),
@@ -114,7 +118,7 @@ class _Page:
             picked, hint = pick_columns(table), "Press Score."
         except InputError:
             picked, hint = None, "Choose the two columns that hold the sentences, then press Score."
-        return {**self._opened(table, picked), self.status: lead(hint)}
+        return {**self._opened(table, picked, encoding), self.status: lead(hint)}
 
     def score(
         self,
@@ -170,12 +174,14 @@ class _Page:
         except Stopped:
             yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
 
-    def _opened(self, table: Table, picked: PairColumns | None) -> Update:
+    def _opened(self, table: Table, picked: PairColumns | None, encoding: str = "") -> Update:
         columns = list(table.columns)
+        is_text = hasattr(table.reader, "text") and table.path != EXAMPLE
         return {
             **self._cleared(),
             self.table: table,
             self.file_line: views.file_line(table, table.path == EXAMPLE),
+            self.encoding: gr.Dropdown(value=encoding, visible=is_text),
             self.rows: views.preview(table, picked),
             self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
             self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),

@@ -15,12 +15,16 @@ from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.tasks import TaskProgress
 from training.data.tables.columns import normalize_name
+from training.data.tables.encodings import SPOKEN
 from training.data.tables.table import PairColumns, Table
 
 LONGEST_TEXT = 500  # characters of a cell that are shown
 LONGEST_NOTE = 300
 SHOWN_ROWS = 10
 SHOWN_COLUMNS = 12
+
+# (what the picker says, the name of the codec); the first finds out
+ENCODINGS = [("found out", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
 
 
 def limits(megabytes: int) -> Markup:

@@ -110,15 +110,17 @@ def encode_file(
     )
 
 
-def open_sentences(source: Path, column: str | None = None) -> tuple[Table, str]:
+def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[Table, str]:
     """A file of sentences, and the name of its column: as asked for, else by name. A .txt file has one a line.
+
+    ``encoding`` is that of a text file; None to find out.
 
     Raises:
         InputError: the file cannot be used, or has no such column.
     """
     if source.suffix.lower() == ".txt" and column is None:
-        return Table(source, open_lines(source)), "sentence"
-    table = open_table(source)
+        return Table(source, open_lines(source, encoding)), "sentence"
+    table = open_table(source, encoding)
     return table, pick_sentence(table, column)
 
 

@@ -21,7 +21,8 @@ from training.atomic import AtomicFile
 from training.data.tables.table import RowBatch
 from training.errors import InputError
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets take the full-width forms for the same signs, and skip the white space before them.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 PLAIN_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 GROUP_ROWS = 65_536  # rows in a row group of the Parquet file
 
@@ -104,7 +105,11 @@ class ParquetWriter:
         self.path = path
         self._schema = pa.schema([*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())])
         self._output = AtomicFile(path)
-        self._writer = pq.ParquetWriter(self._output.temporary, self._schema)
+        try:
+            self._writer = pq.ParquetWriter(self._output.temporary, self._schema)
+        except BaseException:  # the file has been created, and the disk is full
+            self._output.discard()
+            raise
         self._waiting: list[Any] = []
 
     def write(self, batch: RowBatch, added: dict[str, Column]) -> None:

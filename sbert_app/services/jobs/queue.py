@@ -18,6 +18,7 @@ import json
 import logging
 import math
 import os
+import sqlite3
 import subprocess
 import threading
 import time
@@ -142,7 +143,10 @@ class Jobs:
 
     def check_room(self, runs: int) -> None:
         """InputError if so many more runs do not fit into the queue."""
-        waiting = len(self.queued())
+        try:
+            waiting = len(self.queued())
+        except sqlite3.Error:  # a disk that is full or read-only: what writes the run says so
+            return
         if waiting + runs > MOST_WAITING:
             raise InputError(
                 f"{waiting:,} runs are waiting, and at most {MOST_WAITING:,} may: stop some, or wait for some to end"
@@ -228,7 +232,10 @@ class Jobs:
 
     def _enqueue(self, run_id: str) -> None:
         with self._enqueueing:
-            self._queue_run(run_id)
+            try:
+                self._queue_run(run_id)
+            except sqlite3.Error as error:
+                raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
         self.start_workers()
 
 

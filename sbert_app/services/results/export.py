@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable
 from math import isnan
 
+from sbert_app.services.files.writers import FORMULA_STARTS
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.table import MARK, ResultTable, TableRow
@@ -18,7 +18,6 @@ _LATEX = {
     "^": r"\textasciicircum{}",
     **{char: f"\\{char}" for char in "&%$#_{}"},
 }
-_FORMULA = re.compile(r"^[=+\-@\t\r]")  # a spreadsheet would execute it
 
 
 def markdown(table: ResultTable) -> str:
@@ -64,7 +63,7 @@ def as_csv(table: ResultTable) -> str:
     for row, is_paper in _rows(table):
         estimates = [row.estimates.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
         numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
-        label = f"'{row.label}" if _FORMULA.match(row.label) else row.label
+        label = f"'{row.label}" if row.label.startswith(FORMULA_STARTS) else row.label
         speed = "" if row.speed is None else f"{row.speed:.0f}"
         writer.writerow([label, SOURCE if is_paper else "measured", *numbers, speed])
     return out.getvalue().rstrip("\n")

@@ -142,7 +142,11 @@ def canonical_names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def parse_number(value: Any) -> float | None:
-    """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85")."""
+    """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85").
+
+    A number with a sign between its thousands, as 1.234,56 and 1,234.56, is none: in one country it is a thousand
+    times what it is in another.
+    """
     if isinstance(value, str):
         text = value.strip()
         if DECIMAL_COMMA.fullmatch(text):
@@ -163,8 +167,8 @@ def bad_number(column: str, value: Any, row: int | None = None) -> str:
 
 
 def as_text(value: Any) -> str | None:
-    """A cell as a sentence: None where there is nothing but space; numbers as they read."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    """A cell as a sentence: None where there is nothing but space, or a list or an object; numbers as they read."""
+    if value is None or isinstance(value, list | dict) or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="replace")

@@ -20,7 +20,7 @@ from typing import Any
 
 from training.data.tables.columns import is_known, looks_like_data, unique_names
 from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
-from training.data.tables.text import TextFile, scan
+from training.data.tables.text import OTHER, TextFile, scan
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -107,6 +107,8 @@ class DelimitedReader:
                     reader = self._csv_reader(feed())
                 if suspicious:
                     note = "; ".join(filter(None, (note, _suspicion(taken, suspicious)))) or None
+                    if OTHER in suspicious:
+                        record = [cell.replace(OTHER, "") for cell in record]
                 yield record, note, sum(map(len, taken))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
@@ -126,13 +128,13 @@ class DelimitedReader:
         return lenient if len(lenient) == len(self.columns) else plain
 
 
-def open_delimited(path: Path) -> DelimitedReader:
-    """Determine encoding, delimiter, quoting and header of a text file.
+def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
+    """Determine encoding (unless it is given), delimiter, quoting and header of a text file.
 
     Raises:
         InputError: the file is empty, is not text, or has more columns than a table of sentences can have.
     """
-    text = scan(path)
+    text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     skipped = 1 if hint else 0
@@ -165,10 +167,7 @@ def _remarks(
         )
     else:
         remarks.extend(renamed)
-    if text.damaged:
-        remarks.append(f"{text.damaged:,} broken UTF-8 characters read as �; their rows are marked.")
-    if text.has_nul:
-        remarks.append("Some text holds zero bytes; the rows are marked.")
+    remarks.extend(text.remarks)
     if not quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     return tuple(remarks)
@@ -219,5 +218,9 @@ def _never_quoted(text: TextFile) -> bool:
 
 def _suspicion(lines: Sequence[str], characters: str) -> str | None:
     found = {character for character in characters for line in lines if character in line}
-    says = {"\ufffd": "holds bytes that are not UTF-8, shown as �", "\0": "holds a zero byte"}
+    says = {
+        OTHER: "is not UTF-8 as other rows are",
+        "\ufffd": "holds bytes that are not UTF-8, shown as �",
+        "\0": "holds a zero byte",
+    }
     return "; ".join(says[character] for character in sorted(found)) or None

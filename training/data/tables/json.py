@@ -1,4 +1,4 @@
-"""JSON Lines, or a JSON array of objects, as a table.
+"""JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
 The keys of all objects are the columns, so ``open_json`` reads the whole file once: every key, the type of every
 column and the number of rows are known before the first batch. A line that is not an object is kept as an empty row
@@ -13,16 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from training.data.tables.columns import unique_names
 from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather, shown
-from training.data.tables.text import TextFile, scan
+from training.data.tables.text import OTHER, TextFile, scan
 from training.errors import InputError
 
 MOST_COLUMNS = 2_000
 LONGEST_OBJECT = 16 << 20  # characters of one element of an array
 PIECE = 1 << 20
+Layout = Literal["lines", "array", "columns"]
+LAYOUTS = {"lines": "JSON Lines", "array": "a JSON array", "columns": "a JSON object of columns"}
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
 NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
@@ -45,7 +47,7 @@ class JsonReader:
     """A file of JSON objects whose columns are known."""
 
     text: TextFile
-    is_array: bool
+    layout: Layout
     keys: tuple[str, ...]  # as the objects spell them
     columns: tuple[str, ...]  # the same, made unique and not empty
     types: dict[str, str]  # column -> the name of its Arrow type, or "json" where its values are mixed or nested
@@ -55,7 +57,7 @@ class JsonReader:
     @property
     def description(self) -> str:
         """The format in words."""
-        return ("a JSON array" if self.is_array else "JSON Lines") + f", {self.text.spoken_encoding}"
+        return f"{LAYOUTS[self.layout]}, {self.text.spoken_encoding}"
 
     def fields(self) -> list[Any]:
         """The Arrow fields of the columns; mixed and nested values are text."""
@@ -71,7 +73,7 @@ class JsonReader:
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
         suspicious = self.text.suspicious
-        for value, problem, weight in _values(self.text, self.is_array):
+        for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
                 yield empty, problem, weight
                 continue
@@ -84,20 +86,21 @@ class JsonReader:
                         note = "holds half a character, shown as �"
                     elif any(character in cell for character in suspicious):
                         note = "holds a zero byte or bytes that are not UTF-8"
+                        cells[at] = cell.replace(OTHER, "")
             yield cells, note, weight
 
 
-def open_json(path: Path) -> JsonReader:
+def open_json(path: Path, encoding: str | None = None) -> JsonReader:
     """Read the file once for its columns, their types and the number of rows.
 
     Raises:
         InputError: there is no object in it, or an array breaks off.
     """
-    text = scan(path)
-    is_array = text.head(4096).lstrip("\ufeff \t\r\n").startswith("[") and not _lines_of_arrays(text)
+    text = scan(path, encoding)
+    layout = _layout(text)
     kinds: dict[str, set[str]] = {}
     rows, bad, first_problem = 0, 0, None
-    for value, problem, _ in _values(text, is_array):
+    for value, problem, _ in _values(text, layout):
         rows += 1
         if problem is not None:
             bad += 1
@@ -118,7 +121,36 @@ def open_json(path: Path) -> JsonReader:
     remarks = (f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.",) if bad else ()
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     types = {name: TYPES.get(frozenset(found), "json") for name, found in zip(columns, kinds.values(), strict=True)}
-    return JsonReader(text, is_array, tuple(kinds), columns, types, rows, (*remarks, *renamed))
+    return JsonReader(text, layout, tuple(kinds), columns, types, rows, (*remarks, *renamed, *text.remarks))
+
+
+def _layout(text: TextFile) -> Layout:
+    """Whether the objects are lines, the elements of an array, or one object of columns."""
+    start = text.head(4096).lstrip("\ufeff \t\r\n")
+    if start.startswith("["):
+        return "lines" if _lines_of_arrays(text) else "array"
+    return "columns" if start.startswith("{") and _columns(text) is not None else "lines"
+
+
+def _columns(text: TextFile) -> dict[str, list[Any]] | None:
+    """The columns of a file that is one object of lists of one length; None for any other file."""
+    if text.path.stat().st_size > LONGEST_OBJECT:
+        return None
+    with text.open() as file:
+        first = file.readline()
+        try:
+            if isinstance(json.loads(first), dict) and next((line for line in file if line.strip()), None) is not None:
+                return None  # the usual case: a line for each object
+        except (ValueError, RecursionError):
+            pass  # the object has several lines, or the line is no JSON
+    try:
+        value = json.loads(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+    lists = list(value.values()) if isinstance(value, dict) else []
+    if not lists or not all(isinstance(cells, list) for cells in lists) or len({len(cells) for cells in lists}) != 1:
+        return None
+    return value
 
 
 def _lines_of_arrays(text: TextFile) -> bool:
@@ -127,10 +159,13 @@ def _lines_of_arrays(text: TextFile) -> bool:
     return first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]"))
 
 
-def _values(text: TextFile, is_array: bool) -> Iterator[tuple[Any, str | None, int]]:
+def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
     """(the object, None, its characters) or ({}, what is wrong, characters) for every row."""
     with text.open() as file:
-        if is_array:
+        if layout == "columns":
+            yield from _column_values(_columns(text) or {})
+            return
+        if layout == "array":
             yield from _array_values(file, text.path.name)
             return
         for line in file:
@@ -143,6 +178,12 @@ def _values(text: TextFile, is_array: bool) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {shown(line.strip())}", len(line)
                 continue
             yield _checked(value, len(line))
+
+
+def _column_values(columns: dict[str, list[Any]]) -> Iterator[tuple[Any, str | None, int]]:
+    """A row of each position in the lists."""
+    for cells in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, cells, strict=True)), None, sum(len(cell) for cell in cells if isinstance(cell, str))
 
 
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:

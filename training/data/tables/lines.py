@@ -15,7 +15,7 @@ from typing import Any
 
 from training.data.tables.columns import SENTENCES, normalize_name
 from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
-from training.data.tables.text import TextFile, scan
+from training.data.tables.text import OTHER, TextFile, scan
 from training.errors import InputError
 
 
@@ -52,15 +52,17 @@ class LinesReader:
         with self.text.open() as file:
             file.reconfigure(newline=None)  # whatever the line ends are, they become \\n
             for line in file:
-                sentence = line.rstrip("\n").replace("\0", "\ufffd")
-                yield ([sentence] if sentence.strip() else []), None, len(sentence)
+                note = "is not UTF-8 as other lines are" if self.text.other and OTHER in line else None
+                sentence = line.rstrip("\n").replace("\0", "\ufffd").replace(OTHER, "")
+                yield ([sentence] if sentence.strip() else []), note, len(sentence)
 
 
-def open_lines(path: Path) -> LinesReader:
+def open_lines(path: Path, encoding: str | None = None) -> LinesReader:
     """Open a text file. InputError if there is none, or it is empty or no text."""
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
-    text = scan(path)
+    text = scan(path, encoding)
     with text.open() as file:
         first = file.readline()
-    return LinesReader(text, has_header=normalize_name(first.strip()) in SENTENCES and text.lines > 1)
+    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
+    return LinesReader(text, has_header, remarks=text.remarks)

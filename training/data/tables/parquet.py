@@ -91,7 +91,9 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
         raw = column.cast(pa.binary()).to_pylist()
         values = [None if value is None else value.decode("utf-8", errors="replace") for value in raw]
         return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
-    except (ValueError, OverflowError):  # a date beyond Python's calendar
+    except (ValueError, OverflowError, LookupError):  # a date beyond Python's calendar, a time zone that nobody knows
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp(column.type.unit))
         return column.cast(pa.string()).to_pylist(), []
 
 

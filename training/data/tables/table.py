@@ -12,7 +12,7 @@ workbook. Each format has a module of its own beside this one; names of columns 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,15 +135,19 @@ class Table:
         return next(self.batches(50))
 
 
-def open_table(path: Path | str) -> Table:
+def open_table(path: Path | str, encoding: str | None = None) -> Table:
     """Open a user's file.
+
+    Args:
+        path: the file.
+        encoding: that of a text file, such as windows-1251; None to find out.
 
     Raises:
         InputError: there is no such file, its format is not one of ours, it is damaged, or it has no rows.
     """
     path = Path(path)
     try:
-        table = Table(path, _opener(path)(path))
+        table = Table(path, _open_reader(path, encoding))
         first = next(table.batches(1), None)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -170,7 +174,7 @@ def read_columns(path: Path | str) -> dict[str, list[Any]]:
     return columns
 
 
-def _opener(path: Path) -> Callable[[Path], Reader]:
+def _open_reader(path: Path, encoding: str | None) -> Reader:
     """The reader of a file's format, which its first bytes decide, then its name."""
     if not path.exists():
         raise InputError(f"There is no file {path}.")
@@ -183,16 +187,16 @@ def _opener(path: Path) -> Callable[[Path], Reader]:
     if foreign:
         raise InputError(f"{path.name} is {foreign}. {WANTED}")
     if head.startswith(b"PAR1"):
-        return open_parquet
+        return open_parquet(path)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         _require_workbook(path)
-        return open_xlsx
+        return open_xlsx(path)
     if suffix in (".parquet", ".xlsx", ".xlsm") and head:
         raise InputError(f"{path.name} is named {suffix}, but it is not one. {WANTED}")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     if suffix in (".jsonl", ".json", ".ndjson") or start[:1] == b"{" or start.startswith((b"[{", b"[\n")):
-        return open_json
-    return open_delimited
+        return open_json(path, encoding)
+    return open_delimited(path, encoding)
 
 
 def _require_workbook(path: Path) -> None:

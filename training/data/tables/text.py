@@ -1,11 +1,13 @@
 """How the bytes of a text file become characters: one fast pass over the whole file decides, and nothing guesses.
 
 A guess from the first kilobytes fails at row 900,000. So ``scan`` reads all bytes once, a megabyte at a time:
-a byte order mark settles it; without one, the file is UTF-8 if every byte of it is; a file with a few broken
-bytes among good UTF-8 is read as UTF-8 with � in their place (and says so); anything else is Windows-1252,
-or Latin-1 where it uses the five codes that Windows-1252 lacks. UTF-16 without a mark shows by its zero bytes.
-The same pass counts the lines, which gives every progress bar its total, and looks for zero bytes and for
-lines so long that the file cannot be a table.
+a byte order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are
+looked at one by one. If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in,
+and marked; broken characters within lines of UTF-8 become �, and those lines are marked. If hardly any line is UTF-8,
+the whole file is in another encoding, which `training.data.tables.encodings` guesses, with a certainty that is stated.
+An encoding that the user names is taken as it is. UTF-16 without a mark shows by its zero bytes. The same pass counts
+the lines, which gives every progress bar its total, and looks for zero bytes and for lines so long that the file cannot
+be a table.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
+from training.data.tables.encodings import LOW, SAMPLE, Guess, ascii_encoding, guess_encoding, named_encoding, spoken
 from training.errors import InputError
 
 CHUNK = 1 << 20
@@ -30,17 +33,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-SPOKEN = {
-    "utf-8": "UTF-8",
-    "utf-8-sig": "UTF-8 with a byte order mark",
-    "utf-16": "UTF-16",
-    "utf-16-le": "UTF-16",
-    "utf-16-be": "UTF-16",
-    "utf-32": "UTF-32",
-    "cp1252": "Windows-1252",
-    "latin-1": "Latin-1",
-}
-UNDEFINED_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+OTHER = "\ufdd0"  # a code that no text has: what follows it was not UTF-8
 CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -52,22 +45,40 @@ class TextFile:
     encoding: str
     lines: int  # the number of rows and header, but for line ends inside quotes
     damaged: int = 0  # bytes that are not what the encoding allows; each reads as �
+    other: str = ""  # the encoding of the lines that are not UTF-8, in a file whose other lines are
+    other_lines: int = 0  # how many they are
+    guess: Guess | None = None  # how the encoding was found, if it is not UTF-8 and was not named
     has_nul: bool = False
     doubled_ends: bool = False  # lines end \r\r\n: written in text mode on Windows, each seems followed by a blank
 
     @property
     def spoken_encoding(self) -> str:
         """The encoding in words: "UTF-8 with a byte order mark"."""
-        return SPOKEN[self.encoding]
+        return spoken(self.encoding)
 
     @property
     def suspicious(self) -> str:
-        """The characters whose presence marks a row: � in a damaged file, the zero byte where there is one."""
-        return ("\ufffd" if self.damaged else "") + ("\0" if self.has_nul else "")
+        """The characters whose presence marks a row: � in a damaged file, zero bytes, `OTHER` in a mixed file."""
+        return ("\ufffd" if self.damaged else "") + ("\0" if self.has_nul else "") + (OTHER if self.other else "")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the user should know about the characters, a sentence each."""
+        remarks = [self.guess.remark] if self.guess else []
+        if self.other:
+            lines = f"{self.other_lines:,} line{'s are' if self.other_lines > 1 else ' is'}"
+            remarks.append(f"{lines} not UTF-8 as the others, and read as {spoken(self.other)}; their rows are marked.")
+        elif self.damaged:
+            remarks.append(
+                f"{self.damaged:,} broken {self.spoken_encoding} characters read as �; their rows are marked."
+            )
+        if self.has_nul:
+            remarks.append("Some text holds zero bytes; the rows are marked.")
+        return tuple(remarks)
 
     def open(self) -> TextIOWrapper:
-        """The file as text, line ends untouched."""
-        errors = "replace" if self.damaged else "strict"
+        """The file as text, line ends untouched. What is read in the other encoding of a mixed file follows `OTHER`."""
+        errors = _read_as(self.other) if self.other else "replace" if self.damaged else "strict"
         return self.path.open("r", encoding=self.encoding, errors=errors, newline="")
 
     def head(self, characters: int = 1 << 18) -> str:
@@ -99,11 +110,15 @@ class _Tally:
             )
 
 
-def scan(path: Path) -> TextFile:
+def scan(path: Path, encoding: str | None = None) -> TextFile:
     """Read the file once and say how it is encoded.
 
+    Args:
+        path: the file.
+        encoding: what the user says that it is; None to find out.
+
     Raises:
-        InputError: the file is empty, is not text, or breaks the encoding that its first bytes announce.
+        InputError: the file is empty, is not text, or is not in the encoding that it announces or that was named.
     """
     with path.open("rb") as file:
         head = file.read(1 << 16)
@@ -111,44 +126,87 @@ def scan(path: Path) -> TextFile:
         raise InputError(f"{path.name} is empty: it needs a header and at least one row.")
     announced = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
     announced = announced or _utf16_by_its_zeros(head)
+    if encoding:
+        named = named_encoding(encoding)
+        announced = announced if announced and announced.startswith(named) else named
     if announced is None and len(CONTROL.findall(head)) + head.count(b"\0") > 0.1 * len(head):
         raise InputError(f"{path.name} is not a text file. {WANTED}")
 
     tally = _Tally()
     decoder = codecs.getincrementaldecoder(announced or "utf-8")()
-    position, broken_at, latin = 0, None, False
-    for chunk in _chunks(path):
+    position, broken_at = 0, None
+    for chunk in chain(_chunks(path), [b""]):
         tally.add(chunk, path)
         if broken_at is None:
             try:
-                decoder.decode(chunk)
+                decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
                 broken_at = position + error.start
-        latin = latin or UNDEFINED_IN_CP1252.search(chunk) is not None
         position += len(chunk)
-    if broken_at is None:
-        try:
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            broken_at = position
-
-    encoding, damaged = announced or "utf-8", 0
-    if broken_at is not None:
-        if announced not in (None, "utf-8-sig"):
-            raise InputError(
-                f"{path.name} begins as {SPOKEN[encoding]}, but breaks it near byte {broken_at:,}: save it as UTF-8."
-            )
-        damaged, good = _count_damage(path, encoding)
-        if announced is None and damaged > 0.1 * good:  # its accents are no UTF-8 at all
-            encoding, damaged = ("latin-1" if latin else "cp1252"), 0
-    return TextFile(
+    text = TextFile(
         path=path,
-        encoding=encoding,
+        encoding=announced or "utf-8",
         lines=(tally.newlines or tally.returns) + (tally.since_line_end > 0),
-        damaged=damaged,
-        has_nul=tally.nul > 0 and not encoding.startswith(("utf-16", "utf-32")),
+        has_nul=tally.nul > 0 and not (announced or "").startswith(("utf-16", "utf-32")),
         doubled_ends=b"\r\r\n" in head,
     )
+    if broken_at is None:
+        if announced is None and (found := ascii_encoding(head)):
+            return replace(text, encoding=found, guess=Guess(found, 1.0))
+        return text
+    if encoding:
+        broken, _ = _count_damage(path, text.encoding)
+        return replace(text, damaged=max(1, broken))
+    if announced not in (None, "utf-8-sig"):
+        raise InputError(
+            f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
+        )
+    return _by_lines(text)
+
+
+def _by_lines(text: TextFile) -> TextFile:
+    """A file that is not UTF-8 throughout: damaged, mixed, or in another encoding."""
+    good, broken, other, sample = 0, 0, 0, bytearray()
+    with text.path.open("rb") as file:
+        for line in file:
+            if line.isascii():
+                continue
+            try:
+                line.decode("utf-8")
+                good += 1
+            except UnicodeDecodeError:
+                read = line.decode("utf-8", "replace")
+                bad = read.count("\ufffd")
+                if sum(not character.isascii() for character in read) > 2 * bad:  # mostly good: UTF-8 that was damaged
+                    broken += 1
+                else:
+                    other += 1
+                if len(sample) < SAMPLE:
+                    sample += line[:SAMPLE]
+    if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
+        if not other or other <= broken:
+            return replace(text, damaged=_count_damage(text.path, text.encoding)[0])
+        if good:
+            guess = guess_encoding(bytes(sample))
+            if guess.certainty < LOW:
+                return replace(text, damaged=_count_damage(text.path, text.encoding)[0])
+            return replace(text, other=guess.encoding, other_lines=other + broken)
+    guess = guess_encoding(bytes(sample))
+    damaged = 0 if guess.encoding == "latin-1" else _count_damage(text.path, guess.encoding)[0]
+    return replace(text, encoding=guess.encoding, damaged=damaged, guess=guess)
+
+
+def _read_as(encoding: str) -> str:
+    """The name of an error handler that reads bytes that are not UTF-8 in another encoding, and puts `OTHER` before."""
+    name = f"sbert_lab_{encoding}"
+
+    def handle(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeDecodeError):
+            raise error
+        return OTHER + error.object[error.start : error.end].decode(encoding, "replace"), error.end
+
+    codecs.register_error(name, handle)
+    return name
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -1,0 +1,173 @@
+"""Which encoding a text is in that is not UTF-8: the choice of charset-normalizer, and letters for Latin alphabets.
+
+charset-normalizer tells scripts apart: Cyrillic, Greek, Arabic, Chinese, Japanese, Korean, each in several encodings.
+Encodings of Latin letters differ in a few accents only, which it confuses in short texts; among those the one wins in
+which most accents are letters that its languages use often. Nothing is certain: the guess comes with a certainty, and
+the user can name the encoding.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from training.errors import InputError
+
+SAMPLE = 1 << 17  # bytes of lines that are not ASCII
+LOW = 0.5  # a certainty below asks the user to look
+LEAST_SCORE = 0.6  # of accents that are letters of the languages
+MANY = 40  # characters beyond ASCII that make a guess as certain as it gets
+
+LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "mac_roman", "cp1257")
+OTHERS = (
+    "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256", "cp932", "euc_jp", "gb18030", "big5", "cp949",
+)  # fmt: skip
+SPOKEN = {
+    "utf-8": "UTF-8",
+    "utf-8-sig": "UTF-8 with a byte order mark",
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "utf-32": "UTF-32",
+    "latin-1": "Latin-1",
+    "cp1250": "Windows-1250 (Central European)",
+    "cp1251": "Windows-1251 (Cyrillic)",
+    "cp1252": "Windows-1252",
+    "cp1253": "Windows-1253 (Greek)",
+    "cp1254": "Windows-1254 (Turkish)",
+    "cp1255": "Windows-1255 (Hebrew)",
+    "cp1256": "Windows-1256 (Arabic)",
+    "cp1257": "Windows-1257 (Baltic)",
+    "iso8859_2": "ISO-8859-2 (Central European)",
+    "iso8859_5": "ISO-8859-5 (Cyrillic)",
+    "koi8_r": "KOI8-R (Cyrillic)",
+    "mac_roman": "Mac Roman",
+    "cp932": "Shift-JIS (Japanese)",
+    "euc_jp": "EUC-JP (Japanese)",
+    "iso2022_jp": "ISO-2022-JP (Japanese)",
+    "gb18030": "GB18030 (Chinese)",
+    "big5": "Big5 (Chinese)",
+    "cp949": "EUC-KR (Korean)",
+    "utf_7": "UTF-7",
+}
+# The letters beyond ASCII of the languages that each encoding is for; those before the bar are frequent.
+LETTERS = {
+    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
+    "cp1250": "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«",
+    "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
+    "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
+    "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
+}
+LETTERS["iso8859_2"] = LETTERS["cp1250"]
+_ISO2022 = re.compile(rb"\x1b\$[@B].+?\x1b\([BJ]")
+_UTF7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}-?")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """An encoding, and how certain it is: 0 to 1."""
+
+    encoding: str
+    certainty: float
+
+    @property
+    def remark(self) -> str:
+        """What the user should know."""
+        said = (
+            f"The text is not UTF-8; it is read as {spoken(self.encoding)}, with a certainty of {self.certainty:.0%}."
+        )
+        return said if self.certainty >= LOW else f"{said} Do words look wrong? Then name its encoding."
+
+
+def guess_encoding(sample: bytes) -> Guess:
+    """The encoding of lines that are not valid UTF-8; Latin-1 if nothing else fits."""
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(
+        sample, cp_isolation=[*LATIN, *OTHERS], preemptive_behaviour=False, threshold=0.6, enable_fallback=False
+    ).best()
+    if found is None or _is_latin(str(found)):
+        return _latin(sample)
+    beyond = sum(not character.isascii() for character in str(found))
+    return Guess(found.encoding, round((1 - found.chaos) * min(1.0, beyond / MANY), 2))
+
+
+def ascii_encoding(sample: bytes) -> str | None:
+    """ISO-2022-JP or UTF-7, which look like ASCII; None for text that is just ASCII."""
+    if _ISO2022.search(sample) and _decodes(sample, "iso2022_jp"):
+        return "iso2022_jp"
+    pieces = _UTF7.findall(sample)
+    if len(pieces) >= 3 and _decodes(sample, "utf_7"):
+        decoded = [piece.rstrip(b"-").decode("utf_7") for piece in pieces if _decodes(piece, "utf_7")]
+        if len(decoded) == len(pieces) and all(text.isprintable() and not text.isascii() for text in decoded):
+            return "utf_7"
+    return None
+
+
+def named_encoding(name: str) -> str:
+    """The codec of that name, such as "windows-1251" or "Shift_JIS".
+
+    Raises:
+        InputError: there is none of that name for text.
+    """
+    try:
+        codec = codecs.lookup(name.strip())
+        codec.decode(b"")
+        "".encode(codec.name)
+    except (LookupError, ValueError, TypeError) as error:
+        known = ", ".join(sorted({"utf-8", *LATIN, *OTHERS, "utf-16"}))
+        raise InputError(f"there is no text encoding {name[:60]!r}; some are {known}") from error
+    return codec.name
+
+
+def spoken(encoding: str) -> str:
+    """The encoding in words."""
+    return SPOKEN.get(encoding) or SPOKEN.get(encoding.replace("-", "_")) or encoding
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    try:
+        sample.decode(encoding)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_latin(text: str) -> bool:
+    """Whether most characters beyond ASCII stand beside an ASCII letter, as accents in a word do."""
+    beyond = [match.span() for match in re.finditer(r"[^\x00-\x7f]+", text)]
+    beside = [text[max(0, start - 1) : start] + text[end : end + 1] for start, end in beyond]
+    return 2 * sum(bool(re.search("[A-Za-z]", pair)) for pair in beside) >= len(beyond)
+
+
+def _latin(sample: bytes) -> Guess:
+    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are."""
+    scores = {name: _letter_score(sample, name) for name in LATIN}
+    best = max(LATIN, key=lambda name: scores[name])  # the first of equals
+    if scores[best] < LEAST_SCORE:
+        return Guess("cp1252" if _decodes(sample, "cp1252") else "latin-1", 0.0)
+    beyond = sum(byte > 127 for byte in sample)
+    return Guess(best, round(min(1.0, scores[best]) * min(1.0, 0.5 + beyond / MANY / 2), 2))
+
+
+def _letter_score(sample: bytes, encoding: str) -> float:
+    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against."""
+    try:
+        text = sample.decode(encoding)
+    except ValueError:
+        return -1.0
+    frequent, _, rare = LETTERS[encoding].partition("|")
+    points = beyond = 0.0
+    for before, character in zip(" " + text, text, strict=False):
+        if character.isascii():
+            continue
+        beyond += 1
+        is_inside = before.islower()  # a capital letter inside a word is no letter at all
+        if character in frequent:
+            points += 1
+        elif character in rare:
+            points += 0.3 if is_inside and character.isupper() else 0.8
+        else:
+            points -= 0.5
+    return points / beyond if beyond else 0.0
