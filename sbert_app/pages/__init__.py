@@ -7,6 +7,7 @@ torch: the first paint does not wait for it. A thread loads the default models m
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -78,11 +79,22 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
     try:
         _, url, _ = app.launch(**_launch_options(settings, services))
     except OSError as error:
+        _check_address(settings.host)
         raise InputError(f"port {settings.port} is taken; choose another with --port") from error
     print(f"SBERT Lab is at {url}", flush=True)
     if block:
         app.block_thread()
     return app, url
+
+
+def _check_address(host: str) -> None:
+    """InputError if this machine has no such address to listen on."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
+            probe.bind(found[4])
+    except OSError as error:
+        raise InputError(f"this machine has no address {host} to listen on; choose another with --host") from error
 
 
 def _launch_options(settings: Settings, services: Services) -> dict[str, Any]:

@@ -60,6 +60,8 @@ LETTERS = {
     "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
 }
 LETTERS["iso8859_2"] = LETTERS["cp1250"]
+NOT_OF_FILES = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
+WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
 _ISO2022 = re.compile(rb"\x1b\$[@B].+?\x1b\([BJ]")
 _UTF7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}-?")
 
@@ -112,13 +114,14 @@ def named_encoding(name: str) -> str:
         InputError: there is none of that name for text.
     """
     try:
-        codec = codecs.lookup(name.strip())
-        codec.decode(b"")
-        "".encode(codec.name)
-    except (LookupError, ValueError, TypeError) as error:
+        codec = codecs.lookup(name.strip()).name
+        "".encode(codec)
+    except (LookupError, ValueError, TypeError):
+        codec = ""
+    if not codec or codec.replace("-", "_") in NOT_OF_FILES:
         known = ", ".join(sorted({"utf-8", *LATIN, *OTHERS, "utf-16"}))
-        raise InputError(f"there is no text encoding {name[:60]!r}; some are {known}") from error
-    return codec.name
+        raise InputError(f"there is no text encoding {name[:60]!r}; some are {known}")
+    return WITHOUT_MARK.get(codec, codec)
 
 
 def spoken(encoding: str) -> str:

@@ -128,7 +128,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     announced = announced or _utf16_by_its_zeros(head)
     if encoding:
         named = named_encoding(encoding)
-        announced = announced if announced and announced.startswith(named) else named
+        announced = announced if announced and named.startswith(announced) else named
     if announced is None and len(CONTROL.findall(head)) + head.count(b"\0") > 0.1 * len(head):
         raise InputError(f"{path.name} is not a text file. {WANTED}")
 
@@ -140,8 +140,8 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         if broken_at is None:
             try:
                 decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                broken_at = position + error.start
+            except UnicodeError as error:
+                broken_at = position + getattr(error, "start", 0)
         position += len(chunk)
     text = TextFile(
         path=path,
