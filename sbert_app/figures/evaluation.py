@@ -16,6 +16,7 @@ COLOURS = {"encoder": "blue", "baseline": "orange", "cross-encoder": "purple"}
 SYMBOLS = {"encoder": "circle", "baseline": "square", "cross-encoder": "diamond"}
 NAMES = {"encoder": "bi-encoder", "baseline": "no transformer", "cross-encoder": "cross-encoder"}
 PLOT_SIZE = (1_050, 290)  # pixels of the plot area on a wide screen
+SPEED_NOISE = 0.1  # relative
 LETTER_WIDTH = 6  # pixels, approximately
 # Where a label may stand: its anchor, and its offset upwards in pixels. The first that overlaps no other is taken.
 LABEL_POSITIONS = (("left", 9), ("left", -9), ("right", 9), ("right", -9), ("left", 22), ("left", -22))
@@ -35,12 +36,19 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """The Pareto-optimal points, from slow to fast: no other is better in one respect and not worse in the other."""
-    optimal: list[Point] = []
-    for point in sorted(points, key=lambda each: (-each.speed, -each.quality)):
-        if not optimal or point.quality > optimal[-1].quality:
-            optimal.append(point)
-    return optimal[::-1]
+    """The Pareto-optimal points, from slow to fast: no other is better and at least as fast, or as good and faster.
+
+    Speeds that differ by less than ``SPEED_NOISE`` count as equal: measured twice, one model differs as much.
+    """
+
+    def is_beaten(point: Point) -> bool:
+        return any(
+            (other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed)
+            or (other.quality == point.quality and other.speed > point.speed)
+            for other in points
+        )
+
+    return sorted((point for point in points if not is_beaten(point)), key=lambda point: point.speed)
 
 
 def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:

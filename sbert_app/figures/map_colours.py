@@ -24,7 +24,7 @@ class Labels:
     """The group of each point."""
 
     title: str
-    names: list[str]  # of the groups, the largest first; then OTHER and BLANK
+    names: list[str]  # of the groups, the largest first, numbers in their order; then OTHER and BLANK
     groups: np.ndarray  # (N,) int32, index in ``names``
 
     def style(self, group: int) -> dict[str, str]:
@@ -58,6 +58,9 @@ def make_labels(title: str, values: Sequence[str]) -> Labels:
     """Group points by label; if there are more than MAX_LABELS, the smallest groups are merged into OTHER."""
     counts = Counter(values)
     ranked = [name for name, _ in counts.most_common() if name != BLANK]
+    numbers = _as_numbers(ranked)
+    if numbers is not None and np.isfinite(numbers).all() and len(ranked) <= MAX_LABELS:
+        ranked = [ranked[i] for i in np.argsort(numbers, kind="stable")]
     names = ranked if len(ranked) <= MAX_LABELS else [*ranked[: MAX_LABELS - 1], OTHER]
     if BLANK in counts:
         names = [*names, BLANK]

@@ -151,7 +151,8 @@ class CrossEncoder:
         report.pairs += len(pairs)
         report.seconds += time.perf_counter() - started
         if report.truncated > before:
-            log.warning("%d pairs were cut at %d tokens", report.truncated - before, self.max_length)
+            cut = report.truncated - before
+            log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
         return scores
 
     def save(self, folder: str | Path) -> None:

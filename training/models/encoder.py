@@ -348,7 +348,9 @@ class Encoder:
             report.sentences += len(part)
             report.seconds = time.perf_counter() - started
         if report.truncated > before:
-            log.warning("%d sentences were cut at %d tokens", report.truncated - before, self.max_length)
+            cut = report.truncated - before
+            what = "sentence was" if cut == 1 else "sentences were"
+            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
 
     def encode_query(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
         """Like ``encode``, with the prompt that the model's folder has for queries."""

@@ -135,7 +135,7 @@ class _Page:
         try:
             table, picked = _picked(table, first, second, gold)
         except UserFacingError as error:
-            yield {self.status: error_message(error)}
+            yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
         else:
             yield from self._run(table, picked, model, pooling, cross, request)
 

@@ -23,7 +23,13 @@ waiting = macro("waiting")
 def error_message(error: str | Exception) -> Markup:
     """The message of an error, with a capital letter, in the place of the result."""
     text, details = (error.summary, error.details) if isinstance(error, NotFoundError) else (str(error), ())
-    return macro("error")(text[:1].upper() + text[1:], details=details)
+    return macro("error")(sentence_case(text), details=details)
+
+
+def sentence_case(text: str) -> str:
+    """With a capital letter, unless the text begins with a name, such as empty.csv or hf:org/name."""
+    first = text.split(maxsplit=1)[0] if text.strip() else ""
+    return text[:1].upper() + text[1:] if first.rstrip(",;:'").replace("-", "").isalpha() else text
 
 
 def error_of(action: Callable[[], object]) -> Markup:

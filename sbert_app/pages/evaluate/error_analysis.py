@@ -48,7 +48,14 @@ class _ErrorAnalysisTab:
         self.analysis = gr.State(None)
         with gr.Row():
             self.model = model_dropdown(services, MODELS[0], min_width=260, elem_id="errors-model")
-            self.data = gr.Dropdown(DATA, value="stsb:dev", label="Data set", info=FILE_REPLACES, elem_id="errors-data")
+            self.data = gr.Dropdown(
+                DATA,
+                value="stsb:dev",
+                label="Data set",
+                info=FILE_REPLACES,
+                allow_custom_value=True,
+                elem_id="errors-data",
+            )
             self.file = file_picker(min_width=280, elem_id="errors-file")
         with gr.Row(elem_classes="actions"):
             self.start = gr.Button("Show the errors", variant="primary", elem_id="show-errors")

@@ -42,7 +42,13 @@ def build(services: Services) -> None:
     with gr.Row():
         model = model_dropdown(services, MODELS[0], min_width=260, elem_id="labels-model")
         data = gr.Dropdown(
-            DATA, value="stsb:dev", label="Data set", info=FILE_REPLACES, min_width=240, elem_id="labels-data"
+            DATA,
+            value="stsb:dev",
+            label="Data set",
+            info=FILE_REPLACES,
+            allow_custom_value=True,
+            min_width=240,
+            elem_id="labels-data",
         )
         file = file_picker(min_width=260, elem_id="labels-file")
     with gr.Row(elem_classes="actions"):

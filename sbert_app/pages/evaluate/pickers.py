@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
+from sbert_app.pages.components.pickers import run_choices
 from sbert_app.services.container import Services
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, DATA_LABELS
@@ -19,7 +20,7 @@ MODELS = (
 )
 KNOWN_MODELS = [(ModelSpec.parse(name).label, name) for name in MODELS]
 DATA = [(label, name) for name, label in DATA_LABELS.items() if name != AVERAGE]
-FILE_REPLACES = "An uploaded file replaces this"
+FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
@@ -31,7 +32,7 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
         multiselect=multiselect,
         allow_custom_value=True,
         label="Models" if multiselect else "Model",
-        info=f"Or type a Hub id, run:<id>, NAME?dim=64{hint}",
+        info=f"Or type a Hub id, run:<name>, NAME?dim=64{hint}",
         **options,
     )
     root = gr.context.Context.root_block
@@ -70,5 +71,4 @@ def file_picker(**options: Any) -> gr.File:
 
 def _model_choices(services: Services) -> list[tuple[str, str]]:
     """(label, name) of the models that can be evaluated: those known by name, and runs that have a model."""
-    runs = [(f"run: {run.name}", f"run:{run.id}") for run in services.jobs.store.list() if run.has_model]
-    return KNOWN_MODELS + runs
+    return KNOWN_MODELS + run_choices(services.jobs.store.list())

@@ -32,7 +32,8 @@ from training.models.scorer import ENCODER, kind_of
 
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
-    "Dotted: the Pareto frontier. No measured model is both faster and better than one on it. A cross-encoder reads "
+    "Dotted: the Pareto frontier. No measured model is better than one on it and as fast; speeds within 10% count as "
+    "equal, because repeated measurements differ by as much. A cross-encoder reads "
     "both sentences of each pair, and N sentences have N(N−1)/2 pairs: its place here holds for a list of pairs, not "
     "for a search. On a narrow screen, tap a point for its name."
 )
@@ -61,7 +62,8 @@ class _SimilarityTab:
                     value=["stsb:test"],
                     multiselect=True,
                     label="Data sets",
-                    info="STSb is built in; the others come from the Hub",
+                    info="STSb is built in; the others come from the Hub, as does any hf:<org>/<name>",
+                    allow_custom_value=True,
                     elem_id="evaluate-data",
                 )
             self.files = gr.File(

@@ -11,7 +11,7 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.evaluate.pickers import FILE_REPLACES, MODELS, file_picker, model_dropdown
+from sbert_app.pages.evaluate.pickers import MODELS, file_picker, model_dropdown
 from sbert_app.services.container import Services
 from sbert_app.services.results.genres import sentences_by_genre
 from sbert_app.services.results.model_spec import ModelSpec
@@ -26,8 +26,8 @@ DATA = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TRAN
 MAX_CLASSES_LISTED = 8
 INTRO = (
     "How much can a classifier read from sentence embeddings that were not trained for its task? The encoder stays "
-    "frozen; logistic regression is scored by ten-fold cross-validation. A file needs sentence and label, or "
-    "sentence1, sentence2 and label."
+    "frozen; logistic regression is scored by ten-fold cross-validation, in which sentences of a pair and rows with "
+    "the same sentence stay in one fold. A file needs sentence and label, or sentence1, sentence2 and label."
 )
 
 
@@ -36,7 +36,8 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        data = gr.Dropdown(DATA, value=GENRES, label="Task", info=FILE_REPLACES, min_width=240, elem_id="transfer-data")
+        hint = "An uploaded file replaces this"
+        data = gr.Dropdown(DATA, value=GENRES, label="Task", info=hint, min_width=240, elem_id="transfer-data")
         file = file_picker(min_width=260, elem_id="transfer-file")
     with gr.Row(elem_classes="actions"):
         start = gr.Button("Score", variant="primary", elem_id="score-transfer")

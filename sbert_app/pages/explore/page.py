@@ -84,7 +84,7 @@ class _ExplorePage:
                 )
                 self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
                 self.column = gr.Dropdown(
-                    [("detected by name", DETECTED)],
+                    [("detected by its name", DETECTED)],
                     value=DETECTED,
                     label="Column with the sentences",
                     visible=False,
@@ -94,7 +94,7 @@ class _ExplorePage:
                     DATA_CHOICES,
                     value=DATA_CHOICES[0],
                     label="Named data set",
-                    info="Its distinct sentences; the STS benchmark is built in",
+                    info="Its distinct sentences; STSb is built in; or type hf:<org>/<name>",
                     allow_custom_value=True,
                     visible=False,
                     elem_id="corpus-data",
@@ -126,7 +126,7 @@ class _ExplorePage:
     def describe_file(self, path: str | None) -> Update:
         """Offer the columns of a file, or say why it cannot be used."""
         if path is None:
-            return {self.column: gr.Dropdown([("detected by name", DETECTED)], value=DETECTED)}
+            return {self.column: gr.Dropdown([("detected by its name", DETECTED)], value=DETECTED)}
         try:
             table = open_table(path)
         except UserFacingError as error:

@@ -118,7 +118,7 @@ def _data(start: RunConfig) -> Fields:
             TRAIN_DATA,
             value=start.train_data,
             label="Training data",
-            info="A named data set (a + b joins two), or your own file",
+            info="A named set (a + b joins two), hf:<org>/<name>, or your own file",
             allow_custom_value=True,
             scale=4,
             elem_id="train-data",
@@ -129,7 +129,7 @@ def _data(start: RunConfig) -> Fields:
             DEV_DATA,
             value=start.eval_data,
             label="Dev data",
-            info="Evaluated about every 100 steps; the best model is kept",
+            info="Evaluated about every 100 steps; the best model is kept; or hf:<org>/<name>",
             allow_custom_value=True,
             scale=4,
             elem_id="dev-data",
@@ -147,7 +147,7 @@ def _numbers(start: RunConfig) -> Fields:
     with gr.Row():
         fields: Fields = {
             "epochs": gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90),
-            "max_steps": gr.Number(start.max_steps, label="Maximum steps", info="Empty: no limit", min_width=90),
+            "max_steps": gr.Number(start.max_steps, label="Maximum steps", info="Empty or 0: no limit", min_width=90),
             "batch_size": gr.Number(
                 start.batch_size, label="Batch size", info=batch_size_info(start.objective), min_width=90
             ),

@@ -15,13 +15,19 @@ GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
 
 
 def sentences_by_genre(home: Path) -> ClassificationData:
-    """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out."""
+    """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out.
+
+    The sentences of a pair are related rows: many are near-duplicates.
+    """
     genres: dict[str, set[str]] = {}
-    for row in _rows(home):
+    rows = _rows(home)
+    for row in rows:
         for sentence in (row[FIRST], row[SECOND]):
             genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
     genre_of = {sentence: names.pop() for sentence, names in genres.items() if len(names) == 1}
-    return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()))
+    place = {sentence: i for i, sentence in enumerate(genre_of)}
+    pairs = [(place[row[FIRST]], place[row[SECOND]]) for row in rows if {row[FIRST], row[SECOND]} <= place.keys()]
+    return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs))
 
 
 def pairs_by_genre(home: Path) -> Path:

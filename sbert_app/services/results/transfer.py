@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ class ClassificationData:
     columns: tuple[list[str], ...]  # one or two
     labels: list[str]
     notes: tuple[str, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()  # rows that are related, such as the two sentences of a pair
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -48,6 +49,18 @@ class ClassificationData:
     def classes(self) -> list[tuple[str, int]]:
         """Each class and its size, the largest first."""
         return Counter(self.labels).most_common()
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The group of each row, int (N,). Related rows, and rows that share a sentence, are in the same group."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        first: dict[str, int] = {}
+        same = [(row, first.setdefault(text, row)) for column in self.columns for row, text in enumerate(column)]
+        links = np.array([*same, *self.pairs], dtype=np.int64).reshape(-1, 2)
+        graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(self), len(self)))
+        return connected_components(graph, directed=False)[1]
 
 
 @dataclass(frozen=True)
@@ -120,10 +133,12 @@ def score_transfer(
 ) -> TransferScore:
     """Cross-validate an encoder on a task. There are fewer folds if a class has fewer rows than ``folds``.
 
+    Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
+    rows would make the task one of recognition.
+
     Raises:
         Stopped: ``should_stop`` returned True.
     """
-    from sklearn.model_selection import StratifiedKFold
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
@@ -132,7 +147,7 @@ def score_transfer(
     classes, targets = np.unique(data.labels, return_inverse=True)
     folds = max(2, min(folds, int(np.bincount(targets).min())))
     accuracies = []
-    splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(features, targets)
+    splits = _splits(targets, data.groups, folds, seed)
     for number, (train, test) in enumerate(splits):
         if should_stop():
             raise Stopped
@@ -143,6 +158,16 @@ def score_transfer(
     majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
     return TransferScore(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
+
+
+def _splits(targets: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train and rows to test, stratified by class; a group is never divided."""
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    if len(np.unique(groups)) == len(groups):  # the same folds, many times faster
+        yield from StratifiedKFold(folds, shuffle=True, random_state=seed).split(targets, targets)
+    else:
+        yield from StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(targets, targets, groups)
 
 
 def _features(

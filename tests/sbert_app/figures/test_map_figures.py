@@ -25,6 +25,10 @@ class TestColours:
         assert found.names == ["b", "a", BLANK]
         assert found.groups.tolist() == [0, 1, 0, 2, 2]
 
+    def test_the_few_values_of_a_column_of_numbers_are_in_their_order(self):
+        labels = make_colouring("gold", ["4", "5", "10", "4", "0", None, "4"])
+        assert labels.names == ["0", "4", "5", "10", BLANK]
+
     def test_numbers_of_many_kinds_are_a_scale_and_of_few_are_labels(self):
         many = make_colouring("length", [*map(str, range(20)), None])
         assert isinstance(many, Scale)

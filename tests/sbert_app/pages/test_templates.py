@@ -4,7 +4,7 @@ import jinja2
 import pytest
 from markupsafe import Markup
 
-from sbert_app.pages.components.messages import error_message, error_of, progress_bar
+from sbert_app.pages.components.messages import error_message, error_of, progress_bar, sentence_case
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.runs.errors import RunBusy, RunNotFound
 from sbert_app.services.tasks import TaskProgress
@@ -67,6 +67,10 @@ def test_progress_names_the_step_how_much_is_done_and_the_time_left():
 class TestErrors:
     def test_a_message_begins_with_a_capital_letter(self):
         assert error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'
+
+    @pytest.mark.parametrize("text", ["empty.csv is empty", "hf:org/name has no split", "/x is no file", "2 runs", ""])
+    def test_a_name_at_the_beginning_stays_as_it_is(self, text):
+        assert sentence_case(text) == text
 
     @pytest.mark.parametrize("kind", [InputError, RunBusy, RunNotFound])
     def test_an_error_for_the_user_is_shown(self, kind):

@@ -369,6 +369,14 @@ def test_a_missing_table_gives_one_clear_sentence(tmp_path):
 # ---------------------------------------------------------------- the picture, the errors
 
 
+def test_speeds_that_differ_by_noise_are_not_ranked():
+    models = [Point("mean", "encoder", 751, 82), Point("max", "encoder", 763, 70), Point("cls", "encoder", 774, 71)]
+    fast = Point("tfidf", "baseline", 90_000, 68)
+    assert [point.label for point in frontier([*models, fast])] == ["mean", "tfidf"]
+    slow = Point("cross", "cross-encoder", 100, 88)
+    assert [point.label for point in frontier([*models, slow])] == ["cross", "mean"]
+
+
 def test_nothing_beats_the_frontier():
     points = [Point("a", "encoder", 10, 80), Point("b", "encoder", 5, 70), Point("c", "encoder", 100, 60)]
     assert [point.label for point in frontier(points)] == ["a", "c"]

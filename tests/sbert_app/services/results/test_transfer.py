@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sbert_app.services.results.genres import pairs_by_genre, sentences_by_genre
-from sbert_app.services.results.transfer import ClassificationData, read_labelled, score_transfer
+from sbert_app.services.results.transfer import ClassificationData, _splits, read_labelled, score_transfer
 from sbert_app.services.results.transfer_tasks import load_task
 from training.errors import InputError, Stopped
 
@@ -112,3 +112,25 @@ def test_the_genres_of_stsb(home):
         rows = list(csv.DictReader(file))
     assert len(rows) == 1_500
     assert {row["topic"] for row in rows} == {"captions", "forums", "news"}
+
+
+class TestGroups:
+    """Rows that are related stay in one fold."""
+
+    def test_rows_with_the_same_sentence_and_declared_pairs_are_one_group(self):
+        data = ClassificationData("t", (["a", "b", "a", "c", "d"],), list("xyxyx"), pairs=((3, 4),))
+        assert data.groups[0] == data.groups[2]
+        assert data.groups[3] == data.groups[4]
+        assert len(set(data.groups.tolist())) == 3
+        of_pairs = ClassificationData("t", (["a", "b", "c"], ["x", "a", "y"]), list("xyx"))
+        assert of_pairs.groups[0] == of_pairs.groups[1] != of_pairs.groups[2]
+
+    def test_the_sentences_of_a_pair_of_stsb_are_never_divided_between_training_and_test(self, home):
+        data = sentences_by_genre(home)
+        assert len(data.pairs) > 1_000
+        targets = np.unique(data.labels, return_inverse=True)[1]
+        for train, test in _splits(targets, data.groups, 10, seed=0):
+            in_test = np.zeros(len(data), dtype=bool)
+            in_test[test] = True
+            assert all(in_test[a] == in_test[b] for a, b in data.pairs)
+            assert len(train) + len(test) == len(data)
