@@ -85,7 +85,13 @@ def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
     figure = go.Figure([trace for curve in curves for trace in traces(curve)])
-    apply_style(figure, height)
+    names = dict.fromkeys(trace.name for trace in figure.data)
+    apply_style(figure, height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
+    for name in names:  # a run has several traces, and one entry in the legend
+        shown = [trace for trace in figure.data if trace.name == name and trace.opacity in (None, 1.0)]
+        for trace in figure.data:
+            if trace.name == name:
+                trace.update(showlegend=trace is next(iter(shown), None), legendgroup=name)
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
@@ -93,6 +99,8 @@ def _figure(
         margin={"l": 8, "r": 12, "t": 38, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
         uirevision="keep",  # new points do not reset the zoom
+        showlegend=len(curves) > 1,
+        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 11}},
     )
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure

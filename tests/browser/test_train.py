@@ -93,7 +93,10 @@ def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed
 
 def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_page, tmp_path):
     page = open_page("/train")
+    expect(page.locator("#plan")).to_contain_text("scored pairs")
+    page.get_by_role("radio", name="max").check()
     start(page, "a short one", 12)
+    page.wait_for_url(re.compile(r"/train\?run=[\w-]+a-short-one"))
     expect(row(page, "a short one")).to_contain_text("finished")
     expect(page.locator(STATUS)).to_contain_text("best Spearman ρ ×100")
     expect(page.locator(STATUS)).to_contain_text("against the base")
@@ -106,6 +109,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
 
     row(page, "a long one").locator("input").check()
     expect(page.locator("#curve-measure .scatterlayer .trace")).to_have_count(2)
+    expect(page.locator("#curve-measure .legend .traces")).to_have_count(2)
 
     page.get_by_text("Rename, delete, log").click()
     page.locator("#new-name textarea, #new-name input").fill("<b>mine</b>")
@@ -115,7 +119,17 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
 
     compare = page.locator(STATUS).get_by_role("link", name="Open in Compare").get_attribute("href")
     compared = open_page(compare.removeprefix("."))
-    expect(compared.locator("#answer .card").first).to_contain_text("run:")
+    expect(compared.locator("#answer .card").first).to_contain_text(re.compile("run:.*max pooling"))
+    expect(compared.get_by_role("radio", name="max").first).to_be_checked()
+    compared.locator(".model input").first.click()
+    expect(compared.locator("[role=option]", has_text="run: <b>mine</b>").first).to_be_visible()
+
+    settings = page.locator(STATUS).get_by_role("link", name="Use these settings").get_attribute("href")
+    again = open_page(f"/{settings}")
+    expect(again.get_by_label("Maximum steps")).to_have_value("12")
+    expect(again.get_by_role("radio", name="max")).to_be_checked()
+    again.locator("#filter-runs textarea, #filter-runs input").fill("mine finished")
+    expect(again.locator("#run-list tbody tr")).to_have_count(1)
 
     page.click("#delete-run")
     page.click("#confirm-delete")

@@ -8,16 +8,21 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures.training import COLOURS
+from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.components.messages import error_message, error_of
-from sbert_app.pages.train.live import Panel, refresh_on
+from sbert_app.pages.components.messages import error_message, error_of, note
+from sbert_app.pages.train.live import Panel, listed_runs, refresh_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
+from sbert_app.services.runs.record import AT_WORK, Run
 from training.errors import UserFacingError
 
-REMEMBER_RUN = """(run) => {
-  window.history.replaceState(null, "", run ? "?run=" + encodeURIComponent(run) : window.location.pathname);
+# The address names the run that is shown. A state has no value in the browser: the card has the id.
+REMEMBER_RUN = """() => {
+  const run = document.querySelector("#run-status [data-run]")?.dataset.run;
+  window.history.replaceState(null, "", window.location.pathname + (run ? "?run=" + encodeURIComponent(run) : ""));
 }"""
+FORGET_RUN = """() => window.history.replaceState(null, "", window.location.pathname)"""
 # The zip is offered as a download button; it is clicked for the user as soon as it is ready.
 CLICK_DOWNLOAD = """() => {
   let tries = 100;
@@ -40,8 +45,21 @@ def connect(services: Services, panel: Panel) -> None:
 
 def _connect_list(services: Services, panel: Panel) -> None:
     chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.error, panel.download], **UNQUEUED)
-    refresh_on(services, panel, chosen.then)
-    chosen.then(None, panel.opened, None, js=REMEMBER_RUN)
+    refresh_on(services, panel, chosen.then).then(None, None, None, js=REMEMBER_RUN)
+    refresh_on(services, panel, panel.runs.open_group(_open_group, None, panel.filter, **UNQUEUED).then)
+    refresh_on(services, panel, panel.filter.change)
+    panel.delete_listed.click(
+        partial(_ask_to_delete_listed, services), panel.filter, [panel.listed, panel.listed_confirmation], **UNQUEUED
+    )
+    panel.cancel_listed.click(lambda: gr.update(visible=False), None, panel.listed_confirmation, **UNQUEUED)
+    deleted = panel.confirm_listed.click(
+        partial(_delete_listed, services),
+        panel.filter,
+        [panel.error, panel.opened, panel.listed_confirmation],
+        **UNQUEUED,
+    )
+    refresh_on(services, panel, deleted.then)
+    deleted.then(None, None, None, js=FORGET_RUN)
     refresh_on(services, panel, panel.runs.overlay_run(_overlay, panel.overlaid, panel.overlaid, **UNQUEUED).then)
 
 
@@ -58,7 +76,7 @@ def _connect_buttons(services: Services, panel: Panel) -> None:
         partial(_delete, services), panel.current, [panel.error, panel.opened, panel.confirmation], **UNQUEUED
     )
     refresh_on(services, panel, deleted.then)
-    deleted.then(None, panel.opened, None, js=REMEMBER_RUN)
+    deleted.then(None, None, None, js=FORGET_RUN)
     panel.export.click(lambda: gr.update(visible=False), None, panel.download, **UNQUEUED).then(
         partial(_export, services),
         panel.current,
@@ -75,6 +93,36 @@ def _from_link(request: gr.Request) -> str:
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
     return event.run, "", gr.update(visible=False)
+
+
+def _open_group(event: gr.EventData) -> str:
+    """The filter that shows the runs of an experiment."""
+    return event.name
+
+
+def _deletable(services: Services, wanted: str) -> list[Run]:
+    """The listed runs that are not at work."""
+    runs = listed_runs(services, services.jobs.store.list(), wanted)
+    return [run for run in runs if run.state not in AT_WORK]
+
+
+def _ask_to_delete_listed(services: Services, wanted: str) -> tuple[str, Any]:
+    runs = _deletable(services, wanted)
+    if not runs:
+        return note("No run is listed that could be deleted."), gr.update(visible=True)
+    what = "all runs" if not wanted.strip() else f"the runs that match “{wanted.strip()}”"
+    return (
+        note(f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."),
+        gr.update(visible=True),
+    )
+
+
+def _delete_listed(services: Services, wanted: str) -> tuple[str, str, Any]:
+    errors = ""
+    for run in _deletable(services, wanted):
+        errors = errors or error_of(partial(services.jobs.store.delete, run.id))
+        services.models.forget(f"run:{run.id}")
+    return errors, "", gr.update(visible=False)
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:

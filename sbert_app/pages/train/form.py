@@ -14,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.pickers import MODELS, POOLINGS
+from sbert_app.pages.components.pickers import MODELS, POOLINGS, run_choices
 from sbert_app.pages.train.views import format_learning_rate
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.runs.presets import PRESETS, Preset
@@ -294,9 +294,18 @@ def keep_upload(file: str, home: Path) -> Path:
 
 def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
     """The built-in models, then every run that has a model."""
-    return [(name, name) for name in MODELS] + [
-        (f"run: {run.name} ({run.id[:8]})", f"run:{run.id}") for run in runs if run.has_model
-    ]
+    return [(name, name) for name in MODELS] + run_choices(runs)
+
+
+def settings_updates(config: RunConfig, names: list[str]) -> list[Any]:
+    """Updates of the components ``names`` with the settings of a run, in their order; it gets a name of its own."""
+    values = config.to_dict() | {
+        "pooling": config.pooling or "base",
+        "eval_data": config.eval_data or "none",
+        "learning_rate": format_learning_rate(config.learning_rate),
+        "name": "",
+    }
+    return [gr.update(value=values[name]) for name in names]
 
 
 def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[Any]:

@@ -18,6 +18,7 @@ from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import note, section
 from sbert_app.pages.train import views
 from sbert_app.services.container import Services
+from sbert_app.services.experiments.groups import group_of, matches, run_groups
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.runs.record import AT_WORK, Run
 
@@ -26,8 +27,9 @@ LIST_JS = """
 let focused = null;
 element.addEventListener("focusin", (event) => { focused = event.target.dataset.key || null; });
 element.addEventListener("click", (event) => {
-  const name = event.target.closest("[data-open]");
+  const name = event.target.closest("[data-open]"), group = event.target.closest("[data-group]");
   if (name) trigger("open_run", {run: name.dataset.open});
+  if (group) trigger("open_group", {name: group.dataset.group});
 });
 element.addEventListener("change", (event) => {
   const tick = event.target.dataset.overlay;
@@ -65,6 +67,12 @@ class Panel:
     confirm: gr.Button
     cancel: gr.Button
     log: gr.HTML
+    filter: gr.Textbox
+    delete_listed: gr.Button
+    listed: gr.HTML  # what would be deleted
+    listed_confirmation: gr.Group
+    confirm_listed: gr.Button
+    cancel_listed: gr.Button
     runs: gr.HTML
 
 
@@ -104,6 +112,22 @@ def build_layout() -> Panel:
                 parts["cancel"] = gr.Button("Cancel", size="sm")
         parts["log"] = gr.HTML(elem_id="run-log")
     gr.HTML(section("All runs"))
+    with gr.Row(equal_height=True, elem_classes="list-tools"):
+        parts["filter"] = gr.Textbox(
+            placeholder="Filter by name, id, state, objective, base, data",
+            show_label=False,
+            container=False,
+            scale=4,
+            elem_id="filter-runs",
+        )
+        parts["delete_listed"] = gr.Button("Delete those listed…", size="sm", scale=1, elem_id="delete-listed")
+    with gr.Group(visible=False) as parts["listed_confirmation"]:
+        parts["listed"] = gr.HTML(elem_classes="pad")
+        with gr.Row():
+            parts["confirm_listed"] = gr.Button(
+                "Delete permanently", variant="stop", size="sm", elem_id="confirm-delete-listed"
+            )
+            parts["cancel_listed"] = gr.Button("Cancel", size="sm")
     parts["runs"] = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
     parts |= {"opened": gr.State(""), "overlaid": gr.State([]), "sent": gr.State({}), "current": gr.State("")}
     return Panel(**{field.name: parts[field.name] for field in fields(Panel)})
@@ -112,13 +136,18 @@ def build_layout() -> Panel:
 def refresh_on(services: Services, panel: Panel, event: Callable[..., Any]) -> Any:
     """Refresh the panel whenever ``event`` (a timer's tick, another event's then) happens."""
     outputs = [getattr(panel, name) for name in OUTPUTS]
-    inputs = [panel.opened, panel.overlaid, panel.sent]
+    inputs = [panel.opened, panel.overlaid, panel.sent, panel.filter]
     return event(partial(refresh, services), inputs, [*outputs, panel.sent], **UNQUEUED)
 
 
-def refresh(services: Services, opened: str, overlaid: Sequence[str], sent: dict[str, Any]) -> list[Any]:
-    """An update for each of `OUTPUTS` that has changed since the browser got ``sent``, and what it has now."""
-    outputs = _outputs(services, opened, overlaid)
+def refresh(
+    services: Services, opened: str, overlaid: Sequence[str], sent: dict[str, Any], wanted: str = ""
+) -> list[Any]:
+    """An update for each of `OUTPUTS` that has changed since the browser got ``sent``, and what it has now.
+
+    ``wanted`` is the filter of the list.
+    """
+    outputs = _outputs(services, opened, overlaid, wanted)
     versions = {name: outputs[name].version for name in OUTPUTS}
     if versions == sent:
         return [gr.skip() for _ in (*OUTPUTS, "sent")]
@@ -133,7 +162,21 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
     return next(iter([*by_id, *at_work, *runs]), None)
 
 
-def _outputs(services: Services, opened: str, overlaid: Sequence[str]) -> dict[str, Output]:
+def listed_runs(services: Services, runs: Sequence[Run], wanted: str) -> list[Run]:
+    """The runs that the filter lets through."""
+    groups = run_groups(services.jobs.store.home)
+    return [run for run in runs if matches(run, group_of(run, groups), wanted or "")]
+
+
+def _list(services: Services, runs: Sequence[Run], current: str, colours: dict[str, str], wanted: str) -> str:
+    """The list: without a filter, the runs of an experiment are one row."""
+    groups = run_groups(services.jobs.store.home)
+    shown = listed_runs(services, runs, wanted)
+    folded = {} if (wanted or "").strip() else {run.id: group for run in runs if (group := group_of(run, groups))}
+    return views.run_list(shown, current, colours, folded, hidden=len(runs) - len(shown))
+
+
+def _outputs(services: Services, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[str, Output]:
     """Every component as it is now."""
     store = services.jobs.store
     runs = store.list()
@@ -148,7 +191,7 @@ def _outputs(services: Services, opened: str, overlaid: Sequence[str]) -> dict[s
     return {
         "current": Output(current, lambda: current),
         "status": _html(_status(run, runs)),
-        "runs": _html(views.run_list(runs, current, colours)),
+        "runs": _html(_list(services, runs, current, colours, wanted)),
         "log": _html(views.log(store.log(run.id)) if run else ""),
         "name": Output((run.id, run.name) if run else None, lambda: run.name if run else ""),
         **{name: _visibility(possible) for name, possible in views.possible_actions(run).items()},

@@ -13,7 +13,7 @@ import gradio as gr
 
 from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.components.messages import error_message, heading
+from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.train import actions, form, live, negatives, views
 from sbert_app.pages.train.form import to_config
@@ -62,7 +62,8 @@ def build(services: Services) -> None:
         return _start(services, names, visitor_of(request), *values)
 
     started = start.click(start_from_form, inputs, [planned, panel.opened], **UNQUEUED)
-    live.refresh_on(services, panel, started.then)
+    shown = live.refresh_on(services, panel, started.success)
+    shown.then(None, None, None, js=actions.REMEMBER_RUN)
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
@@ -86,8 +87,14 @@ def _connect_form(
     latest = gr.State({})  # the latest values, so that a slow measurement does not overwrite a newer estimate
 
     def from_link(request: gr.Request) -> list[Any]:
-        """/train?preset=collapse opens with that preset in the form."""
-        preset = request.query_params.get("preset")
+        """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run."""
+        preset, like = request.query_params.get("preset"), request.query_params.get("settings")
+        if like:
+            try:
+                run = services.jobs.store.get(like)
+            except UserFacingError as error:
+                return [error_message(error), *[gr.skip()] * len(names)]
+            return [note(f"The settings of {run.name}."), *form.settings_updates(run.config, names)]
         return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
 
     estimate = partial(_estimate, services, names), [latest, *inputs], planned

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -13,6 +15,7 @@ from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_time
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.templates import render
+from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.experiments.precomputed import PrecomputedRun, PrecomputedTable
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
@@ -52,13 +55,36 @@ def status(run: Run, ahead: int) -> Markup:
         tiles=_tiles(run),
         settings=settings(run),
         compare_url=f"./?model={quote(f'run:{run.id}', safe='')}" if run.has_model else "",
+        settings_url=f"train?run={quote(run.id)}&settings={quote(run.id)}",
     )
 
 
-def run_list(runs: Sequence[Run], opened: str, colours: Mapping[str, str]) -> Markup:
-    """All runs, newest first; ``colours``: those whose curves are drawn, by id."""
-    rows = [_row(run, run.id == opened, colours.get(run.id, "")) for run in runs]
-    return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS))
+def run_list(
+    runs: Sequence[Run],
+    opened: str,
+    colours: Mapping[str, str],
+    folded: Mapping[str, RunGroup] = MappingProxyType({}),
+    hidden: int = 0,
+) -> Markup:
+    """Runs, newest first.
+
+    Args:
+        runs: those that are listed.
+        opened: the id of the one that is shown.
+        colours: of those whose curves are drawn, by id.
+        folded: the group of each run that stands for its group in one row, by id.
+        hidden: how many runs the filter leaves out.
+    """
+    rows: list[_Row | _GroupRow] = []
+    seen: set[str] = set()
+    for run in runs:
+        group = folded.get(run.id)
+        if group is None or run.id == opened:
+            rows.append(_row(run, run.id == opened, colours.get(run.id, "")))
+        elif group.id not in seen:
+            seen.add(group.id)
+            rows.append(_group_row(group, [each for each in runs if each.id in group.runs]))
+    return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
 
 
 def planned(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
@@ -212,6 +238,26 @@ def _openness(cosine: float) -> str:
     if cosine > COLLAPSED_FROM:
         return "collapsed: all sentences look alike"
     return "narrow: unrelated sentences look related" if cosine > NARROW_FROM else "the space is open"
+
+
+@dataclass(frozen=True)
+class _GroupRow:
+    """An experiment in the list."""
+
+    group: str  # its name
+    runs: str  # how many, in words
+    states: str
+    created: str
+
+
+def _group_row(group: RunGroup, runs: Sequence[Run]) -> _GroupRow:
+    states = Counter(run.state for run in runs)
+    return _GroupRow(
+        group=group.name,
+        runs=format_count(len(runs), "run"),
+        states=", ".join(f"{count} {state}" for state, count in states.most_common()),
+        created=format_time(max(run.record.created for run in runs)),
+    )
 
 
 @dataclass(frozen=True)

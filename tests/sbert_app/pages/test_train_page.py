@@ -12,6 +12,7 @@ from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
+from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.negatives import NegativesPreview
 from sbert_app.services.runs.store import RunStore
@@ -179,6 +180,38 @@ def test_the_list_marks_the_opened_run_and_those_whose_curves_are_drawn(services
     assert html.count(" checked>") == 1
     assert '<i style="background:#0072B2"></i>two' in html
     assert "+5.0" in html
+
+
+def test_runs_of_an_experiment_are_one_row_but_the_opened_one_has_its_own(services):
+    store = services.jobs.store
+    one, two, three = (finished(store, name) for name in ("one", "two", "three"))
+    group = RunGroup("x", "sweep: pooling <x>", frozenset({one.id, two.id}))
+    folded = {one.id: group, two.id: group}
+    html = train_views.run_list([three, two, one], three.id, {}, folded)
+    assert html.count("data-group=") == 1
+    assert "2 runs" in html
+    assert "2 finished" in html
+    assert "sweep: pooling &lt;x&gt;" in html
+    assert f'data-open="{one.id}"' not in html
+    assert f'data-open="{one.id}"' in train_views.run_list([three, two, one], one.id, {}, folded)
+
+
+def test_a_filter_that_hides_runs_says_how_many():
+    assert "No run matches the filter; 2 runs are not shown." in train_views.run_list([], "", {}, hidden=2)
+
+
+def test_a_run_names_itself_as_a_model_and_offers_its_settings(services):
+    run = finished(services.jobs.store)
+    html = train_views.status(run, 0)
+    assert f"<code>run:{run.id}</code>" in html
+    assert f"train?run={run.id}&amp;settings={run.id}" in html
+
+
+def test_the_settings_of_a_run_fill_the_form():
+    config = RunConfig("regression", pooling=None, eval_data=None, learning_rate=3e-5, batch_size=8, name="old")
+    names = ["pooling", "eval_data", "learning_rate", "batch_size", "name"]
+    values = [update["value"] for update in train_form.settings_updates(config, names)]
+    assert values == ["base", "none", "3e-5", 8, ""]
 
 
 def test_without_runs_the_list_says_where_they_will_be():

@@ -1,0 +1,45 @@
+"""Runs of one experiment belong together; a filter finds runs by what is said about them."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from sbert_app.services.experiments.folds import FoldRun, FoldsRecord
+from sbert_app.services.experiments.groups import group_of, matches, run_groups
+from sbert_app.services.experiments.record import SweepRecord
+from sbert_app.services.runs.store import RunStore
+from training.trainer.config import RunConfig
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RunStore(tmp_path)
+
+
+def new_run(store, name, **settings):
+    return store.create(RunConfig(**{"objective": "regression", "name": name, **settings}), queue=False)
+
+
+def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
+    cell, fold, single = (new_run(store, name) for name in ("cell", "fold", "single"))
+    (store.home / "sweeps").mkdir()
+    record = SweepRecord("pooling", created=1.0, seeds=[0], runs={"mean/0": cell.id, "max/0": None})
+    record.write(store.home / "sweeps/20261121-pooling.json")
+    (store.home / "sweeps/damaged.json").write_text("{")
+    (store.home / "folds/x").mkdir(parents=True)
+    folds = FoldsRecord("x", "my.csv", "topic", 1.0, [FoldRun("news", fold.id, 10)])
+    (store.home / "folds/x/folds.json").write_text(json.dumps(asdict(folds)))
+    groups = run_groups(store.home)
+    assert group_of(cell, groups).name == "sweep: pooling 20261121-pooling"
+    assert group_of(fold, groups).name == "folds: my.csv by topic"
+    assert group_of(single, groups) is None
+    assert matches(cell, group_of(cell, groups), "sweep: pooling 20261121")
+    assert not matches(single, None, "sweep")
+
+
+def test_a_filter_looks_at_name_id_state_and_settings(store):
+    run = new_run(store, "My first run", pooling="max", base="scratch:1x32")
+    for wanted in ("", "  ", "FIRST my", run.id, "stopped", "regression max", "scratch", "stsb:train"):
+        assert matches(run, None, wanted), wanted
+    assert not matches(run, None, "first cls")
