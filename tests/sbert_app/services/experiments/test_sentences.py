@@ -16,7 +16,8 @@ from training.assets import asset
 def means(name: str) -> dict[str, tuple[float, float]]:
     """variant -> (ρ ×100 before, after)."""
     table = precomputed(name)
-    runs = {variant: [run for run in table.runs if run.variant == variant] for variant in ABLATIONS[name].variants}
+    measured = {run.variant for run in table.runs}  # an ablation may have variants that have not been measured yet
+    runs = {variant: [run for run in table.runs if run.variant == variant] for variant in measured}
     return {
         variant: (100 * fmean(run.before for run in each), 100 * fmean(run.after for run in each))
         for variant, each in runs.items()
