@@ -47,7 +47,7 @@ def evaluate(
         if data.startswith(MTEB_PREFIX):
             task = find_task(data.removeprefix(MTEB_PREFIX))  # reports a wrong name before the model is loaded
             scorer = options.load_scorer(model, pooling, dtype, device, place)
-            found = evaluate_task(scorer, task, on_progress=bar)
+            found = evaluate_task(scorer, task, place, on_progress=bar)
         else:
             dataset = load_data(data, place, split="test")  # the same
             scorer = options.load_scorer(model, pooling, dtype, device, place)

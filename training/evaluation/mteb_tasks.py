@@ -1,26 +1,38 @@
 """Tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
 
 mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks; what it needs of a model
-is an adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache.
+is an adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
+sets of `LOCAL_DATA` are also ours: where the Hub cannot be reached, the task gets them from the home folder.
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from training.data.load import Dataset, load_data
 from training.errors import InputError
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer
 
 MTEB_PREFIX = "mteb:"
+# Tasks whose test split is one of our data sets.
+LOCAL_DATA = {
+    "STSBenchmark": "stsb:test",
+    "SICK-R": "sickr",
+    **{f"STS{year}": f"sts{year}" for year in (12, 13, 14, 15, 16)},
+}
+
+log = logging.getLogger("sbert_lab.evaluation")
 
 Progress = Callable[[int, int | None], None]
 ShouldStop = Callable[[], bool]
@@ -36,18 +48,24 @@ def find_task(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError as error:
-        similar = " ".join(str(error.args[0]).split()) if error.args else ""
-        raise InputError(f"mteb has no task {name!r}; its names are as in STSBenchmark, SICK-R. {similar}") from error
+        similar = re.search(r"Did you mean: '([^']+)'", str(error))
+        hint = f"did you mean {similar[1]}?" if similar else "its names are as in STSBenchmark or SICK-R"
+        raise InputError(f"mteb has no task {name!r}; {hint}") from error
 
 
 def evaluate_task(
-    scorer: Scorer, task: Any, on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    scorer: Scorer,
+    task: Any,
+    home: str | Path | None = None,
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
     """Run a task by mteb on a bi-encoder.
 
     Args:
         scorer: a bi-encoder or a baseline with ``encode``.
         task: of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
+        home: where our data sets are.
         on_progress: called with (sentences encoded, None).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
 
@@ -62,12 +80,7 @@ def evaluate_task(
     if not hasattr(scorer, "encode"):
         raise InputError(f"{scorer.name} is a cross-encoder; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
-    try:
-        task.load_data()
-    except Exception as error:
-        if not _is_about_data(error):
-            raise
-        raise InputError(f"the data of mteb:{name} cannot be fetched: {_first_line(error)}") from error
+    _load_data(task, name, home)
     result = mteb.evaluate(
         _adapter(cast("BiEncoder", scorer), on_progress, should_stop),
         [task],
@@ -89,6 +102,33 @@ def evaluate_task(
         },
         "seconds": round(time.perf_counter() - started, 3),
     }
+
+
+def _load_data(task: Any, name: str, home: str | Path | None) -> None:
+    """Let mteb fetch the data of a task; give it ours where that fails. InputError if there is none."""
+    try:
+        task.load_data()
+    except Exception as error:
+        if not _is_about_data(error):
+            raise
+        told = f"the data of mteb:{name} cannot be fetched: {_first_line(error)}"
+        if name not in LOCAL_DATA:
+            raise InputError(told) from error
+        try:
+            data = load_data(LOCAL_DATA[name], home, split="test")
+        except InputError:
+            raise InputError(told) from error
+        log.info("%s; its pairs are those of %s (%s)", told, data.name, data.source)
+        give_data(task, data)
+
+
+def give_data(task: Any, data: Dataset) -> None:
+    """Let an STS task use these scored pairs as its test split, in place of its own from the Hub."""
+    import datasets
+
+    columns = {"sentence1": data.columns[0], "sentence2": data.columns[1], "score": data.scores}
+    task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(columns)})
+    task.data_loaded = True
 
 
 def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:

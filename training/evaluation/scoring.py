@@ -122,7 +122,7 @@ def evaluate(
     started = time.perf_counter()
     if isinstance(data, str):
         if data.startswith(MTEB_PREFIX):
-            return evaluate_task(encoder, find_task(data.removeprefix(MTEB_PREFIX)), on_progress, should_stop)
+            return evaluate_task(encoder, find_task(data.removeprefix(MTEB_PREFIX)), home, on_progress, should_stop)
         data = load_data(data, home, split="test")
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")

@@ -8,7 +8,8 @@ import pytest
 
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.mteb_tasks import evaluate_task, find_task
+from training.evaluation import mteb_tasks
+from training.evaluation.mteb_tasks import evaluate_task, find_task, give_data
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
 
@@ -18,13 +19,9 @@ pytest.importorskip("mteb")
 @pytest.fixture(scope="module")
 def stsb():
     """The STS benchmark's task with 300 pairs of it, and the same pairs as we have them."""
-    import datasets
-
     data = load_data("stsb:test").select(range(0, 900, 3))
     task = find_task("STSBenchmark")
-    columns = {"sentence1": list(data.columns[0]), "sentence2": list(data.columns[1]), "score": list(data.scores)}
-    task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(columns)})
-    task.data_loaded = True
+    give_data(task, data)
     return task, data
 
 
@@ -66,19 +63,29 @@ def test_pair_classification_gives_our_average_precision():
     assert scores["cosine_f1"] == pytest.approx(ours["f1"]["cosine"], abs=1e-4)
 
 
+def test_without_the_hub_the_sts_benchmark_is_that_of_the_home_folder(monkeypatch):
+    task = find_task("STSBenchmark")
+    monkeypatch.setattr(task, "load_data", unreachable)
+    monkeypatch.setattr(mteb_tasks, "load_data", lambda *args, **kwargs: load_data(*args, **kwargs).select(range(50)))
+    found = evaluate_task(load_scorer("scratch:1x32"), task)
+    assert len(task.dataset["test"]) == 50
+    assert list(found["scores"]) == ["test"]
+
+
 def test_an_unknown_task_is_one_sentence():
-    with pytest.raises(InputError, match="mteb has no task 'STSBenchmurk'"):
+    with pytest.raises(InputError, match=r"^mteb has no task 'STSBenchmurk'; did you mean STSBenchmark\?$"):
         find_task("STSBenchmurk")
 
 
+def unreachable(**_):
+    raise ConnectionError("Couldn't reach the set on the Hub\nin offline mode")
+
+
 def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch):
-    task = find_task("STSBenchmark")
-
-    def refuse(**_):
-        raise ConnectionError("Couldn't reach 'mteb/stsbenchmark-sts' on the Hub\nin offline mode")
-
-    monkeypatch.setattr(task, "load_data", refuse)
-    with pytest.raises(InputError, match=r"the data of mteb:STSBenchmark cannot be fetched: Couldn't reach .* Hub$"):
+    task = find_task("TwitterURLCorpus")
+    monkeypatch.setattr(task, "load_data", unreachable)
+    told = r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
+    with pytest.raises(InputError, match=told):
         evaluate_task(load_scorer("scratch:1x32"), task)
 
 
