@@ -299,22 +299,25 @@ def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
 
 def settings_updates(config: RunConfig, names: list[str]) -> list[Any]:
     """Updates of the components ``names`` with the settings of a run, in their order; it gets a name of its own."""
-    values = config.to_dict() | {
-        "pooling": config.pooling or "base",
-        "eval_data": config.eval_data or "none",
-        "learning_rate": format_learning_rate(config.learning_rate),
-        "name": "",
-    }
-    return [gr.update(value=values[name]) for name in names]
+    return _updates(config.to_dict() | {"name": ""}, names)
 
 
 def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[Any]:
     """Updates of the components ``names`` with the values of a preset, in their order."""
     values = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
-    values["learning_rate"] = format_learning_rate(values["learning_rate"])
-    values["matryoshka_dims"] = ", ".join(map(str, values["matryoshka_dims"]))
-    values["teacher"] = values["teacher"] or TEACHERS[0][1]
-    return [gr.update(value=values[name]) for name in names]
+    return _updates(values, names)
+
+
+def _updates(values: dict[str, Any], names: list[str]) -> list[Any]:
+    """Updates of the components ``names`` with the fields of a config as the form shows them."""
+    shown = values | {
+        "pooling": values["pooling"] or "base",
+        "eval_data": values["eval_data"] or "none",
+        "learning_rate": format_learning_rate(values["learning_rate"]),
+        "matryoshka_dims": ", ".join(map(str, values["matryoshka_dims"])),
+        "teacher": values["teacher"] or TEACHERS[0][1],
+    }
+    return [gr.update(value=shown[name]) for name in names]
 
 
 def _number(name: str, text: str) -> float:

@@ -82,6 +82,21 @@ def test_what_is_hidden_for_an_objective_is_not_asked_of_it():
     assert train_form.to_config(values(objective="mnrl", mine_negatives=True), ACCESS).mine_negatives
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig("regression", eval_data=None, learning_rate=5e-5),
+        RunConfig("margin-mse", teacher="mpnet-stsb", mine_negatives=True, negative_margin=0.1, pooling="cls"),
+        RunConfig("mnrl", matryoshka_dims=(256, 64), mini_batch_size=32, batch_size=1_024, report_to=("trackio",)),
+    ],
+)
+def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
+    names = list(RunConfig.model_fields)
+    updates = train_form.settings_updates(config, names)
+    shown = {name: update["value"] for name, update in zip(names, updates, strict=True)}
+    assert train_form.to_config(shown, ACCESS) == config
+
+
 def test_each_objective_has_a_line_about_it():
     assert tuple(train_form.OBJECTIVES) == CHOICES["objective"]
 
