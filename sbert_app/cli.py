@@ -21,6 +21,7 @@ import typer
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
 from sbert_app.commands.benchmark import benchmark
+from sbert_app.commands.distill import distill
 from sbert_app.commands.encode import encode
 from sbert_app.commands.evaluate import evaluate
 from sbert_app.commands.runs import runs
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help appears at once, in any terminal
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, encode, score, evaluate, train, ablate, benchmark, worker):
+for command in (serve, encode, score, evaluate, train, distill, ablate, benchmark, worker):
     app.command()(command)
 app.add_typer(runs, name="runs")
 

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from training.evaluation.attribution import attribute
     from training.evaluation.scoring import evaluate
     from training.models.cross_encoder import CrossEncoder
+    from training.models.distill import distill
     from training.models.encoder import Encoder
     from training.trainer.config import RunConfig
     from training.trainer.train import train
 
-__all__ = ["CrossEncoder", "Encoder", "RunConfig", "attribute", "evaluate", "load_data", "train"]
+__all__ = ["CrossEncoder", "Encoder", "RunConfig", "attribute", "distill", "evaluate", "load_data", "train"]
 
 _MODULES = {
     "CrossEncoder": "training.models.cross_encoder",
     "Encoder": "training.models.encoder",
     "RunConfig": "training.trainer.config",
     "attribute": "training.evaluation.attribution",
+    "distill": "training.models.distill",
     "evaluate": "training.evaluation.scoring",
     "load_data": "training.data.load",
     "train": "training.trainer.train",

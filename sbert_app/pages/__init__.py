@@ -17,7 +17,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from sbert_app.pages.api import core, metrics, openai, project, runs, score_file, search
+from sbert_app.pages.api import core, distill, metrics, openai, project, runs, score_file, search
 from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
@@ -59,7 +59,7 @@ def build_app(services: Services) -> gr.Blocks:
             gr.HTML(FOOTER)
     app.current_page = ""  # Gradio lists an endpoint on the page that was built last: all belong to the front page
     with app:
-        for endpoints in (core, score_file, runs, project, search):
+        for endpoints in (core, score_file, runs, project, search, distill):
             endpoints.build(services)
         app.unload(leave)
     return app

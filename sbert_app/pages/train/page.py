@@ -15,7 +15,7 @@ from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.train import actions, form, live, negatives, views
+from sbert_app.pages.train import actions, distillation, form, live, negatives, views
 from sbert_app.pages.train.form import to_config
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, known_rate, measure_rate
@@ -53,6 +53,7 @@ def build(services: Services) -> None:
                 fields = form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.build_layout()
+    distillation.build(services)
     actions.connect(services, panel)
     _connect_form(services, chips, lesson, fields, planned)
     names = list(form.config_fields(fields))

@@ -1,0 +1,62 @@
+"""Distil an encoder into a static model in the home folder: models/static/<name of the encoder>-<dimensions>."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sbert_app.services.runs.record import slug
+from training.data.load import load_data
+
+if TYPE_CHECKING:
+    from sbert_app.services.models.cache import ModelCache
+
+PREFIX = "static/"  # of the names of these models
+
+OnProgress = Callable[[int, int | None], None]
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A static model that was made."""
+
+    model: str  # its name
+    teacher: str
+    dimension: int
+    tokens: int  # rows of its table
+    megabytes: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def distill_to_home(
+    models: ModelCache,
+    teacher: str,
+    dimension: int,
+    data: str = "",
+    on_progress: OnProgress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Distilled:
+    """Distil ``teacher``; its static model of this dimension is replaced. ``data``: sentences to count tokens in.
+
+    Raises:
+        InputError: the model or the data cannot be used.
+        Stopped: ``should_stop`` returned True.
+    """
+    from training.models.distill import distill
+
+    started = time.perf_counter()
+    corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
+    static = distill(models.encoder(teacher), dimension, corpus, on_progress, should_stop)
+    name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
+    static.save(models.home / "models" / name)
+    models.forget(name)
+    size = static.vocabulary_size * dimension * 4 / 1e6
+    seconds = time.perf_counter() - started
+    return Distilled(name, teacher, dimension, static.vocabulary_size, round(size, 1), round(seconds, 2))

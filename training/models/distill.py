@@ -1,0 +1,140 @@
+"""distill: any encoder into a static model, a table of token vectors (as model2vec does; van Dongen & Tulkens 2024).
+
+1. Each token of the vocabulary goes through the encoder alone, between the special tokens: V passes of three tokens.
+2. Principal component analysis keeps the ``dimension`` directions in which these vectors differ most.
+3. Each vector is weighted by a / (a + p), where p is the token's frequency (smooth inverse frequency, Arora et al.
+   2017): counted in a corpus, or without one estimated by Zipf's law from the order of the vocabulary, which tokenizers
+   sort by frequency.
+
+A sentence vector is then the mean of its tokens' rows: no network, a hundred times as fast, and without word order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.models.model_format import ModelFormat
+from training.models.modules import StaticEmbedding
+from training.models.tokenization import texts
+from training.models.word_backbone import WordBackbone
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+DIMENSION = 256
+ZIPF_SIF, CORPUS_SIF = 1e-4, 1e-3  # a, for estimated and for counted frequencies
+CHUNK = 20_000  # sentences of a corpus that are tokenized at once
+
+Progress = Callable[[int, int | None], None]  # (tokens done, tokens in all)
+
+
+def distill(
+    encoder: Encoder,
+    dimension: int = DIMENSION,
+    corpus: Sequence[str] | None = None,
+    on_progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Encoder:
+    """A static model of an encoder, which `Encoder.save` writes and sentence-transformers opens.
+
+    Args:
+        encoder: any bi-encoder with a transformer.
+        dimension: of the new vectors; at most that of the encoder.
+        corpus: sentences to count the frequencies of tokens in.
+        on_progress: called with (tokens done, all) after each batch.
+        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
+
+    Raises:
+        InputError: the encoder has no transformer, or fewer dimensions.
+    """
+    if isinstance(encoder.backbone, WordBackbone):
+        raise InputError(f"{encoder.name} is static already; distil a transformer")
+    if not 2 <= dimension <= encoder.dimension:
+        raise InputError(f"{encoder.name} has {encoder.dimension} dimensions; keep 2 to {encoder.dimension}")
+    transformer_tokenizer: Any = encoder.tokenizer
+    tokenizer = _plain_tokenizer(transformer_tokenizer)
+    special = {token for token in transformer_tokenizer.all_special_ids if token is not None}
+    tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
+    vectors = _token_vectors(encoder, tokens, on_progress, should_stop)
+    reduced = _principal_components(vectors, dimension)
+    weights = _zipf_weights(tokens) if corpus is None else _corpus_weights(tokenizer, tokens, corpus)
+    table = torch.zeros(max(max(tokens) + 1, tokenizer.get_vocab_size()), dimension)
+    table[tokens] = reduced * weights[:, None]
+    layout = ModelFormat(Path(), "mean", normalizes=True, input_module="StaticEmbedding")
+    backbone = WordBackbone(StaticEmbedding(tokenizer, table)).eval()
+    return Encoder(f"static model of {encoder.name}", backbone, tokenizer, layout, torch.float32, "distilled")
+
+
+def _plain_tokenizer(tokenizer: PreTrainedTokenizerFast) -> Tokenizer:
+    """A copy without padding and truncation."""
+    plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
+
+
+def _token_vectors(
+    encoder: Encoder, tokens: Sequence[int], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+) -> Tensor:
+    """(V, D) the sentence vector of each token alone."""
+    before, after = _special_tokens(encoder)
+    rows = [[*before, token, *after] for token in tokens]
+    vectors = torch.empty(len(rows), encoder.dimension)
+    done = 0
+
+    def to_vectors(hidden: Tensor, mask: Tensor | None) -> Tensor:
+        return encoder.pool(hidden, mask)[:, : encoder.dimension].float().cpu()
+
+    for indices, batch in encoder.inference.map(rows, to_vectors, should_stop):
+        vectors[indices] = batch
+        done += len(indices)
+        if on_progress is not None:
+            on_progress(done, len(rows))
+    return vectors
+
+
+def _special_tokens(encoder: Encoder) -> tuple[list[int], list[int]]:
+    """The ids that the tokenizer puts before and after a text."""
+    tokenizer: Any = encoder.tokenizer
+    encoding = tokenizer.backend_tokenizer.encode("a")
+    is_text = [not special for special in encoding.special_tokens_mask]
+    if not any(is_text):
+        return list(encoding.ids), []
+    first, last = is_text.index(True), len(is_text) - is_text[::-1].index(True)
+    return list(encoding.ids[:first]), list(encoding.ids[last:])
+
+
+def _principal_components(vectors: Tensor, dimension: int) -> Tensor:
+    """(V, D) -> (V, dimension), centred, the directions sorted by their variance, largest first."""
+    centred = vectors - vectors.mean(dim=0)
+    _, directions = torch.linalg.eigh((centred.T @ centred).double())  # by ascending variance
+    return centred @ directions.flip(1)[:, :dimension].float()
+
+
+def _zipf_weights(tokens: Sequence[int]) -> Tensor:
+    """(V,) weights of tokens whose frequency falls as 1 / rank."""
+    inverse = 1 / np.arange(2.0, len(tokens) + 2)
+    return torch.from_numpy(ZIPF_SIF / (ZIPF_SIF + inverse / inverse.sum())).float()
+
+
+def _corpus_weights(tokenizer: Tokenizer, tokens: Sequence[int], corpus: Sequence[str]) -> Tensor:
+    """(V,) weights of tokens by their frequency in the corpus; 1 of those that do not occur."""
+    counts: Counter[int] = Counter()
+    sentences = texts(corpus)
+    for start in range(0, len(sentences), CHUNK):
+        for encoding in tokenizer.encode_batch_fast(sentences[start : start + CHUNK], add_special_tokens=False):
+            counts.update(encoding.ids)
+    if not counts:
+        raise InputError("the corpus has no tokens to count")
+    frequencies = np.array([counts[token] for token in tokens]) / sum(counts.values())
+    return torch.from_numpy(CORPUS_SIF / (CORPUS_SIF + frequencies)).float()
