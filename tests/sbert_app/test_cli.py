@@ -128,6 +128,14 @@ def test_encode_to_parquet_has_the_sentences_beside(run: Run, folder: Path, mode
         assert row is None if np.isnan(vector).all() else row == vector.tolist()
 
 
+def test_distill_makes_a_static_model_that_encode_opens(run: Run, folder: Path, model: Path):
+    found = run("distill", "static", "--model", model, "--dim", "8", "--data", "pairs.csv", "--json").json
+    assert (found["dimension"], found["teacher"]) == (8, str(model))
+    assert found["tokens"] > 50
+    run("encode", "pairs.csv", "static.npy", "--column", "sentence1", "--model", folder / "static")
+    assert np.load(folder / "static.npy").shape[1] == 8
+
+
 def test_encode_takes_a_dimension_and_a_prompt(run: Run, folder: Path, model: Path):
     run("encode", "pairs.csv", "whole.npy", "--column", "sentence1", "--model", model, "--prompt", "the ")
     run("encode", "pairs.csv", "cut.npy", "--column", "sentence1", "--model", f"{model}?dim=8&prompt=the+")
@@ -349,6 +357,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "an output that is a folder": ("encode pairs.csv folder.npy --column score", "is a folder"),
     "an output that is the input": ("encode in.parquet in.parquet", "in.parquet"),
     "no such pooling": ("encode sentences.jsonl out.npy --pooling sum", "choose mean, max, cls"),
+    "distil to too many dimensions": ("distill static --model MODEL --dim 33", "keep 2 to 32"),
+    "distil onto a file": ("distill pairs.csv --model MODEL", "is a file"),
     "no such dimension": ("encode sentences.jsonl out.npy --model MODEL --dim 33", "keep 1 to 32"),
     "no such prompt": ("encode sentences.jsonl out.npy --model MODEL --prompt-name query", "no prompt named 'query'"),
     "a prompt and its name": ("encode sentences.jsonl out.npy --model MODEL --prompt a --prompt-name b", "not both"),
