@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sbert_app.commands import options
+from sbert_app.commands import options, sharded
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import Stopped
 from training.registry import DEFAULT_MODEL
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 
 
 def score(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx; or a folder, glob or URL of them."
+        ),
+    ],
     output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="IN with scores: .csv, .tsv or .parquet, rows in input order.")
+        str,
+        typer.Argument(
+            metavar="OUT", help="IN with scores: .csv, .tsv or .parquet; or a folder, for Parquet in parts."
+        ),
     ],
     model: options.Model = DEFAULT_MODEL,
     pooling: options.Pooling = None,
@@ -34,20 +42,48 @@ def score(
         typer.Option("--columns", metavar="A,B", help="The two columns, a third with gold scores. [sentence1, …]"),
     ] = None,
     encoding: options.Encoding = None,
+    engine: sharded.EngineName = None,
+    address: sharded.Address = None,
+    concurrency: sharded.Concurrency = None,
+    gpus_per_worker: sharded.GpusPerWorker = 0,
+    cpus_per_worker: sharded.CpusPerWorker = 1,
+    block_rows: sharded.BlockRows = 65_536,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
-    """Score a file of sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored."""
+    """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
+
+    Into a folder, many files are scored in parts; the same command after an interruption does what is missing.
+    """
     place = options.prepare(home, offline)
     model = options.with_settings(model, dimension, prompt, prompt_name)
+    if sharded.is_sharded(source, output, engine):
+        from sbert_app.services.shards.job import ShardJob
+
+        job = ShardJob(
+            "score",
+            output,
+            model,
+            pooling,
+            cross_encoder,
+            sharded.names_of(columns),
+            dtype=dtype,
+            device=device,
+            home=str(place),
+            offline=offline,
+            block_rows=block_rows,
+            encoding=encoding,
+        )
+        sharded.run(job, source, engine, address, concurrency, gpus_per_worker, cpus_per_worker, as_json)
+        return
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table, pick_columns
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
-        table = open_table(source, encoding)  # reports errors before the model is loaded
+        table = open_table(sharded.local_path(source), encoding)  # reports errors before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         cross_encoder_model = None
@@ -59,7 +95,7 @@ def score(
             raise Stopped
         summary = score_file(
             table,
-            [output],
+            [Path(output)],
             encoder,
             cross_encoder_model,
             picked,
@@ -82,22 +118,11 @@ def _figures(summary: ScoreSummary) -> dict[str, Any]:
 
 def _text(summary: ScoreSummary) -> str:
     """The summary, and the agreement of the scores with the gold scores and with each other."""
-    lines, report = [*summary.remarks, summary.sentence], summary.report
-    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
-    for field, what in pairs:
-        if (agreement := getattr(report, field, None)) is not None:
-            low, high = agreement.spearman_interval
-            lines.append(
-                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} (95% {100 * low:.2f} to {100 * high:.2f}), "
-                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
-            )
-    return "\n".join(lines)
+    return "\n".join([*summary.remarks, summary.sentence, *sharded.agreements(summary.report)])
 
 
 def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:
-    """ "a,b" -> ["a", "b"]; the name of a column may itself hold a comma, written \\, in the option."""
+    """The names in the option; a single column may have a comma in its name."""
     if columns is None:
         return None
-    if columns in existing:
-        return [columns]
-    return [name.strip().replace("\0", ",") for name in columns.replace("\\,", "\0").split(",")]
+    return [columns] if columns in existing else list(sharded.names_of(columns))

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sbert_app.services.files.writers import discarded_on_error, open_writers
 from training.atomic import replace_file
+from training.data.tables.columns import free_name
 from training.data.tables.lines import open_lines
 from training.data.tables.table import Table, as_text, open_table, pick_sentence
 from training.errors import InputError
@@ -108,6 +110,42 @@ def encode_file(
         seconds=round(report.seconds, 3),
         sentences_per_second=round(report.sentences / max(report.seconds, 1e-9), 1),
     )
+
+
+def encode_columns(
+    table: Table,
+    column: str,
+    output: Path,
+    encoder: Encoder,
+    normalize: bool | None = True,
+    on_rows: Callable[[int], object] = lambda rows: None,
+    should_stop: Callable[[], bool] | None = None,
+) -> int:
+    """Write a Parquet file with all columns of a table and ``embedding``, D float32 a row -> the number of rows.
+
+    The vector of a row without text is null.
+
+    Raises:
+        InputError: the table breaks off, or the output cannot be written. Nothing is left behind then.
+        Stopped: ``should_stop`` became true. Nothing is left behind.
+    """
+    import pyarrow as pa
+
+    kind = pa.list_(pa.float32(), encoder.dimension)
+    name = free_name("embedding", table.columns)
+    writers = open_writers([output], table.path, table.fields(), {name: kind})
+    rows = 0
+    with discarded_on_error(writers):
+        for batch in table.batches():
+            texts = [as_text(cell) for cell in batch.rows[column]]
+            vectors = encoder.encode([text or "" for text in texts], normalize=normalize, should_stop=should_stop)
+            missing = pa.array([text is None for text in texts])
+            embeddings = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=kind, mask=missing)
+            writers[0].write(batch, {name: embeddings})
+            rows += len(batch)
+            on_rows(rows)
+        writers[0].finish()
+    return rows
 
 
 def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[Table, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def score_file(
     columns: PairColumns | Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
     should_stop: Callable[[], bool] | None = None,
+    keep_partial: bool = True,
+    with_report: bool = True,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -67,6 +70,8 @@ def score_file(
             by name. A `PairColumns` is used as it is.
         on_progress: called several times a second.
         should_stop: checked between model batches. The outputs then hold the rows scored so far.
+        keep_partial: False raises `Stopped` instead, and leaves no outputs, also of a file that is damaged.
+        with_report: False leaves out the statistics of the scores.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the
@@ -89,7 +94,7 @@ def score_file(
         table, PairScorer(encoder, cross_encoder), summary, writers, on_progress, should_stop or (lambda: False)
     )
     with discarded_on_error(writers):
-        scoring.run(outputs[0].parent)
+        scoring.run(outputs[0].parent if with_report else None, keep_partial)
     return summary
 
 
@@ -114,10 +119,13 @@ class _Scoring:
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
-    def run(self, temp_folder: Path) -> None:
-        """Read, score and write until the file ends or the task is stopped; then complete the outputs."""
+    def run(self, report_folder: Path | None, keep_partial: bool) -> None:
+        """Read, score and write until the file ends or the task is stopped; then complete the outputs.
+
+        ``report_folder`` is where the report keeps sentences meanwhile; None for no report.
+        """
         summary, damage, started = self.summary, None, time.perf_counter()
-        with ReportBuilder(temp_folder) as builder:
+        with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
             try:
                 for chunk in self._chunks():
                     chunk_started = time.perf_counter()
@@ -125,15 +133,17 @@ class _Scoring:
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
             except Stopped:
+                if not keep_partial:
+                    raise
                 summary.stopped_at = summary.rows
             except InputError as error:
-                if not summary.rows:
+                if not summary.rows or not keep_partial:
                     raise
                 damage = error
             summary.seconds = time.perf_counter() - started
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
-            summary.report = builder.finish()
+            summary.report = None if builder is None else builder.finish()
         for writer in self.writers:
             writer.finish()
         summary.outputs = [str(writer.path) for writer in self.writers]
@@ -154,7 +164,7 @@ class _Scoring:
                 yield batch.part(start, start + size)
                 start += size
 
-    def _score(self, chunk: RowBatch, builder: ReportBuilder) -> None:
+    def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
         """Score consecutive rows, write them, count them."""
         summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
         notes = dict(chunk.notes)
@@ -173,7 +183,8 @@ class _Scoring:
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
             writer.write(chunk, added)
-        builder.add(chunk.first_row, (first, second), cosine, gold, cross)
+        if builder is not None:
+            builder.add(chunk.first_row, (first, second), cosine, gold, cross)
 
         summary.rows += len(chunk)
         summary.scored += len(complete)

@@ -98,12 +98,14 @@ class ParquetWriter:
 
     guarded = 0
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, str]) -> None:
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
+        """``added`` maps the names of new columns to Arrow types or their aliases."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         self.path = path
-        self._schema = pa.schema([*fields, *(pa.field(name, pa.type_for_alias(kind)) for name, kind in added.items())])
+        types = {name: pa.type_for_alias(kind) if isinstance(kind, str) else kind for name, kind in added.items()}
+        self._schema = pa.schema([*fields, *(pa.field(name, kind) for name, kind in types.items())])
         self._output = AtomicFile(path)
         try:
             self._writer = pq.ParquetWriter(self._output.temporary, self._schema)

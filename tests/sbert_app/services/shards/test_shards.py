@@ -1,0 +1,314 @@
+"""Many files into a folder of parts: every row once, in parts that do not depend on who computes them, or when."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from paths import ROOT
+from tiny_models import make_model
+
+from sbert_app.services.files.score import score_file
+from sbert_app.services.shards.blocks import FILE_ROWS, BlockReader, find_files, plan_blocks
+from sbert_app.services.shards.job import ShardJob
+from sbert_app.services.shards.output import OutputFolder
+from sbert_app.services.shards.run import RowCount, compute_here, run_job, to_json
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+
+ROWS = (70, 1, 25)  # of three files
+
+
+def pairs(count: int, seed: int) -> dict[str, list[Any]]:
+    random = np.random.default_rng(seed)
+    words = np.array(["the", "man", "cat", "dog", "guitar", "food", "is", "a"])
+
+    def sentence() -> str:
+        return " ".join(random.choice(words, 5))
+
+    return {
+        "sentence1": [sentence() for _ in range(count)],
+        "sentence2": [sentence() for _ in range(count)],
+        "score": [float(score) for score in random.integers(0, 6, count)],
+    }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """Three files of three formats; the second row of the first has no text."""
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    tables = [pairs(count, number) for number, count in enumerate(ROWS)]
+    tables[0]["sentence1"][1] = None
+    pq.write_table(pa.table(tables[0]), folder / "a.parquet")
+    with (folder / "b.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([list(tables[1]), *zip(*tables[1].values(), strict=True)])
+    rows = [dict(zip(tables[2], row, strict=True)) for row in zip(*tables[2].values(), strict=True)]
+    (folder / "deep/c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / ".hidden.csv").write_text("no table")
+    (folder / "_SUCCESS").write_text("")
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path, model: Path) -> ShardJob:
+    return ShardJob("score", str(tmp_path / "out"), str(model), dtype="float32", block_rows=20)
+
+
+def parts(folder: str | Path) -> dict[str, pa.Table]:
+    return {file.name: pq.read_table(file) for file in sorted(Path(folder).glob("part-*.parquet"))}
+
+
+def together(folder: str | Path) -> pa.Table:
+    """All rows, without the gold scores: those of a CSV file are text, those of the others numbers."""
+    return pa.concat_tables(part.drop_columns("score") for part in parts(folder).values())
+
+
+def first_part(folder: str | Path) -> pa.Table:
+    return next(iter(parts(folder).values()))
+
+
+def test_every_row_is_in_one_block_and_has_an_id(inputs: Path):
+    files = find_files(str(inputs))
+    assert [Path(file).name for file in files] == ["a.parquet", "b.csv", "c.jsonl"]
+    blocks, unreadable = plan_blocks(files, 20)
+    assert not unreadable
+    assert [block.part[5:16] for block in blocks] == [
+        f"0000{f}-0000{n}" for f, n in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (2, 1))
+    ]
+    reader, ids = BlockReader(), []
+    for block in [*blocks[2:], *blocks[:2]]:  # in another order, as on a cluster
+        for batch in reader.open(block).batches():
+            ids += batch.rows["row_id"]
+    assert sorted(ids) == [number * FILE_ROWS + row for number, count in enumerate(ROWS) for row in range(1, count + 1)]
+
+
+def test_the_parts_hold_what_one_file_would(inputs: Path, job: ShardJob, model: Path, tmp_path: Path):
+    result = run_job(job, str(inputs))
+    assert (result.files, result.blocks, result.rows, result.computed, result.scored) == (3, 7, 96, 96, 95)
+    scored = together(job.output)
+    assert first_part(job.output).column_names == ["sentence1", "sentence2", "score", "row_id", "cosine", "note"]
+    encoder = Encoder.load(str(model), dtype="float32")
+    whole = score_file(inputs / "a.parquet", [tmp_path / "a.parquet"], encoder)
+    alone = pq.read_table(tmp_path / "a.parquet")
+    np.testing.assert_allclose(
+        scored["cosine"].slice(0, 70).to_numpy(zero_copy_only=False), alone["cosine"].to_numpy(), atol=1e-6
+    )
+    assert scored["note"][1].as_py() == alone["note"][1].as_py() == "no text in sentence1"
+    assert first_part(job.output)["score"].equals(alone["score"].slice(0, 20))
+    assert result.report is not None
+    assert whole.report is not None
+    assert result.report.cosine_gold is not None
+    assert result.report.cosine_gold.n == 95
+    assert json.loads(json.dumps(to_json(result)))["report"]["cosine_gold"]["n"] == 95
+
+
+def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
+    stops = iter([False] * 12 + [True] * 100)
+    with pytest.raises(Stopped):
+        run_job(job, str(inputs), should_stop=lambda: next(stops))
+    first = {name: (Path(job.output) / name).stat().st_mtime_ns for name in parts(job.output)}
+    assert 0 < len(first) < 7
+    result = run_job(job, str(inputs))
+    assert (result.resumed, result.rows) == (len(first), 96)
+    assert result.computed < 96
+    assert {name: (Path(job.output) / name).stat().st_mtime_ns for name in first} == first
+    straight = run_job(ShardJob(**{**job.__dict__, "output": str(tmp_path / "straight")}), str(inputs))
+    assert together(straight.output).equals(together(job.output))
+    assert result.report == straight.report
+
+
+def test_a_killed_job_goes_on_with_the_same_command(tmp_path: Path, model: Path):
+    pq.write_table(pa.table(pairs(6_000, 0)), tmp_path / "in.parquet")
+    command = [sys.executable, "-m", "sbert_app", "score", "in.parquet", "out/", "--model", str(model), "--json"]
+    command += ["--block-rows", "500", "--dtype", "float32"]
+    killed = subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 120
+    while not parts(tmp_path / "out") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    done = len(parts(tmp_path / "out"))
+    assert 0 < done < 12
+    again = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+    )
+    said = json.loads(again.stdout)
+    assert (said["rows"], said["resumed"] >= done, said["computed"] < 6_000) == (6_000, True, True)
+    assert together(tmp_path / "out")["row_id"].to_pylist() == list(range(1, 6_001))
+
+
+def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
+    run_job(job, str(inputs))
+    other = ShardJob(**{**job.__dict__, "pooling": "max"})
+    with pytest.raises(InputError, match=r"holds the parts of another job, with pooling null; name a new folder"):
+        run_job(other, str(inputs))
+    with pytest.raises(InputError, match="of another job, with other files"):
+        run_job(job, str(inputs / "b.csv"))
+
+
+def test_other_files_are_left_alone(inputs: Path, job: ShardJob, tmp_path: Path):
+    Path(job.output).mkdir()
+    (Path(job.output) / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files; name a new folder"):
+        run_job(job, str(inputs))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file; name a folder"):
+        run_job(ShardJob("score", str(tmp_path / "file"), job.model), str(inputs))
+    with pytest.raises(InputError, match="lies inside"):
+        run_job(ShardJob("score", str(inputs / "out"), job.model), str(inputs))
+
+
+def test_of_files_that_cannot_be_read_the_others_are_finished(inputs: Path, job: ShardJob):
+    (inputs / "broken.parquet").write_bytes(b"PAR1 not really")
+    (inputs / "other.csv").write_text("title\nno pair\n")
+    with pytest.raises(InputError, match=r"2 of 5 files could not be read.* The others are finished in .*out"):
+        run_job(job, str(inputs))
+    assert together(job.output).num_rows == 96
+    (inputs / "broken.parquet").unlink()
+    (inputs / "other.csv").unlink()
+    with pytest.raises(InputError, match="other files"):  # the numbers of files, and so of parts, are others now
+        run_job(job, str(inputs))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("none/*.csv", "names no file"),
+        ("missing.csv", "names no file"),
+        ("nosuch://bucket/x.csv", "cannot be opened: Protocol not known: nosuch"),
+    ],
+)
+def test_what_names_nothing_is_one_sentence(job: ShardJob, tmp_path: Path, monkeypatch, source: str, words: str):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=words):
+        run_job(job, source)
+
+
+def test_remote_folders_are_read_and_written(inputs: Path, model: Path):
+    """By any fsspec file system: here the one in memory, which has nothing of a local one."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{inputs}/", "/in/", recursive=True)
+    job = ShardJob("score", "memory://out", str(model), dtype="float32", block_rows=20)
+    try:
+        assert run_job(job, "memory://in/*.csv").rows == 1
+        again = run_job(job, "memory://in/*.csv")
+        assert (again.resumed, again.computed, again.rows) == (1, 0, 1)
+        assert sorted(name.rsplit("/", 1)[1] for name in memory.ls("/out", detail=False)) == [
+            "_job.json",
+            "part-00000-00000.parquet",
+        ]
+    finally:
+        memory.store.clear()
+
+
+def test_encoding_keeps_every_column(inputs: Path, model: Path, tmp_path: Path):
+    job = ShardJob(
+        "encode", str(tmp_path / "vectors"), str(model), columns=("sentence1",), dtype="float32", block_rows=30
+    )
+    assert run_job(job, str(inputs / "a.parquet")).sentence.startswith("70 rows of 1 file encoded in ")
+    table = together(job.output)
+    assert first_part(job.output).column_names == ["sentence1", "sentence2", "score", "row_id", "embedding"]
+    assert table["embedding"][1].as_py() is None
+    texts = table["sentence1"].to_pylist()
+    expected = Encoder.load(str(model), dtype="float32").encode([texts[0], texts[2]], normalize=True)
+    np.testing.assert_allclose([table["embedding"][row].as_py() for row in (0, 2)], expected, atol=1e-6)
+
+
+def test_an_id_of_the_input_is_kept(tmp_path: Path, job: ShardJob):
+    pq.write_table(pa.table({"id": ["x", "y"], **pairs(2, 0)}), tmp_path / "in.parquet")
+    run_job(job, str(tmp_path / "in.parquet"))
+    assert first_part(job.output).column_names == ["id", "sentence1", "sentence2", "score", "cosine", "note"]
+
+
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch, inputs: Path, job: ShardJob):
+    from sbert_app.services.shards.on_ray import RayEngine
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"needs Ray: pip install 'sbert-lab\[ray\]'"):
+        run_job(job, str(inputs), RayEngine())
+
+
+# ---------------------------------------------------------------- on a cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Three nodes of one core each, on this machine."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
+    try:
+        yield nodes, workers
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_loses_nothing(cluster, job: ShardJob, tmp_path: Path):
+    from sbert_app.services.shards.on_ray import RayEngine
+
+    nodes, workers = cluster
+    pq.write_table(pa.table(pairs(1_200, 0)), tmp_path / "in.parquet")
+    engine = RayEngine(nodes.address, concurrency=3)
+
+    def killing(job, blocks, count, should_stop):
+        for number, outcome in enumerate(engine(job, blocks, count, should_stop)):
+            if number == 5:
+                nodes.remove_node(workers[0], allow_graceful=False)
+            yield outcome
+
+    result = run_job(job, str(tmp_path / "in.parquet"), killing)
+    assert (result.blocks, result.rows) == (60, 1_200)
+    here = ShardJob(**{**job.__dict__, "output": str(tmp_path / "here")})
+    run_job(here, str(tmp_path / "in.parquet"))
+    on_cluster, local = together(job.output), together(here.output)
+    assert on_cluster.drop_columns("cosine").equals(local.drop_columns("cosine"))
+    np.testing.assert_allclose(on_cluster["cosine"].to_numpy(), local["cosine"].to_numpy(), atol=1e-6)
+
+
+def test_an_address_without_a_cluster_is_one_sentence(inputs: Path, job: ShardJob):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from sbert_app.services.shards.on_ray import RayEngine
+
+    with pytest.raises(InputError, match=r"there is no Ray cluster at auto: Could not find any running Ray instance"):
+        run_job(job, str(inputs), RayEngine("auto"))
+
+
+def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):
+    """As an engine on several machines gives them."""
+
+    def reversed_engine(job, blocks, count: RowCount, should_stop):
+        return compute_here(job, blocks[::-1], count, should_stop)
+
+    seen: list[tuple[float, float]] = []
+    result = run_job(job, str(inputs), reversed_engine, on_progress=lambda done, total: seen.append((done, total)))
+    assert result.rows == 96
+    assert seen[-1][0] == 96
+    assert OutputFolder(job.output).start(job.description(find_files(str(inputs)))) == set(parts(job.output))
