@@ -11,8 +11,45 @@ const listen = () => {
     if (row !== undefined) trigger("click", { row });
   });
 };
-new MutationObserver(listen).observe(document.body, { childList: true, subtree: true });
-listen();
+
+// Circle the clicked sentence and its nearest ones, whose rows the list beside the map names, on every panel.
+const MARKED = "marked";
+const mark = () => {
+  const figure = plot();
+  if (!figure || !window.Plotly || !figure._fullData?.length) return;
+  const rows = document.querySelector("#map-nearest .nearest")?.dataset.rows || "";
+  const old = figure.data.flatMap((trace, i) => (trace.name === MARKED ? [i] : []));
+  if (figure.marked === rows && (old.length > 0) === (rows !== "")) return;
+  figure.marked = rows;
+  const wanted = rows === "" ? [] : rows.split(",").map(Number);
+  const panels = new Map();
+  for (const trace of figure._fullData) {
+    if (trace.name === MARKED || !trace.customdata || !(trace.mode || "").includes("markers")) continue;
+    const axes = { xaxis: trace.xaxis, yaxis: trace.yaxis, scene: trace.scene };
+    const panel = panels.get(JSON.stringify(axes)) || { axes, type: trace.type, points: [] };
+    panels.set(JSON.stringify(axes), panel);
+    Array.from(trace.customdata).forEach((custom, i) => {
+      const place = wanted.indexOf(custom[0]);
+      if (place >= 0) panel.points.push({ place, custom, x: trace.x[i], y: trace.y[i], z: trace.z?.[i] });
+    });
+  }
+  const ink = getComputedStyle(document.body).getPropertyValue("--body-text-color");
+  const overlays = [...panels.values()].filter((panel) => panel.points.length > 0).map(({ axes, type, points }) => ({
+    ...Object.fromEntries(Object.entries(axes).filter(([, value]) => value)),
+    type, mode: "markers", name: MARKED, showlegend: false, hoverinfo: "skip",
+    x: points.map((point) => point.x), y: points.map((point) => point.y),
+    ...(type === "scatter3d" ? { z: points.map((point) => point.z) } : {}),
+    customdata: points.map((point) => point.custom),
+    marker: { symbol: "circle-open", color: ink, size: points.map((point) => (point.place === 0 ? 20 : 13)),
+      line: { width: 2, color: ink } },
+  }));
+  if (old.length > 0) window.Plotly.deleteTraces(figure, old);
+  if (overlays.length > 0) window.Plotly.addTraces(figure, overlays);
+};
+
+const update = () => { listen(); mark(); };
+new MutationObserver(update).observe(document.body, { childList: true, subtree: true });
+update();
 
 // Draw the points at `fraction` (0–1) of their way from the first map to the second.
 const interpolate = (fraction) => {

@@ -117,7 +117,7 @@ def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, p
     page = opened(open_page)
     page.set_input_files("#upload input[type=file]", wrong)
     expect(page.locator("#status .problem")).to_have_text(
-        "Photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
+        "photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
     )
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()
@@ -132,7 +132,7 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     page.click("#score")
     expect(page.locator("#agreement .card")).to_have_count(4)
     expect(page.locator("#rows thead")).to_contain_text("cross_encoder")
-    expect(page.locator("#disagreements h3")).to_have_count(2)
+    expect(page.locator("#disagreements h2")).to_have_count(2)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, True)])

@@ -82,7 +82,9 @@ def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_neares
     page.locator("#map-plot").scroll_into_view_if_needed()
     click_first_point(page)
     expect(page.locator("#map-nearest tbody tr")).to_have_count(10)
-    expect(page.locator("#map-nearest h3")).not_to_be_empty()
+    expect(page.locator("#map-nearest h2")).not_to_be_empty()
+    marked = "document.querySelector('#map-plot .js-plotly-plot').data.filter((trace) => trace.name === 'marked')"
+    page.wait_for_function(f"{marked}.length === 1 && {marked}[0].x.length === 11")  # the point and its ten nearest
 
 
 def test_colour_by_nothing_cluster_and_a_query(open_page):

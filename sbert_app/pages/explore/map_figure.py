@@ -99,7 +99,7 @@ def _cluster_names(
     cache, home = services.embeddings.cache, services.embeddings.home
     groups = cluster(embedded, ClusterSettings(), cache, home, report_progress, should_stop)
     names = {
-        group: f"{group + 1}: {', '.join(words)}"
+        group: f"{group + 1}: {', '.join(words)}" if words else f"{group + 1}"
         for group, words in keywords(embedded.corpus.sentences, groups, KEYWORDS).items()
     }
     return make_labels("cluster", [BLANK if group == NOISE else names[group] for group in groups.tolist()])

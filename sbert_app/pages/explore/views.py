@@ -22,6 +22,7 @@ BEFORE_AFTER = ("before", "after")
 MAX_CHARACTERS = 400  # of a sentence
 MAX_PAIRS_SHOWN = 200  # the file has all
 MAX_CLUSTERS_SHOWN = 30
+MAX_LISTED = 100  # sentences of a cluster; all are in the file
 
 COSINE_IS_DOT_PRODUCT = (
     "All embeddings have length 1, so their dot product is their cosine: FAISS searches for the largest dot products "
@@ -88,6 +89,7 @@ def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     return render(
         f"{TEMPLATES}/nearest.html",
         sentence=_shorten(embedded[0].corpus.sentences[row]),
+        rows=[row, *_nearest_places(embedded[0], row)],
         lists=[
             {
                 "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
@@ -180,12 +182,19 @@ def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
                 "cosine": group.cosine,
                 "keywords": group.keywords,
                 "sentences": [_shorten(corpus.sentences[row]) for row in group.representatives],
+                "all": [_shorten(corpus.sentences[row]) for row in group.rows[:MAX_LISTED].tolist()],
             }
             for group in found[:MAX_CLUSTERS_SHOWN]
         ],
         more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
         unclustered=_unclustered(groups),
     )
+
+
+def _nearest_places(embedded: EmbeddedCorpus, row: int) -> list[int]:
+    """The rows of the sentences nearest to one of the corpus, without itself."""
+    rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))[1][0]
+    return [int(at) for at in rows if at not in (row, -1)][:NEAREST]
 
 
 def _nearest_rows(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, str]]:

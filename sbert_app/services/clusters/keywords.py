@@ -2,9 +2,9 @@
 
 All sentences of a cluster count as one document. The weight of a word is its frequency in that document (TF), times
 the logarithm of its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its
-frequency elsewhere (the class-based part). The product of the two logarithms must reach a threshold, which removes
-articles and prepositions without a list of stop words, in small corpora too. Chinese and Japanese, written without
-spaces, are counted as character bigrams.
+frequency elsewhere (the class-based part). The product of the two logarithms should reach a threshold; a class in which
+no word does has its best ones instead. Articles, prepositions and the like are left out in the languages of
+`sbert_app.services.function_words`. Chinese and Japanese, written without spaces, are counted as character bigrams.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+
+from sbert_app.services.function_words import stop_words
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
@@ -41,19 +43,24 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
-    sizes = Counter(labels.tolist())
+    sizes, stopped = Counter(labels.tolist()), stop_words(total_counts.elements())
     best = {}
     for label, class_counts in counts.items():
         # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
         elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
-        weights = {}
+        weights, weaker = {}, {}
         for word, count in class_counts.items():
+            if word in stopped:
+                continue
             ratio = count * elsewhere / (total_counts[word] - count + 1)
             specificity = math.log(len(sentences) / total_document_counts[word]) * math.log(ratio)
             is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
             if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
                 weights[word] = count * specificity
-        best[label] = sorted(weights, key=lambda word: (-weights[word], word))[:k]
+            elif ratio > 1:
+                weaker[word] = count * specificity
+        chosen = weights or weaker
+        best[label] = sorted(chosen, key=lambda word: (-chosen[word], word))[:k]
     return best
 
 

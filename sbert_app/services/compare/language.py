@@ -7,12 +7,10 @@ its function words (``assets/examples/function_words.json``), if the model also 
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from functools import cache
 
-from training.assets import asset
+from sbert_app.services.function_words import function_words
 
 MULTILINGUAL_FROM = 60_000  # sub-words in a vocabulary
 FOREIGN_SPLIT = 1.25  # sub-words per word; English sentences have about 1.1
@@ -33,7 +31,7 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     script = _other_script("".join(words))
     if script:
         return script
-    counts = {language: sum(word in known for word in words) for language, known in _function_words().items()}
+    counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
     best = max(counts, key=counts.__getitem__)
     is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
     return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""
@@ -47,9 +45,3 @@ def _other_script(letters: str) -> str:
 
 
 _NAMES = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
-
-
-@cache
-def _function_words() -> dict[str, frozenset[str]]:
-    texts = json.loads(asset("examples/function_words.json").read_text(encoding="utf-8"))
-    return {language: frozenset(words.split()) for language, words in texts.items()}

@@ -213,6 +213,12 @@ class TestDescribeClusters:
 
 
 class TestKeywords:
+    def test_function_words_are_no_keywords_and_no_cluster_is_without_any(self):
+        texts = ["a cake made with flour to eat", "a pie made with apples to eat", "the car was driven to the town"] * 4
+        found = keywords(texts, np.array([0, 0, 1] * 4))
+        assert not {"with", "to", "made", "was", "the", "a"} & {word for words in found.values() for word in words}
+        assert all(found.values())
+
     def test_words_of_all_clusters_are_no_keywords(self):
         corpus = corpus_of(30)
         found = keywords(corpus.sentences, np.repeat([0, 1, 2], 30), k=9)
