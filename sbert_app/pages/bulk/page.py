@@ -176,12 +176,11 @@ class _Page:
 
     def _opened(self, table: Table, picked: PairColumns | None, encoding: str = "") -> Update:
         columns = list(table.columns)
-        is_text = hasattr(table.reader, "text") and table.path != EXAMPLE
         return {
             **self._cleared(),
             self.table: table,
             self.file_line: views.file_line(table, table.path == EXAMPLE),
-            self.encoding: gr.Dropdown(value=encoding, visible=is_text),
+            self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: views.preview(table, picked),
             self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
             self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),

@@ -23,8 +23,8 @@ LONGEST_NOTE = 300
 SHOWN_ROWS = 10
 SHOWN_COLUMNS = 12
 
-# (what the picker says, the name of the codec); the first finds out
-ENCODINGS = [("found out", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
+# (what the picker says, the name of the codec); the first is the default
+ENCODINGS = [("detected", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
 
 
 def limits(megabytes: int) -> Markup:

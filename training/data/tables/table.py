@@ -111,6 +111,12 @@ class Table:
         """What the user should know about how the file was understood, a sentence each."""
         return self.reader.remarks
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is no doubt about the characters: not a text file, or UTF-8 or marked UTF-16 throughout."""
+        text = getattr(self.reader, "text", None)
+        return text is None or not (text.guess or text.other or text.damaged)
+
     def fields(self) -> list[Any]:
         """The columns as ``pyarrow.Field``: text for CSV and XLSX, typed for JSON and Parquet."""
         return self.reader.fields()

@@ -180,6 +180,7 @@ def test_the_words_come_through(tmp_path, encoding, language):
     assert cells(table) == pairs(language)
     said = [remark for remark in table.remarks if "is not UTF-8" in remark]
     assert len(said) == (not encoding.startswith("utf") or encoding == "utf_7")
+    assert table.is_plain == (not said)
 
 
 @pytest.mark.parametrize(("encoding", "language"), [file for file in FILES if not file[0].startswith("utf")])
