@@ -75,10 +75,12 @@ def check_no_pooling(name: str, pooling: str | None) -> None:
 
 def _holds_cross_encoder(folder: Path) -> bool:
     """Whether ``CrossEncoder.load`` opens this folder: an adapter, or a sequence-classification model."""
-    if (folder / "head.safetensors").is_file():
-        return True
     try:
+        if (folder / "head.safetensors").is_file():
+            return True
         config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    except InputError:
+    except (InputError, OSError):  # damaged, or a name that no file system takes
         return False
-    return any(str(each).endswith("ForSequenceClassification") for each in config.get("architectures") or ())
+    architectures = config.get("architectures") if isinstance(config, dict) else None
+    names = architectures if isinstance(architectures, list) else []
+    return any(str(each).endswith("ForSequenceClassification") for each in names)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from training.data.tables.columns import unique_names
-from training.data.tables.rows import BATCH_ROWS, RowBatch
+from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, RowBatch
 from training.errors import InputError
 
 MOST_COLUMNS = 2_000
+LONGEST_CELL = 2_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class ParquetReader:
     columns: tuple[str, ...]
     row_estimate: int  # exact
     remarks: tuple[str, ...]
+    rows_at_once: int = BATCH_ROWS  # fewer where the cells are long
     description = "Parquet"
 
     def fields(self) -> list[Any]:
@@ -39,7 +41,7 @@ class ParquetReader:
 
         first_row = 1
         try:
-            for batch in _open(self.path).iter_batches(batch_size=size):
+            for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
                 arrow = batch.rename_columns(list(self.columns))
                 rows, notes = {}, {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
@@ -71,7 +73,38 @@ def open_parquet(path: Path) -> ParquetReader:
     if not file.metadata.num_rows or not schema.names:
         raise InputError(f"{path.name} holds no rows.")
     columns, renamed = unique_names(schema.names)
-    return ParquetReader(path, columns, file.metadata.num_rows, tuple(renamed))
+    try:
+        rows_at_once = _rows_at_once(path, schema)
+    except (pa.ArrowException, OSError):  # broken further down: reading says where
+        rows_at_once = BATCH_ROWS
+    return ParquetReader(path, columns, file.metadata.num_rows, tuple(renamed), rows_at_once)
+
+
+def _rows_at_once(path: Path, schema: Any) -> int:
+    """How many rows of the longest texts make a batch of `BATCH_CHARACTERS`.
+
+    A file of a few kilobytes can hold a million times the same text of a megabyte: Parquet stores it once, in a
+    dictionary. The texts are looked at there, where they take as much memory as in the file.
+
+    Raises:
+        InputError: a text is longer than `LONGEST_CELL`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    if not texts:
+        return BATCH_ROWS
+    longest = 1
+    file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=texts)
+    for group in range(file.num_row_groups):
+        for chunk in (chunk for column in file.read_row_group(group, columns=texts).columns for chunk in column.chunks):
+            values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
+            longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
+        if longest > LONGEST_CELL:
+            raise InputError(f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence.")
+    return max(1, min(BATCH_ROWS, BATCH_CHARACTERS // longest))
 
 
 def _open(path: Path) -> Any:

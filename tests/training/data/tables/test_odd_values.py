@@ -61,3 +61,20 @@ def test_a_time_zone_that_nobody_knows(tmp_path):
     pq.write_table(pa.table({"sentence1": ["A", "B"], "sentence2": ["C", "D"], "when": times}), path)
     read = next(open_table(path).batches()).rows["when"]
     assert [text[:19] for text in read] == ["1970-01-01 00:00:00", "1970-01-01 00:00:01"]
+
+
+def test_a_long_text_that_repeats_comes_in_small_batches(tmp_path):
+    path = tmp_path / "long.parquet"
+    long = pa.array(["word " * 200_000])  # a megabyte, stored once
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1_500), long).cast(pa.string())
+    pq.write_table(pa.table({"sentence1": texts, "sentence2": ["B"] * 1_500}), path)
+    assert path.stat().st_size < 200_000
+    batches = open_table(path).batches()
+    assert len(next(batches)) == 16
+
+
+def test_a_text_that_is_no_sentence_is_refused(tmp_path):
+    path = tmp_path / "huge.parquet"
+    pq.write_table(pa.table({"sentence1": ["word " * 1_000_000], "sentence2": ["B"]}), path)
+    with pytest.raises(InputError, match=r"huge\.parquet has a cell of 5 MB"):
+        open_table(path)
