@@ -65,7 +65,8 @@ def distill(
     tokenizer = _plain_tokenizer(transformer_tokenizer)
     special = {token for token in transformer_tokenizer.all_special_ids if token is not None}
     tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
-    vectors = _token_vectors(encoder, tokens, on_progress, should_stop)
+    around = _special_tokens(tokenizer)
+    vectors = _token_vectors(encoder, tokens, around, on_progress, should_stop)
     reduced = _principal_components(vectors, dimension)
     weights = _zipf_weights(tokens) if corpus is None else _corpus_weights(tokenizer, tokens, corpus)
     table = torch.zeros(max(max(tokens) + 1, tokenizer.get_vocab_size()), dimension)
@@ -84,10 +85,14 @@ def _plain_tokenizer(tokenizer: PreTrainedTokenizerFast) -> Tokenizer:
 
 
 def _token_vectors(
-    encoder: Encoder, tokens: Sequence[int], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+    encoder: Encoder,
+    tokens: Sequence[int],
+    around: tuple[list[int], list[int]],
+    on_progress: Progress | None,
+    should_stop: Callable[[], bool] | None,
 ) -> Tensor:
-    """(V, D) the sentence vector of each token alone."""
-    before, after = _special_tokens(encoder)
+    """(V, D) the sentence vector of each token alone. ``around``: the special tokens before and after it."""
+    before, after = around
     rows = [[*before, token, *after] for token in tokens]
     vectors = torch.empty(len(rows), encoder.dimension)
     done = 0
@@ -103,10 +108,9 @@ def _token_vectors(
     return vectors
 
 
-def _special_tokens(encoder: Encoder) -> tuple[list[int], list[int]]:
-    """The ids that the tokenizer puts before and after a text."""
-    tokenizer: Any = encoder.tokenizer
-    encoding = tokenizer.backend_tokenizer.encode("a")
+def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer without padding puts before and after a text."""
+    encoding = tokenizer.encode("a")
     is_text = [not special for special in encoding.special_tokens_mask]
     if not any(is_text):
         return list(encoding.ids), []

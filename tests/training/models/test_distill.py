@@ -50,6 +50,14 @@ def test_without_reduction_and_weights_rows_are_the_encoders_vectors_of_single_t
     torch.testing.assert_close(table[ids] @ table[ids].T, centred @ centred.T, rtol=1e-3, atol=1e-3)
 
 
+def test_a_tokenizer_that_pads_by_itself_changes_nothing(tmp_path: Path):
+    encoder = tiny(tmp_path)
+    expected = distill(encoder, 8).encode(SENTENCES)
+    encoder.tokenizer.backend_tokenizer.enable_padding(length=40)
+    encoder.tokenizer.backend_tokenizer.enable_truncation(5)
+    np.testing.assert_array_equal(distill(encoder, 8).encode(SENTENCES), expected)
+
+
 def test_frequent_tokens_count_less(tmp_path: Path):
     encoder = tiny(tmp_path)
     the, guitar = encoder.tokenizer.convert_tokens_to_ids(["the", "guitar"])
