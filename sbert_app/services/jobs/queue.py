@@ -214,7 +214,7 @@ class Jobs:
                     if self.queued():
                         self.start_workers()
                 except Exception:  # a full disk, a database that is locked: it may be well again next time
-                    log.exception("the queue could not be watched")
+                    log.exception("the queue could not be checked")
 
         if self.starts_workers:
             threading.Thread(target=look, name="watch the queue", daemon=True).start()
