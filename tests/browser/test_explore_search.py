@@ -240,7 +240,7 @@ class TestEndpoint:
         ("asked", "words"),
         [
             ({"query": " "}, "the query is empty"),
-            ({"query": "x", "k": 101}, "k is 101; it must be from 1 to 100"),
+            ({"query": "x", "k": 101}, "k is '101', but must be a whole number from 1 to 100"),
             ({"query": "x", "data": "/etc/passwd"}, "is no data set that is known by name"),
             ({"query": "x", "sentences": []}, "sentences contains no sentence"),
         ],
