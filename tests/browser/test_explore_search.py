@@ -13,6 +13,7 @@ pytestmark = pytest.mark.browser
 
 PUBLIC = {
     "/compare",
+    "/distill",
     "/encode",
     "/evaluate",
     "/list_runs",
@@ -241,7 +242,7 @@ class TestEndpoint:
         [
             ({"query": " "}, "the query is empty"),
             ({"query": "x", "k": 101}, "k is '101', but must be a whole number from 1 to 100"),
-            ({"query": "x", "data": "/etc/passwd"}, "is no data set that is known by name"),
+            ({"query": "x", "data": "/etc/passwd"}, "cannot be used here; upload a file, or give stsb"),
             ({"query": "x", "sentences": []}, "sentences contains no sentence"),
         ],
     )
