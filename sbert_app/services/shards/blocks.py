@@ -50,11 +50,11 @@ def find_files(source: str) -> list[str]:
     files, name = filesystem(source)
     try:
         if files.isdir(name):
-            found = [
-                each for each in files.find(name) if each.lower().endswith(SUFFIXES) and not _is_hidden(each, name)
-            ]
+            below = [each for each in files.find(name) if not _is_hidden(each.removeprefix(name))]
+            found = [each for each in below if each.lower().endswith(SUFFIXES)]
         elif any(sign in name for sign in "*?["):
-            found = [each for each in files.glob(name) if not (files.isdir(each) or _is_hidden(each, ""))]
+            matches = [each for each in files.glob(name) if not _is_hidden(each.rsplit("/", 1)[-1])]
+            found = [each for each in matches if not files.isdir(each)]
         else:
             found = [name] if files.exists(name) else []
     except (OSError, ValueError) as error:
@@ -207,8 +207,9 @@ def _is_remote(files: Any) -> bool:
     return not isinstance(files, LocalFileSystem)
 
 
-def _is_hidden(name: str, folder: str) -> bool:
-    return any(part.startswith((".", "_")) for part in name.removeprefix(folder).rsplit("/", 1 if not folder else -1))
+def _is_hidden(name: str) -> bool:
+    """Whether a file, or a folder above it, is none of the user's data by its name, such as _SUCCESS or .git."""
+    return any(part.startswith((".", "_")) for part in name.split("/") if part not in (".", ".."))
 
 
 def _brief(error: BaseException) -> str:
