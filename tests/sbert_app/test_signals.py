@@ -14,16 +14,20 @@ from paths import ROOT
 from sbert_app.signals import ENDING, interruptible, on_ending_signal
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
-# A shell's background jobs ignore Ctrl-C, and so would what they start.
-RESET = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+# What ignores a signal hands that on to what it starts.
+RESET = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 @pytest.fixture(autouse=True)
 def as_in_a_terminal() -> Iterator[None]:
-    """A shell's background jobs ignore Ctrl-C, and so would the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell's background jobs ignore Ctrl-C, what nohup starts a closed terminal, and so would the tests."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in ENDING}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")
