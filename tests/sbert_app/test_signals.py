@@ -16,7 +16,8 @@ from sbert_app.signals import ENDING, interruptible, on_ending_signal
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
 RESET = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "import os, signal, sys\n"
+    "for number in (signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 
