@@ -1,5 +1,7 @@
 """The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
 
+from pathlib import Path
+
 LONGEST_MESSAGE = 1_600  # characters
 _KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
 
@@ -10,13 +12,14 @@ class UserFacingError(Exception):
     The command line prints it and exits with 2; a page shows it beside the control; the API returns it. Any other
     exception is a fault of the program. A message quotes what was wrong, whatever its length, and so a long one loses
     its middle: an answer is never as large as the request.
+
+    Attributes:
+        public: the message for visitors of the app, whom the folders of its machine do not concern.
     """
 
-    def __init__(self, message: object = "") -> None:
-        text = str(message)
-        if len(text) > LONGEST_MESSAGE:
-            text = f"{text[:_KEPT_AT_THE_START]} … {text[_KEPT_AT_THE_START - LONGEST_MESSAGE :]}"
-        super().__init__(text)
+    def __init__(self, message: object = "", public: str = "") -> None:
+        super().__init__(_without_middle(str(message)))
+        self.public = _without_middle(public) or str(self)
 
 
 class InputError(UserFacingError, ValueError):
@@ -36,5 +39,22 @@ class NotFoundError(InputError):
         self.summary, self.details = summary, details
 
 
+def summary_of(error: UserFacingError) -> str:
+    """The message for visitors in one sentence, without the reasons of each source."""
+    return error.summary if isinstance(error, NotFoundError) else error.public
+
+
+def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError:
+    """The error for a full disk, a folder that may not be written to, …; ``advice`` is a clause on what to do."""
+    why = f"cannot be written: {error.strerror or error}{advice and f'; {advice}'}"
+    return InputError(f"{path} {why}", public=f"{Path(path).name} {why}")
+
+
 class Stopped(Exception):  # noqa: N818 - not an error
     """Raised out of a long computation after its ``should_stop()`` returned True."""
+
+
+def _without_middle(text: str) -> str:
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    return f"{text[:_KEPT_AT_THE_START]} … {text[_KEPT_AT_THE_START - LONGEST_MESSAGE :]}"

@@ -15,3 +15,8 @@ CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODE
 
 TFIDF, GLOVE = "tfidf", "glove"
 BASELINES = (TFIDF, GLOVE)
+
+# Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
+# Sentence Encoder's.
+BILSTM, DAN = "scratch:bilstm", "scratch:dan"
+WORD_ENCODERS = (BILSTM, DAN)

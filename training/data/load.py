@@ -5,6 +5,7 @@
     load_data("hf:nyu-mll/glue:mrpc:validation") any data set of the Hub, by configuration and split
     load_data("mine.csv")                        a file with sentence1, sentence2 and perhaps score or label;
                                                  or anchor, positive, negative; or sentence
+    load_data("old.csv?encoding=windows-1251")   the same, its encoding named instead of found out
 
 A `Dataset` has the same units whatever the source; `training.data.parsing` makes one from columns of cells. Which
 objective can learn from which form, and the transforms that derive it, are in `training.data.transforms`.
@@ -13,7 +14,6 @@ objective can learn from which form, and the transforms that derive it, are in `
 from __future__ import annotations
 
 import gzip
-import os
 import tempfile
 import zlib
 from dataclasses import replace
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TOP_SCORE, TRIPLETS, Dataset, join
 from training.data.parsing import NLI_LABELS, Columns, parse_dataset, used_columns
+from training.data.reference import parse_file, split_names
 from training.data.tables.columns import canonical_names
 from training.errors import InputError
 
@@ -39,6 +40,7 @@ __all__ = [
     "is_data_name",
     "join",
     "load_data",
+    "split_names",
 ]
 
 
@@ -137,13 +139,6 @@ def check_data_name(name: str) -> str:
     return name
 
 
-def split_names(name: str) -> list[str]:
-    """Split "snli+mnli" into ["snli", "mnli"]. A path that exists may itself contain a plus."""
-    if os.path.lexists(name):  # False also for a name that no file system takes
-        return [name]
-    return [part.strip() for part in name.split("+") if part.strip()] or [name]
-
-
 def load_one(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """One named set or one file, without joining. See `load_data`."""
     head, _, rest = name.partition(":")
@@ -153,13 +148,16 @@ def load_one(name: str, home: str | Path | None = None, split: str = "train") ->
         return _load_built_in(head, rest, split, home)
     if name.startswith(HUB_PREFIX):
         return _load_from_hub(rest, split, home)
-    path = Path(name).expanduser()
+    file = parse_file(name)
+    path = Path(file.path).expanduser()
     if not path.is_file():
         known = ", ".join(DATA_NAMES)
         raise InputError(
             f"data {name!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of the Hub"
         )
-    return parse_dataset(path.name, _read(path), source=str(path))
+    columns, remarks = _read(path, file.encoding)
+    data = parse_dataset(path.name, columns, source=str(path))
+    return replace(data, notes=(*remarks, *data.notes))
 
 
 # ---------------------------------------------------------------- the sets
@@ -203,7 +201,7 @@ def _rows_of(source: HubSet, split: HubSplit, home: str | Path | None) -> tuple[
         wanted = partial(used_columns, source.repo)
         rows = read_dataset(source.repo, (source.config, split.name), split.name, wanted, home)
         return _by_canonical_names(rows.columns), rows.source, rows.notes
-    tables = [_read(path) for path in located.paths]
+    tables = [_read(path)[0] for path in located.paths]
     return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
 
 
@@ -223,16 +221,21 @@ def _load_from_hub(rest: str, split: str, home: str | Path | None) -> Dataset:
     return replace(data, notes=(*rows.notes, *data.notes))
 
 
-def _read(path: Path) -> Columns:
-    """A file's columns; the sets on the Hub are sometimes gzipped. InputError also if it unpacks to too much."""
-    from training.data.tables.table import read_columns
+def _read(path: Path, encoding: str | None = None) -> tuple[Columns, tuple[str, ...]]:
+    """A file's columns, and remarks on how it was understood; the sets on the Hub are sometimes gzipped.
+
+    InputError also if it unpacks to too much.
+    """
+    from training.data.tables.table import columns_of, open_table
 
     if path.suffix != ".gz":
-        return read_columns(path)
+        table = open_table(path, encoding)
+        return columns_of(table), table.remarks
     with tempfile.TemporaryDirectory() as folder:
         unpacked = Path(folder) / path.stem
         _unpack(path, unpacked)
-        return read_columns(unpacked)
+        table = open_table(unpacked, encoding)
+        return columns_of(table), table.remarks
 
 
 def _unpack(path: Path, unpacked: Path) -> None:

@@ -232,9 +232,8 @@ def _batches(rows: Any) -> Iterable[dict[str, list[Any]]]:
 @contextmanager
 def _explained(repo_id: str) -> Iterator[None]:
     """The library's many errors as `InputError`, a sentence each."""
-    import httpx
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub import errors
     from pyarrow import ArrowException
 
     what = f"data set {repo_id}"
@@ -242,13 +241,13 @@ def _explained(repo_id: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (DatasetNotFoundError, GatedRepoError) as error:
-        gated = isinstance(error, GatedRepoError) or "gated" in str(error)  # the library drops the cause
+    except (DatasetNotFoundError, errors.GatedRepoError) as error:
+        gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)  # the library drops the cause
         reason = (hub.GATED if gated else hub.NOT_FOUND).format("data set")
         raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error
     except DataFilesNotFoundError as error:
         raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
-    except (httpx.HTTPError, HfHubHTTPError, OfflineModeIsEnabled, ConnectionError) as error:
+    except (errors.HTTPError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled, ConnectionError) as error:
         raise InputError(f"{what}: the connection to {endpoint()} broke off ({_brief(error)})") from error
     except (DatasetsError, ArrowException, UnicodeDecodeError, OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{what} cannot be read ({_brief(error)})") from error

@@ -166,6 +166,11 @@ def glove_folder(home: str | Path | None = None) -> ResolvedModel:
     return _first_available("GloVe 6B 50d", _bundle_sources(package_index.GLOVE, target), remedy)
 
 
+def has_glove(home: str | Path | None = None) -> bool:
+    """Whether `glove_folder` needs no download."""
+    return not package_index.GLOVE.missing_from(home_folder(home) / "data/glove.6B.50d")
+
+
 def dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path | None = None) -> ResolvedFiles:
     """Files of a data set on the Hub that match the first of the ``patterns`` that any file matches.
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from hub_server import HubServer
+from huggingface_hub.errors import HTTPError
 from remote import Client, write
 
 from training.data.dataset import LABELLED, SCORED, SENTENCES, TRIPLETS
 from training.data.parsing import NLI_LABELS
 from training.errors import InputError
+from training.sources import hub_dataset
 from training.sources.hub_dataset import read_dataset
 
 NLI_CARD = """---
@@ -306,3 +308,9 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
 def test_without_a_hub_the_reason_is_given_at_once(alone):
     with pytest.raises(InputError, match=r"not in the Hub cache .* there is no connection to http://127.0.0.1:\d+"):
         read_dataset("org/nli", (), "train", list)
+
+
+def test_a_connection_that_breaks_off_is_one_sentence():
+    told = r"data set org/pairs: the connection to .* broke off \(connection reset by peer\)"
+    with pytest.raises(InputError, match=told), hub_dataset._explained("org/pairs"):
+        raise HTTPError("connection reset by peer")  # of the HTTP client that huggingface_hub has

@@ -23,6 +23,7 @@ LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "mac_roman", "cp1257")
 OTHERS = (
     "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256", "cp932", "euc_jp", "gb18030", "big5", "cp949",
 )  # fmt: skip
+OTHER_CASE = {"cp1251": "koi8_r", "koi8_r": "cp1251"}  # one has small letters where the other has capitals
 SPOKEN = {
     "utf-8": "UTF-8",
     "utf-8-sig": "UTF-8 with a byte order mark",
@@ -63,6 +64,7 @@ LETTERS["iso8859_2"] = LETTERS["cp1250"]
 NOT_OF_FILES = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
 _ISO2022 = re.compile(rb"\x1b\$[@B].+?\x1b\([BJ]")
+_CAPITALISED, _INVERTED = re.compile(r"\b[А-ЯЁ][а-яё]{2,}\b"), re.compile(r"\b[а-яё][А-ЯЁ]{2,}\b")
 _UTF7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}-?")
 
 
@@ -92,7 +94,10 @@ def guess_encoding(sample: bytes) -> Guess:
     if found is None or _is_latin(str(found)):
         return _latin(sample)
     beyond = sum(not character.isascii() for character in str(found))
-    return Guess(found.encoding, round((1 - found.chaos) * min(1.0, beyond / MANY), 2))
+    # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот.
+    is_inverted = len(_INVERTED.findall(str(found))) > len(_CAPITALISED.findall(str(found)))
+    encoding = OTHER_CASE.get(found.encoding, found.encoding) if is_inverted else found.encoding
+    return Guess(encoding, round((1 - found.chaos) * min(1.0, beyond / MANY), 2))
 
 
 def ascii_encoding(sample: bytes) -> str | None:

@@ -43,6 +43,7 @@ __all__ = [
     "Table",
     "as_text",
     "bad_number",
+    "columns_of",
     "open_table",
     "parse_number",
     "pick_columns",
@@ -162,15 +163,20 @@ def open_table(path: Path | str, encoding: str | None = None) -> Table:
     return table
 
 
-def read_columns(path: Path | str) -> dict[str, list[Any]]:
+def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, list[Any]]:
     """A whole file in memory, for training: canonical column name -> values.
 
     text1 and text2 become sentence1 and sentence2, similarity becomes score, … See ``canonical_names``.
+    ``encoding`` is that of a text file; None to find out.
 
     Raises:
         InputError: as ``open_table`` and ``Table.batches``.
     """
-    table = open_table(path)
+    return columns_of(open_table(path, encoding))
+
+
+def columns_of(table: Table) -> dict[str, list[Any]]:
+    """All rows of a table in memory: canonical column name -> values. Raises as `Table.batches`."""
     names = canonical_names(table.columns)
     columns: dict[str, list[Any]] = {name: [] for name in names.values()}
     known: dict[Any, Any] = {}  # cells that repeat, as premises do, are kept once

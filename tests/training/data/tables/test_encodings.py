@@ -217,6 +217,26 @@ def test_a_thousand_good_lines_stay_good_beside_150_of_another_encoding(tmp_path
     assert "150 lines are not UTF-8 as the others, and read as Windows-1252" in " ".join(table.remarks)
 
 
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8_r", "iso8859_5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Кот номер {} спит.", "Лена ест суп {} раз.", "Сегодня в Москве идёт снег, {} см."),
+        "Мощность {} кВт, частота 50 мГц, уровень 5 дБ.",
+    ],
+)
+def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(encoding, text):
+    lines = "".join(f"{text.format(i)}\n" for i in range(24))
+    assert lines.encode(encoding).decode(guess_encoding(lines.encode(encoding)).encoding) == lines
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8_r"])
+@pytest.mark.parametrize("more", ["МегаФон и СберБанк, айФон", "НОВОСТИ ДНЯ В МОСКВЕ", "уровень 5 дБ, 3 кВт"])
+def test_capitals_inside_words_exchange_nothing(encoding, more):
+    text = "\n".join([*SENTENCES["Russian"], *[more] * 10])
+    assert guess_encoding(text.encode(encoding)).encoding == encoding
+
+
 def test_a_low_certainty_asks():
     assert "Do words look wrong?" in guess_encoding(b"\xa4\xa6 \xb2\n").remark
     assert "Do words look wrong?" not in guess_encoding("\n".join(SENTENCES["Russian"]).encode("cp1251")).remark

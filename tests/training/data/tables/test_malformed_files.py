@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from bag_encoder import BagEncoder
 from sbert_app.cli import main
 from sbert_app.commands import options
 from sbert_app.services.files.score import score_file
+from training.data.load import load_data
+from training.data.tables.table import open_table, read_columns
 from training.errors import InputError
 
 GOOD = "sentence1,sentence2,score\nA man plays.,A man plays music.,4.5\nA dog runs.,A cat sleeps.,1\n"
@@ -279,6 +282,35 @@ class TestOnTheCommandLine:
         assert main(["score", path.name, "out.parquet", "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
         assert (said["rows"], said["scored"]) == (SCORED[name].rows, SCORED[name].scored)
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to a pipe", "/dev/zero", "a link to /dev/zero", "/dev/stdin"])
+def test_what_never_ends_is_not_opened(tmp_path, what):
+    """Nobody writes to the pipe: opening it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "pipe.csv")
+    path = {"a pipe": "pipe.csv", "a link to a pipe": "link.csv", "a link to /dev/zero": "zero.csv"}.get(what, what)
+    with pytest.raises(InputError, match=r"is not a file|neither a file"):
+        open_table(tmp_path / path)
+    with pytest.raises(InputError, match=r"is not a file|neither a file"):
+        load_data(str(tmp_path / path))
+
+
+def test_a_quoted_field_of_many_lines_is_bounded_as_a_line_is(tmp_path):
+    """A quote that is never closed: 60 MB of it took 6 to 8 GB."""
+    path = tmp_path / "open.csv"
+    path.write_text('s1,s2\n"an open quote,b\n' + "and a line that goes on in it,c\n" * 100_000)
+    rows = [row for batch in open_table(path).batches() for row in zip(*batch.rows.values(), strict=True)]
+    assert max(len(cell or "") for row in rows for cell in row) <= 2_000_000
+
+
+def test_cells_that_repeat_are_held_once(tmp_path):
+    """Two million rows of one pair took 5.6 GB."""
+    texts = pa.array(["This sentence is the same in every row of the file."] * 1_000)
+    pq.write_table(pa.table({"sentence1": texts, "sentence2": texts}), tmp_path / "same.parquet")
+    columns = read_columns(tmp_path / "same.parquet")
+    assert len({id(cell) for cells in columns.values() for cell in cells}) == 1
 
 
 @pytest.mark.parametrize("where", ["nowhere.csv", ".", "missing/folder/a.csv"])
