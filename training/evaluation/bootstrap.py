@@ -8,7 +8,7 @@ original values and a cumulative sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,9 @@ from training.evaluation.metrics import pearson, spearman
 
 RESAMPLES = 1_000
 BLOCK = 50  # resamples that are computed at a time: the memory of 50, not of a thousand
+BLOCK_VALUES = 1_000_000  # weights that are computed at a time, where 50 resamples have more
+FEWER_RESAMPLES = (1_000, 500, 200)  # of large data; see `affordable_resamples`
+RESAMPLED_PAIRS = 2_000_000  # that all resamples of a bootstrap hold together: nobody waits a second for an interval
 ASYMPTOTIC_FROM = 20_000  # pairs from which an interval comes from a formula instead of resampling
 NORMAL_975 = 1.959964  # the 97.5th percentile of the standard normal distribution
 ROUNDING = 1e-20  # relative size of what rounding errors leave of a variance that is zero
@@ -47,7 +50,7 @@ def bootstrap_interval(
         low, high = np.tanh(np.arctanh(min(correlation, 1 - 1e-12)) + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), "Fisher z")
     low, high = np.nanpercentile(bootstrap_replicates(x, y, statistic, resamples, seed), [2.5, 97.5])
-    return Interval(float(low), float(high), f"bootstrap, {resamples} resamples")
+    return Interval(float(low), float(high), f"bootstrap, {resamples:,} resamples")
 
 
 def bootstrap_replicates(
@@ -58,15 +61,28 @@ def bootstrap_replicates(
     ``statistic`` is spearman or pearson. N and ``seed`` alone decide which pairs are drawn.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    random, n, replicates = np.random.default_rng(seed), len(x), []
     transform = _weighted_ranks if statistic == "spearman" else _unchanged
     transform_x, transform_y = transform(x), transform(y)
-    for start in range(0, resamples, BLOCK):
-        size = min(BLOCK, resamples - start)
+    return np.concatenate(
+        [
+            _weighted_correlations(transform_x(weights), transform_y(weights), weights)
+            for weights in resample_weights(len(x), resamples, seed)
+        ]
+    )
+
+
+def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
+    """How often each of ``n`` rows is drawn in each resample, a block of resamples at a time: float64 (R, n) each."""
+    random, block = np.random.default_rng(seed), max(1, min(BLOCK, BLOCK_VALUES // n))
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
         drawn = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
-        replicates.append(_weighted_correlations(transform_x(weights), transform_y(weights), weights))
-    return np.concatenate(replicates)
+        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+
+
+def affordable_resamples(n: int) -> int:
+    """The number of resamples of ``n`` rows that takes no noticeable time: 1,000 up to 2,000 rows, at least 200."""
+    return next((count for count in FEWER_RESAMPLES if count * n <= RESAMPLED_PAIRS), FEWER_RESAMPLES[-1])
 
 
 Transform = Callable[[np.ndarray], np.ndarray]  # weights (R, N) -> the values to correlate, (R, N) or (1, N)

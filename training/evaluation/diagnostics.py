@@ -19,16 +19,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training.assets import asset
-
 COLLAPSED_FROM = 0.9
-PLAIN_SENTENCES = asset("plain-sentences.txt")
-
-
-def plain_sentences() -> list[str]:
-    """About 400 short sentences on anything from law to weather, no two of one event."""
-    lines = PLAIN_SENTENCES.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

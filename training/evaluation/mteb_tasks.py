@@ -186,10 +186,10 @@ def _slug(name: str) -> str:
 
 def _is_about_data(error: Exception) -> bool:
     """Whether loading failed for the network, the Hub or the files, and not for a fault of the program."""
-    import httpx
     from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
 
-    return isinstance(error, OSError | ConnectionError | httpx.HTTPError | DatasetsError)
+    return isinstance(error, OSError | ConnectionError | HTTPError | DatasetsError)
 
 
 def _first_line(error: Exception) -> str:

@@ -26,11 +26,34 @@ class PairClassification(NamedTuple):
     recall: float
 
 
-def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
-    """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
+class PrecisionRecall(NamedTuple):
+    """Precision and recall at every threshold that separates different scores, from the highest threshold: (T,) each.
 
-    The threshold lies half-way between the lowest score above it and the highest below it; where all are above, it is
-    the lowest score. Of several thresholds with the same F1 it is the highest.
+    ``predicted`` and ``hits`` are counts: the pairs from the threshold on, and those of them that belong together.
+    """
+
+    threshold: np.ndarray
+    precision: np.ndarray
+    recall: np.ndarray
+    predicted: np.ndarray
+    hits: np.ndarray
+
+    @property
+    def f1(self) -> np.ndarray:
+        """The harmonic mean of precision and recall, (T,)."""
+        return 2 * self.hits / (self.predicted + self.hits[-1])
+
+    @property
+    def average_precision(self) -> float:
+        """Σ (R_n - R_{n-1}) P_n."""
+        return float((np.diff(self.recall, prepend=0.0) * self.precision).sum())
+
+
+def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
+    """The curve of scores (N,) against labels (N,), 1 for together and 0 for apart. At most N thresholds.
+
+    A threshold lies half-way between the lowest score above it and the highest below it (on the former, where rounding
+    would put it on the latter); where all are above, it is the lowest score.
 
     Raises:
         ValueError: there is no pair of one of the two labels, or a score is not a number.
@@ -43,13 +66,23 @@ def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification
     order = np.argsort(-scores, kind="stable")
     ordered, hits = scores[order], np.cumsum(together[order])
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # of each group of equal scores
-    true_positives, predicted = hits[last], last + 1
-    precision, recall = true_positives / predicted, true_positives / hits[-1]
-    average_precision = float((np.diff(recall, prepend=0.0) * precision).sum())
-    f1 = 2 * true_positives / (predicted + hits[-1])
+    lowest = ordered[last]
+    below = np.append(lowest[1:], lowest[-1])
+    middle = lowest + (below - lowest) / 2
+    threshold = np.where(middle > below, middle, lowest)
+    return PrecisionRecall(threshold, hits[last] / (last + 1), hits[last] / hits[-1], last + 1, hits[last])
+
+
+def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
+    """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
+
+    Of several thresholds with the same F1 it is the highest.
+
+    Raises:
+        ValueError: as `precision_recall`.
+    """
+    curve = precision_recall(scores, labels)
+    f1 = curve.f1
     best = int(f1.argmax())
-    lowest = ordered[last[best]]
-    below = ordered[last[best] + 1] if last[best] + 1 < len(ordered) else lowest
-    return PairClassification(
-        average_precision, float(f1[best]), float((lowest + below) / 2), float(precision[best]), float(recall[best])
-    )
+    figures = (f1, curve.threshold, curve.precision, curve.recall)
+    return PairClassification(curve.average_precision, *(float(figure[best]) for figure in figures))

@@ -1,12 +1,13 @@
 """Encoders without a transformer: TF-IDF, and averages of word vectors such as GloVe's.
 
 The baselines of the paper's Table 1, with the interface of `Encoder`: a name, a pooling, ``encode(sentences)`` ->
-float32 (N, D). They ignore word order.
+float32 (N, D). All but the last ignore word order.
 
     tfidf                 term frequency × inverse document frequency, fitted on the sentences that are encoded
     glove                 the average of GloVe 6B, 50 dimensions (Pennington et al. 2014)
     path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may hold their count
     path/to/vectors.npy   the same as an array (V, D), with the words beside it in vectors.words.txt, one per line
+    use:path/to/folder    a SavedModel of TensorFlow (`training.models.saved_model`), which is a network and heeds order
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from training.errors import InputError, Stopped
+from training.models.glove import TREEBANK, read_array, read_glove
+from training.models.saved_model import PREFIX, SavedModelEncoder, open_saved_model
+from training.models.vectors import normalize_rows
 from training.registry import BASELINES, GLOVE, TFIDF
-from training.sources.resolve import glove_folder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -34,26 +37,41 @@ MAX_DENSE_BYTES = 1 << 30  # of a dense TF-IDF matrix
 PROGRESS_EVERY = 4_096  # sentences between two calls of on_progress
 
 _WORD_PATTERN = r"\w+"
-# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
-_TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
 
 
 def is_baseline(name: str) -> bool:
-    """Whether this is the name of a baseline, or a file of word vectors."""
-    return name in BASELINES or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
+    """Whether this is the name of a baseline, a file of word vectors, or a SavedModel."""
+    return (
+        name in BASELINES or name.startswith(PREFIX) or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
+    )
 
 
-def load_baseline(name: str, pooling: str | None = None, home: str | Path | None = None) -> TfIdf | WordVectors:
+def load_baseline(
+    name: str, pooling: str | None = None, home: str | Path | None = None
+) -> TfIdf | WordVectors | SavedModelEncoder:
     """Load a baseline by name.
 
     Raises:
         InputError: the vectors cannot be found or read, or the baseline does not have this pooling.
     """
-    encoder = TfIdf() if name == TFIDF else _glove(home) if name == GLOVE else _open_vectors(Path(name).expanduser())
+    encoder = _open(name, home)
     if pooling not in (None, encoder.pooling):
-        reason = "has no tokens to pool" if name == TFIDF else "always takes the mean of its word vectors"
+        has_tokens = isinstance(encoder, WordVectors)
+        reason = "always takes the mean of its word vectors" if has_tokens else "has no tokens to pool"
         raise InputError(f"{name} {reason}; leave the pooling out")
     return encoder
+
+
+def _open(name: str, home: str | Path | None) -> TfIdf | WordVectors | SavedModelEncoder:
+    if name.startswith(PREFIX):
+        return open_saved_model(name)
+    return (
+        TfIdf()
+        if name == TFIDF
+        else WordVectors(GLOVE, *read_glove(home))
+        if name == GLOVE
+        else _open_vectors(Path(name).expanduser())
+    )
 
 
 class TfIdf:
@@ -129,13 +147,10 @@ class WordVectors:
         """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave the mean."""
         means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(_with_progress(sentences, on_progress, should_stop)):
-            known = [self.rows[word] for word in _TREEBANK.findall(sentence.lower()) if word in self.rows]
+            known = [self.rows[word] for word in TREEBANK.findall(sentence.lower()) if word in self.rows]
             if known:
                 means[row] = self.vectors[known].mean(axis=0)
-        if normalize:
-            norms = np.linalg.norm(means, axis=1, keepdims=True)
-            means /= np.where(norms == 0, 1, norms)
-        return means
+        return normalize_rows(means) if normalize else means
 
 
 def _with_progress(
@@ -154,36 +169,17 @@ def _with_progress(
 # ---------------------------------------------------------------- word vectors from files
 
 
-def _glove(home: str | Path | None) -> WordVectors:
-    import pyarrow.parquet as pq  # takes half a second
-
-    folder = glove_folder(home).path
-    index = pq.read_table(folder / "glove_6B_index.parquet")
-    return WordVectors(GLOVE, index["index"].to_pylist(), _array(folder / "glove_6B_50d_emb.npy"))
-
-
 def _open_vectors(path: Path) -> WordVectors:
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
             raise InputError(f"{path.name} holds numbers only: put their words, one a line, into {words_file}")
         words = words_file.read_text(encoding="utf-8").splitlines()
-        vectors = _array(path)
+        vectors = read_array(path)
         if len(words) != len(vectors):
             raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
         return WordVectors(str(path), words, vectors)
     return WordVectors(str(path), *_read_text(path))
-
-
-def _array(path: Path) -> np.ndarray:
-    """Numbers (V, D), memory-mapped: only the rows of words that occur are read. Never a pickle."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is not an array of numbers: {str(error).splitlines()[0]}") from error
-    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
-        raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
-    return array
 
 
 def _read_text(path: Path) -> tuple[list[str], np.ndarray]:

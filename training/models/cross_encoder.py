@@ -20,6 +20,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,11 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.assets import asset
+from training.assets import asset, plain_sentences
 from training.atomic import replace_folder
-from training.device import pick_device, pick_dtype
+from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
-from training.inference.runner import InferenceRunner
+from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_json
 from training.models.folder_checks import check_model_folder
@@ -39,6 +40,7 @@ from training.models.joint_pair_model import JointPairModel, merge_lora
 from training.models.loading import importing, max_input_length
 from training.models.pair_runner import build_pair_runner
 from training.models.pair_tokenization import Pair, PairRow, PairTokenizer
+from training.models.reference import ModelReference, parse_reference
 from training.models.sequence_classifier import SequenceClassifier
 from training.registry import CROSS_ENCODERS
 from training.sources.resolve import model_folder
@@ -80,6 +82,7 @@ class CrossEncoder:
     activation: Callable[[Tensor], Tensor] = field(repr=False)
     folder: Path
     source: str
+    dtype: torch.dtype  # of the transformer in ``predict``
     card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
 
     @classmethod
@@ -88,15 +91,20 @@ class CrossEncoder:
 
         Args:
             name: see above.
-            dtype: auto, float32 or bfloat16; auto is bfloat16 where the hardware does that natively.
+            dtype: auto, float32, bfloat16 or int8; auto is bfloat16 where the hardware does that natively. It can be
+                part of the name: ``minilm-stsb?dtype=int8``.
             device: auto, cpu, cuda, cuda:1, mps.
             home: the home folder; None = $SBERT_HOME or the platform's.
 
         Raises:
             InputError: it cannot be found, has no safetensors weights, or does not give one score.
         """
+        stated = parse_reference(name)
+        if stated._replace(dtype=None) != ModelReference(stated.name):
+            raise InputError(f"{stated.name} has neither dimensions nor prompts to choose; leave them out")
+        name = stated.name
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(dtype, torch_device)
+        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
         folder = ADAPTERS_FOLDER / name if name in CROSS_ENCODERS else Path(name).expanduser()
         if (folder / "adapter_config.json").exists():
             opened = _open_adapter(folder, home)
@@ -104,9 +112,15 @@ class CrossEncoder:
             resolved = model_folder(name, home)
             opened = _open_sequence_classifier(name, resolved.path, resolved.source)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
-        opened.scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id)
-        return cls(name, inference=inference, **opened._asdict())
+        calibration: list[PairRow] = []
+        if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
+            check_int8(name, opened.scorer.transformer.base_model)
+            texts = plain_sentences()
+            calibration = opened.tokenizer(list(pairwise(texts)))
+        else:
+            opened.scorer.transformer.to(torch_dtype)
+        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
+        return cls(str(stated), inference=inference, dtype=torch_dtype, **opened._asdict())
 
     @property
     def max_length(self) -> int:
@@ -117,11 +131,6 @@ class CrossEncoder:
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.scorer.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the transformer's weights."""
-        return self.scorer.transformer.dtype
 
     def predict(
         self,
@@ -179,7 +188,7 @@ class CrossEncoder:
         scores, done = np.empty(len(rows), dtype=np.float32), 0
 
         def reduce(logits: Tensor, _: Tensor | None) -> np.ndarray:
-            return self.activation(logits).cpu().numpy()
+            return to_host(self.activation(logits))
 
         for indices, batch in self.inference.map(rows, reduce, should_stop):
             scores[indices] = batch

@@ -3,9 +3,7 @@
 Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is
 one ``Encoder``, and pairs are compared by the cosine of its vectors.
 
-An encoder is a list of modules, as in sentence-transformers (`training.models.modules`): ``backbone`` is what comes
-before the pooling, a transformer or word vectors; ``head`` what comes after it, mostly nothing, in some models a Dense
-layer. A last Normalize, a prompt and a smaller number of dimensions are settings (`training.models.model_format`).
+What it is made of, and the settings under which it is used, are in `training.models.encoder_modules`.
 
 The float32 weights in ``backbone`` and ``head`` are the ones that are trained and saved. ``encode`` computes with a
 copy of the backbone prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that
@@ -16,97 +14,49 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from training import parallel
+from training.assets import plain_sentences
 from training.atomic import replace_folder
-from training.device import pick_device, pick_dtype
+from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
-from training.inference.batching import pad
-from training.inference.runner import InferenceRunner, build_runner
-from training.inference.static import StaticRunner
+from training.inference.runner import InferenceRunner, build_runner, check_int8
+from training.inference.static import STATIC_POOLINGS, StaticRunner
+from training.models.encoder_modules import EncoderModules
 from training.models.files import check_replaceable
-from training.models.loading import (
-    DEFAULT_MAX_LENGTH,
-    default_pooling,
-    max_input_length,
-    open_head,
-    open_input_module,
-    open_tokenizer,
-    random_backbone,
-)
-from training.models.model_format import ModelFormat, read_model_format, write_model_format
-from training.models.pooling import check_pooling, parse_pooling, pooling_function
-from training.models.prompts import advice, named_prompt, role_prompt
-from training.models.reference import parse_reference
-from training.models.tokenization import TokenVectors, text_tokenizer, texts
+from training.models.model_format import write_model_format
+from training.models.opening import open_modules
+from training.models.pooling import check_pooling
+from training.models.processes import encode_in_processes
+from training.models.reference import computed_name, parse_reference
+from training.models.report import EncodeReport
+from training.models.tokenization import TokenVectors, check_not_one_string, texts
 from training.models.word_backbone import WordBackbone
-from training.registry import DEFAULT_MODEL
-from training.sources.resolve import model_folder
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    from training.models.modules.words import WhitespaceTokenizer
 
 log = logging.getLogger("sbert_lab.encoder")
 
 Progress = Callable[[int, int | None], None]  # (sentences done, sentences in all if known)
 
 CHUNK = 8_192  # sentences that are tokenised and sorted by length together
+GPU_CHUNK = 4 * CHUNK  # batches are 64 times as large as on a CPU
 _building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
-SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})")
 
 
-@dataclass
-class EncodeReport:
-    """Counts of calls of ``encode``; pass an empty one to have it filled."""
-
-    sentences: int = 0
-    unique: int = 0  # sentences that were computed: each once within a chunk
-    tokens: int = 0  # of the unique sentences, special tokens included, padding not
-    truncated: int = 0  # unique sentences cut at max_length
-    seconds: float = 0.0
-
-
-class Encoder:
+class Encoder(EncoderModules):
     """A bi-encoder. ``Encoder.load`` opens one."""
 
-    def __init__(
-        self,
-        name: str,
-        backbone: nn.Module,
-        tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer,
-        model_format: ModelFormat,
-        dtype: torch.dtype,
-        source: str = "",
-        head: nn.Sequential | None = None,
-    ) -> None:
-        self.name = name
-        self.backbone = backbone
-        self.head = nn.Sequential() if head is None else head
-        self.tokenizer = tokenizer
-        self.model_format = model_format
-        self.dtype = dtype
-        self.source = source
-        self._runner: InferenceRunner[Sequence[int]] | None = None
-        empty_id = getattr(getattr(backbone, "input_module", None), "empty_id", 0)
-        self._text_tokenizer = text_tokenizer(tokenizer, model_format, empty_id)
-        self._advised = False
-        self._apply_settings()
+    _runner: InferenceRunner[Sequence[int]] | None = None
 
     @classmethod
     def load(
@@ -120,22 +70,28 @@ class Encoder:
         dimension: int | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
+        vocabulary_of: Iterable[str] = (),
     ) -> Encoder:
-        """Load by name: a short name, Hub id, local folder, ``run:<id>`` or ``scratch:<layers>x<dim>``.
+        """Load by name: a short name, Hub id, local folder, ``run:<id>``, or ``scratch:`` and what has random weights.
 
-        Dimension and prompt can be part of the name (`training.models.reference`): ``all-mpnet-base-v2?dim=256``.
+        That is a transformer, ``scratch:<layers>x<dim>``, or one of `training.models.word_encoders`.
+
+        Dimension, prompt and dtype can be part of the name (`training.models.reference`):
+        ``all-mpnet-base-v2?dim=256``.
 
         Args:
             name: see above.
             pooling: one of `training.models.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes
                 the one that the folder names, else mean (of a decoder the last token).
-            dtype: of inference: auto, float32 or bfloat16. ``backbone`` stays float32.
+            dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
             home: the home folder; None = $SBERT_HOME or the platform's.
             seed: of the random weights of ``scratch:``.
             dimension: keep only the first so many dimensions (Matryoshka); None = as many as the folder says.
             prompt: text put before every sentence; "" for none; None = as the folder says.
             prompt_name: the same by its name in the folder.
+            vocabulary_of: sentences whose words ``scratch:bilstm`` and ``scratch:dan`` will know, besides frequent
+                ones.
 
         Raises:
             InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
@@ -144,140 +100,19 @@ class Encoder:
         stated = parse_reference(name)
         name = stated.name
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(dtype, torch_device)
-        scratch = SCRATCH.fullmatch(name)
-        resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
-        model_format = read_model_format(resolved.path)
-        head = nn.Sequential()
-        if scratch:
-            tokenizer: Any = open_tokenizer(model_format.transformer)
-            backbone = random_backbone(int(scratch[1]), int(scratch[2]), len(tokenizer), seed)
-            model_format = replace(model_format, pooling="mean", normalizes=False)
-        else:
-            backbone, tokenizer = open_input_module(model_format)
-            head = open_head(model_format)
-        model_format = replace(
-            model_format,
-            pooling=model_format.pooling or default_pooling(backbone),
-            max_length=_longest_input(model_format, tokenizer, backbone),
-        )
-        if isinstance(backbone, WordBackbone):
-            torch_dtype = torch.float32
+        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
+        backbone, tokenizer, head, model_format, source = open_modules(name, home, seed, vocabulary_of)
         backbone.to(torch_device).eval()
-        source = "random weights" if scratch else resolved.source
-        encoder = cls(name, backbone, tokenizer, model_format, torch_dtype, source, head.to(torch_device).eval())
+        head.to(torch_device).eval()
+        if torch_dtype == torch.int8:
+            check_int8(name, backbone)
+        elif isinstance(backbone, WordBackbone):
+            torch_dtype = torch.float32
+        encoder = cls(computed_name(str(stated)), backbone, tokenizer, model_format, torch_dtype, source, head)
         if prompt is None and prompt_name is None:
             prompt, prompt_name = stated.prompt, stated.prompt_name
         encoder = encoder.with_pooling(pooling).with_dimension(stated.dimension if dimension is None else dimension)
         return encoder.with_prompt(prompt, prompt_name)
-
-    @property
-    def pooling(self) -> str:
-        """mean, max, cls, …: a name in `training.models.pooling.POOLINGS`, or several joined by +."""
-        return self.model_format.pooling or "mean"
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether the model's own output is scaled to length 1: its last module is a Normalize."""
-        return self.model_format.normalizes
-
-    @property
-    def max_length(self) -> int:
-        """Longest input in tokens, special tokens included; longer sentences are truncated."""
-        return self.model_format.max_length or DEFAULT_MAX_LENGTH
-
-    @property
-    def full_dimension(self) -> int:
-        """The length of a sentence vector before truncation to ``dimension``."""
-        return self._full_dimension
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of different tokens."""
-        return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
-
-    @property
-    def dimension(self) -> int:
-        """D, the length of a sentence vector."""
-        return min(self.model_format.dimension or self._full_dimension, self._full_dimension)
-
-    @property
-    def prompt(self) -> str:
-        """The text put before every sentence, "" for none."""
-        return self.model_format.prompt
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """The prompts of the model's folder, by name."""
-        return dict(self.model_format.prompts)
-
-    @property
-    def prompt_advice(self) -> str:
-        """One sentence if the model was trained with prompts and none is used, else ""."""
-        return "" if self.prompt else self._advice
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The names of the modules, in order, as in modules.json."""
-        is_static = self.model_format.input_module == "StaticEmbedding"
-        before = [self.model_format.input_module, *(type(each).__name__ for each in self._token_modules)]
-        after = [type(each).__name__ for each in self.head] + ["Normalize"] * self.normalizes
-        return (*before, *(() if is_static else ("Pooling",)), *after)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return next(self.backbone.parameters()).device
-
-    @property
-    def settings(self) -> str:
-        """What its vectors depend on beside the weights, as one line."""
-        form = self.model_format
-        return f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
-
-    def with_pooling(self, pooling: str | None) -> Encoder:
-        """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
-        check_pooling(pooling)
-        if pooling is None or pooling == self.pooling:
-            return self
-        if self.model_format.input_module == "StaticEmbedding":
-            raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
-        return self._with_settings(pooling=pooling)
-
-    def allows_pooling(self, pooling: str) -> bool:
-        """Whether `with_pooling` would return an encoder."""
-        try:
-            self.with_pooling(pooling)
-        except InputError:
-            return False
-        return True
-
-    def with_dimension(self, dimension: int | None) -> Encoder:
-        """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
-        if dimension is None or dimension == self.dimension:
-            return self
-        if not 1 <= dimension <= self.full_dimension:
-            raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
-        return self._with_settings({"dimension": dimension}, dimension=dimension)
-
-    def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Encoder:
-        """The same weights with a text before every sentence, given itself or by its name in the model's folder.
-
-        ``""`` is no prompt; None and None change nothing. InputError if there is no prompt of that name, or both are
-        given.
-        """
-        if prompt is None and name is None:
-            return self
-        prompts, default = named_prompt(self.model_format, prompt, name, self.name)
-        stated = {"prompt": prompt, "prompt_name": name}
-        return self._with_settings(stated, prompts=prompts, default_prompt=default)
-
-    def for_role(self, role: str) -> Encoder:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        name = role_prompt(self.model_format.prompts, role)
-        encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
-        encoder._advised = True
-        return encoder
 
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Encoder:
         """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
@@ -285,18 +120,10 @@ class Encoder:
         encoder._runner = runner
         return encoder
 
-    def train(self) -> Encoder:
+    def train(self) -> Self:
         """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
-        self.backbone.train()
-        self.head.train()
         self._runner = None
-        return self
-
-    def eval(self) -> Encoder:
-        """Dropout off, for encoding."""
-        self.backbone.eval()
-        self.head.eval()
-        return self
+        return super().train()
 
     def encode(
         self,
@@ -305,6 +132,7 @@ class Encoder:
         on_progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
         report: EncodeReport | None = None,
+        device: Sequence[str] | None = None,
     ) -> np.ndarray:
         """Sentences -> float32 (N, D), in the caller's order.
 
@@ -315,11 +143,20 @@ class Encoder:
             on_progress: called with (done, all) after each batch.
             should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
             report: filled with counts.
+            device: encode in several processes, one on each of these devices: ``["cuda:0", "cuda:1"]``,
+                ``["cpu"] * 4`` (`training.models.processes`). A script needs ``if __name__ == "__main__":`` then.
+
+        Raises:
+            InputError: a sentence is not text, a device cannot be used, or a process died.
+            Stopped: ``should_stop`` said yes.
         """
+        if device is not None:
+            return self._encode_on(device, sentences, normalize, on_progress, should_stop, report)
         vectors = np.empty((len(sentences), self.dimension), dtype=np.float32)
         progress = None if on_progress is None else lambda done, _: on_progress(done, len(sentences))
         start = 0
-        for part in self.encode_stream(sentences, CHUNK, normalize, progress, should_stop, report):
+        chunk = CHUNK if self.device.type == "cpu" else GPU_CHUNK
+        for part in self.encode_stream(sentences, chunk, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
         return vectors
@@ -335,22 +172,41 @@ class Encoder:
     ) -> Iterator[np.ndarray]:
         """Like ``encode`` for any iterable: yields float32 (n, D) for ``chunk`` sentences at a time.
 
-        Memory stays flat however many there are. A sentence that occurs twice in a chunk is encoded once.
+        Memory stays flat however many there are. A sentence that occurs twice in a chunk is encoded once. While a GPU
+        encodes a chunk, the next one is read and tokenised.
         """
         report = EncodeReport() if report is None else report
-        if isinstance(sentences, str):
-            raise InputError("a list of sentences is needed; put the one string into a list")
+        check_not_one_string(sentences)
         started, remaining, before, done = time.perf_counter(), iter(sentences), report.truncated, 0
-        while part := texts(islice(remaining, chunk), done):
+        parts = _in_chunks(remaining, chunk)
+        tokenize_all = map if self.device.type == "cpu" else parallel.ahead
+        for part in tokenize_all(self._tokenize_chunk, parts):
             progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
             yield self._encode_chunk(part, normalize, progress, should_stop, report)
-            done += len(part)
-            report.sentences += len(part)
+            done += len(part.inverse)
+            report.sentences += len(part.inverse)
             report.seconds = time.perf_counter() - started
-        if report.truncated > before:
-            cut = report.truncated - before
-            what = "sentence was" if cut == 1 else "sentences were"
-            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+        self._warn_of_truncation(report.truncated - before)
+
+    def encode_ids(self, ids: Sequence[Sequence[int]], normalize: bool | None = True) -> np.ndarray:
+        """Token ids, as `tokenize` gives them -> float32 (N, D). They are computed as they are, without the prompt.
+
+        Raises:
+            InputError: a row is empty, is longer than ``max_length``, or has an id that is not in the vocabulary.
+        """
+        size = self.vocabulary_size
+        for number, row in enumerate(ids, 1):
+            if not 1 <= len(row) <= self.max_length:
+                raise InputError(f"input {number} has {len(row):,} tokens; {self.name} reads 1 to {self.max_length:,}")
+            if unknown := [each for each in row if not 0 <= each < size]:
+                raise InputError(
+                    f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
+                    f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
+                )
+        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
+        for rows, batch in self.inference.map(ids, self._to_vectors(normalize)):
+            vectors[rows] = batch
+        return vectors
 
     def encode_query(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
         """Like ``encode``, with the prompt that the model's folder has for queries."""
@@ -359,26 +215,6 @@ class Encoder:
     def encode_document(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
         """Like ``encode``, with the prompt that the model's folder has for documents."""
         return self.for_role("document").encode(sentences, normalize)
-
-    def tokenize(self, sentences: Sequence[str], report: EncodeReport | None = None) -> list[list[int]]:
-        """Token ids with special tokens, truncated at ``max_length``, not padded."""
-        ids, truncated = self._text_tokenizer.ids(sentences)
-        if report is not None:
-            report.truncated += truncated
-        return ids
-
-    def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
-        batch, device = pad(ids, self._text_tokenizer.pad_id), self.device
-        mask = None if batch.mask is None else batch.mask.to(device, non_blocking=True)
-        attention_mask = None if mask is None else mask.long()
-        hidden = self.backbone(batch.ids.to(device, non_blocking=True), attention_mask=attention_mask).last_hidden_state
-        return self.pool(hidden, mask)
-
-    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
-        pooled = self._pool(hidden, mask)
-        return self.head(pooled) if len(self.head) else pooled
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
@@ -422,69 +258,33 @@ class Encoder:
         with _building:
             if self._runner is None:
                 if self._is_static:
-                    self._runner = StaticRunner(self.backbone.get_input_embeddings())  # type: ignore[operator]
+                    self._runner = StaticRunner(self.backbone.get_input_embeddings(), self.pooling)  # type: ignore[operator]
                 else:
-                    self._runner = build_runner(self.backbone, self.dtype, self._text_tokenizer.pad_id)
+                    calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
+                    self._runner = build_runner(self.backbone, self.dtype, self._text_tokenizer.pad_id, calibration)
             return self._runner
 
     @property
-    def _token_modules(self) -> Iterable[nn.Module]:
-        """The modules between the first one and the pooling."""
-        return self.backbone.layers if isinstance(self.backbone, WordBackbone) else ()
-
-    @property
     def _is_static(self) -> bool:
-        """Whether a sentence vector is the mean of rows of a table."""
-        return isinstance(self.backbone, WordBackbone) and self.backbone.is_static and self.pooling == "mean"
+        """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
+        return isinstance(self.backbone, WordBackbone) and self.backbone.is_static and self.pooling in STATIC_POOLINGS
 
-    @property
-    def _hidden_dimension(self) -> int:
-        """H, the length of a token vector."""
-        return int(self.backbone.config.hidden_size)  # type: ignore[union-attr, arg-type]
-
-    def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Encoder:
-        """A copy with changes of the model format; what is ``stated`` becomes part of its name."""
-        encoder = copy.copy(self)
-        encoder.name = str(parse_reference(self.name)._replace(**(stated or {})))
+    def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
+        encoder = super()._with_settings(stated, **changes)
         if "pooling" in changes and self._is_static:  # its runner can do nothing else
             encoder._runner = None
-        encoder.model_format = replace(self.model_format, **changes)
-        encoder._text_tokenizer = self._text_tokenizer.with_prompt(encoder.prompt)
-        encoder._apply_settings()
         return encoder
 
-    def _apply_settings(self) -> None:
-        """What follows from ``model_format``: the pooling function, the dimension. InputError if they do not fit."""
-        model_format, tokenizer = self.model_format, self._text_tokenizer
-        pooled = len(parse_pooling(self.pooling)) * self._hidden_dimension
-        head: Iterable[Any] = self.head
-        self._full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
-        if model_format.dimension is not None and model_format.dimension > self._full_dimension:
-            raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self._full_dimension}")
-        skipped = 0 if model_format.include_prompt or not self.prompt else tokenizer.prompt_length()
-        self._pool = pooling_function(self.pooling, skipped)
-        self.skipped_tokens = skipped
-        self._advice = advice(self.name, model_format)
-
-    def _encode_chunk(
-        self,
-        sentences: list[str],
-        normalize: bool | None,
-        on_progress: Callable[[int], None] | None,
-        should_stop: Callable[[], bool] | None,
-        report: EncodeReport,
-    ) -> np.ndarray:
+    def _tokenize_chunk(self, sentences: list[str]) -> _Chunk:
         positions: dict[str, int] = {}
         inverse = [positions.setdefault(sentence, len(positions)) for sentence in sentences]
-        ids = self.tokenize(list(positions), report)
-        if not self._advised and self.prompt_advice:
-            self._advised = True
-            log.warning(self.prompt_advice)
+        return _Chunk(*self._text_tokenizer.ids(list(positions)), inverse)
+
+    def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
+        """What turns hidden states (B, T, H) and their mask into sentence vectors (B, D) on the host."""
         dimension, to_unit = self.dimension, self.normalizes if normalize is None else normalize
         # Truncation comes after the model's own Normalize, as in sentence-transformers.
         truncates, is_unit_before = dimension < self.full_dimension, normalize is None and self.normalizes
-        vectors = np.empty((len(ids), dimension), dtype=np.float32)
-        done = 0
 
         def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
             found = self.pool(hidden, mask)
@@ -492,21 +292,70 @@ class Encoder:
                 found = (F.normalize(found, dim=1) if is_unit_before else found)[:, :dimension]
             if to_unit and not (truncates and is_unit_before):
                 found = F.normalize(found, dim=1)
-            return found.cpu().numpy()
+            return to_host(found)
 
-        for rows, batch in self.inference.map(ids, to_vectors, should_stop):
+        return to_vectors
+
+    def _encode_on(
+        self,
+        devices: Sequence[str],
+        sentences: Sequence[str],
+        normalize: bool | None,
+        on_progress: Progress | None,
+        should_stop: Callable[[], bool] | None,
+        report: EncodeReport | None,
+    ) -> np.ndarray:
+        report, started = EncodeReport() if report is None else report, time.perf_counter()
+        check_not_one_string(sentences)
+        before = report.truncated
+        vectors = encode_in_processes(
+            self, texts(sentences), devices, normalize, on_progress, should_stop, on_report=report.add
+        )
+        report.seconds += time.perf_counter() - started
+        self._warn_of_truncation(report.truncated - before)
+        return vectors
+
+    def _warn_of_truncation(self, cut: int) -> None:
+        if cut:
+            what = "sentence was" if cut == 1 else "sentences were"
+            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+
+    def _encode_chunk(
+        self,
+        chunk: _Chunk,
+        normalize: bool | None,
+        on_progress: Callable[[int], None] | None,
+        should_stop: Callable[[], bool] | None,
+        report: EncodeReport,
+    ) -> np.ndarray:
+        ids, count = chunk.ids, len(chunk.inverse)
+        report.truncated += chunk.truncated
+        if not self._advised and self.prompt_advice:
+            self._advised = True
+            log.warning(self.prompt_advice)
+        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
+        done = 0
+        for rows, batch in self.inference.map(ids, self._to_vectors(normalize), should_stop):
             vectors[rows] = batch
             done += len(rows)
             if on_progress is not None:
-                on_progress(round(len(sentences) * done / len(ids)))
+                on_progress(round(count * done / len(ids)))
         report.unique += len(ids)
         report.tokens += sum(map(len, ids))
-        return vectors[inverse] if len(ids) < len(sentences) else vectors
+        return vectors[chunk.inverse] if len(ids) < count else vectors
 
 
-def _longest_input(model_format: ModelFormat, tokenizer: Any, backbone: nn.Module) -> int | None:
-    """The most tokens of an input; None of a static embedding, which truncates nothing."""
-    if isinstance(backbone, WordBackbone):
-        return getattr(backbone.input_module, "max_length", None)
-    longest = max_input_length(tokenizer, backbone)
-    return min(model_format.max_length or longest, longest)
+class _Chunk(NamedTuple):
+    """Sentences as token ids, each once."""
+
+    ids: list[list[int]]
+    truncated: int  # sentences
+    inverse: list[int]  # of each sentence, its position in ``ids``
+
+
+def _in_chunks(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` sentences. InputError if one is not text."""
+    done = 0
+    while part := texts(islice(sentences, size), done):
+        yield part
+        done += len(part)

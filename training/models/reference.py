@@ -3,6 +3,7 @@
 all-mpnet-base-v2?dim=256                        keep the first 256 dimensions
 google/embeddinggemma-300m?prompt_name=query     put the prompt of that name before every sentence
 intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
+all-MiniLM-L6-v2?dtype=int8                      compute in 8-bit integers
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 from training.errors import InputError
 
 BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
-DIMENSION, PROMPT, PROMPT_NAME = "dim", "prompt", "prompt_name"
+SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
 
 
 class ModelReference(NamedTuple):
@@ -24,9 +25,10 @@ class ModelReference(NamedTuple):
     dimension: int | None = None
     prompt: str | None = None
     prompt_name: str | None = None
+    dtype: str | None = None
 
     def __str__(self) -> str:
-        said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name}
+        said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
         settings = urlencode({key: value for key, value in said.items() if value is not None})
         return f"{self.name}?{settings}" if settings else self.name
 
@@ -40,6 +42,8 @@ class ModelReference(NamedTuple):
             parts.append("query and document prompts")
         elif self.prompt is not None or self.prompt_name is not None:
             parts.append(f"prompt {self.prompt_name or self.prompt or 'none'}")
+        if self.dtype is not None:
+            parts.append(self.dtype)
         return ", ".join(parts)
 
 
@@ -49,21 +53,24 @@ def parse_reference(text: str) -> ModelReference:
     if not mark or _is_folder(text):
         return ModelReference(text)
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := set(settings) - {DIMENSION, PROMPT, PROMPT_NAME}:
-        raise InputError(
-            f"{text!r}: {min(unknown)!r} is no setting of a model; write {DIMENSION}, {PROMPT} or {PROMPT_NAME}"
-        )
+    if unknown := set(settings) - set(SETTINGS):
+        raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(SETTINGS)}")
     number = settings.get(DIMENSION)
     if number is not None and not number.isdecimal():
         raise InputError(f"{text!r}: {DIMENSION} is {number!r}, but must be a whole number")
-    return ModelReference(
-        name, None if number is None else int(number), settings.get(PROMPT), settings.get(PROMPT_NAME)
-    )
+    dimension = None if number is None else int(number)
+    return ModelReference(name, dimension, settings.get(PROMPT), settings.get(PROMPT_NAME), settings.get(DTYPE))
 
 
 def bare_name(text: str) -> str:
     """The name without settings."""
     return parse_reference(text).name
+
+
+def computed_name(text: str) -> str:
+    """The name with the dtype alone: what has a copy of its own in memory. Other settings share one."""
+    reference = parse_reference(text)
+    return str(ModelReference(reference.name, dtype=reference.dtype))
 
 
 def _is_folder(text: str) -> bool:

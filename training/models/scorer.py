@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from training.models.baselines import TfIdf, WordVectors
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
+    from training.models.saved_model import SavedModelEncoder
 
-    BiEncoder = Encoder | TfIdf | WordVectors
+    BiEncoder = Encoder | TfIdf | WordVectors | SavedModelEncoder
     Scorer = BiEncoder | CrossEncoder
     Vectors = np.ndarray | csr_matrix  # (N, D)
 
@@ -53,7 +54,7 @@ def load_scorer(
         InputError: the model cannot be found or opened, or does not have this pooling.
     """
     kind = kind_of(name)
-    if kind != ENCODER and name != bare_name(name):
+    if kind == STATIC and name != bare_name(name):
         raise InputError(f"{bare_name(name)} has neither dimensions nor prompts to choose; leave them out")
     if kind == STATIC:
         return load_baseline(name, pooling, home)

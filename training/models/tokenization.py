@@ -134,6 +134,12 @@ def text_tokenizer(
     )
 
 
+def check_not_one_string(sentences: Iterable[str]) -> None:
+    """InputError for a string in the place of a list, which would be read letter by letter."""
+    if isinstance(sentences, str):
+        raise InputError("a list of sentences is needed; put the one string into a list")
+
+
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
     """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
     checked = list(sentences)

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.assets import plain_sentences
 from training.evaluation.diagnostics import (
     COLLAPSED_FROM,
     alignment,
     collapsed,
     diagnose,
     effective_rank,
-    plain_sentences,
     random_cosines,
     uniformity,
     unit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from huggingface_hub.errors import HTTPError
 
 from training.data.load import load_data
 from training.errors import InputError
@@ -81,9 +82,14 @@ def unreachable(**_):
     raise ConnectionError("Couldn't reach the set on the Hub\nin offline mode")
 
 
-def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch):
+def broken_off(**_):
+    raise HTTPError("Couldn't reach the set on the Hub")  # of the HTTP client that huggingface_hub has
+
+
+@pytest.mark.parametrize("failing", [unreachable, broken_off])
+def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch, failing):
     task = find_task("TwitterURLCorpus")
-    monkeypatch.setattr(task, "load_data", unreachable)
+    monkeypatch.setattr(task, "load_data", failing)
     told = r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
     with pytest.raises(InputError, match=told):
         evaluate_task(load_scorer("scratch:1x32"), task)

@@ -389,7 +389,7 @@ WRONG = [
     ({"name": "scratch:2x65"}, "out of range"),
     ({"name": "scratch:99x64"}, "out of range"),
     ({"name": "scratch:2x64", "pooling": "sum"}, "choose mean, max, cls"),
-    ({"name": "scratch:2x64", "dtype": "float8"}, "choose auto, float32 or bfloat16"),
+    ({"name": "scratch:2x64", "dtype": "float8"}, "choose auto, float32, bfloat16"),
     ({"name": "scratch:2x64", "device": "abacus"}, "cannot be used on this machine"),
 ]
 

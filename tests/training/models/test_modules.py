@@ -17,7 +17,7 @@ from torch import nn
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.files import read_json, write_json
-from training.models.modules import MODULES, Dense
+from training.models.modules import LSTM, MODULES, Dense
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -350,3 +350,22 @@ def test_a_prompt_is_part_of_what_is_saved(labse: Path, tmp_path: Path):
     ours(labse).with_prompt("the ").save(tmp_path / "saved")
     general = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
     assert (general["prompts"]["default"], general["default_prompt_name"]) == ("the ", "default")
+
+
+@pytest.mark.parametrize("settings", [{}, {"bidirectional": False}, {"num_layers": 2}])
+def test_an_lstm_computes_padded_rows_as_packed_ones(settings: dict[str, Any]):
+    draw = torch.Generator().manual_seed(0)
+    lstm = LSTM(6, 5, **settings)
+    lstm.reset(seed=1)
+    lengths = torch.tensor([4, 1, 7, 7, 2])
+    mask = torch.arange(7) < lengths[:, None]
+    hidden = torch.randn(5, 7, 6, generator=draw, requires_grad=True)
+    weight = torch.randn(5, 7, lstm.dimension, generator=draw) * mask[:, :, None]
+    packed = nn.utils.rnn.pack_padded_sequence(hidden, lengths, batch_first=True, enforce_sorted=False)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(lstm.encoder(packed)[0], batch_first=True, total_length=7)
+    found = lstm(hidden, mask)
+    assert torch.allclose(found[mask], expected[mask], atol=1e-6)
+    trained = [hidden, *lstm.parameters()]
+    gradients = torch.autograd.grad((found * weight).sum(), trained)
+    for ours, theirs in zip(gradients, torch.autograd.grad((expected * weight).sum(), trained), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)

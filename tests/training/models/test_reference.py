@@ -9,11 +9,14 @@ from training.models.encoder import Encoder
 from training.models.reference import BY_ROLE, ModelReference, bare_name, parse_reference
 
 names = st.sampled_from(["all-MiniLM-L6-v2", "org/model", "run:20260101-x", "scratch:2x32", "/a/folder"])
+dtypes = st.sampled_from([None, "float32", "bfloat16", "int8"])
 
 
-@given(names, st.none() | st.integers(1, 4096), st.none() | st.text(max_size=30), st.none() | st.text(max_size=10))
-def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name):
-    reference = ModelReference(name, dimension, prompt, prompt_name)
+@given(
+    names, st.none() | st.integers(1, 4096), st.none() | st.text(max_size=30), st.none() | st.text(max_size=10), dtypes
+)
+def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name, dtype):
+    reference = ModelReference(name, dimension, prompt, prompt_name, dtype)
     assert parse_reference(str(reference)) == reference
     assert bare_name(str(reference)) == name
 
@@ -29,6 +32,7 @@ def test_a_wrong_setting_is_named(text, named):
 
 def test_in_words():
     assert parse_reference("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
+    assert parse_reference("m?dtype=int8").label == "m, int8"
     assert parse_reference("m?prompt=").label == "m, prompt none"
     assert parse_reference(str(ModelReference("m", prompt_name=BY_ROLE))).label == "m, query and document prompts"
 

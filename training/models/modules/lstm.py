@@ -1,4 +1,9 @@
-"""LSTM: token vectors to token vectors, read forwards and, if bidirectional, also backwards (as in InferSent)."""
+"""LSTM: token vectors to token vectors, read forwards and, if bidirectional, also backwards (as in InferSent).
+
+On a GPU cuDNN reads packed sequences. On a CPU PyTorch has a fused kernel (oneDNN's) for sequences that are not packed,
+and computes packed ones step by step, in twice the time. There each direction is read by itself: padding at the end of
+a row changes nothing before it, and for the other direction the real tokens of each row are turned round.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ CONFIG = "lstm_config.json"
 
 
 class LSTM(nn.Module):
-    """(B, T, D) -> (B, T, H), or (B, T, 2H) if bidirectional. Padding is not read: sequences are packed."""
+    """(B, T, D) -> (B, T, H), or (B, T, 2H) if bidirectional. Padding has no effect on real tokens."""
 
     def __init__(
         self,
@@ -53,9 +58,34 @@ class LSTM(nn.Module):
         """``mask`` (B, T), not 0 for real tokens, which come first in each row; None = all are real."""
         if mask is None:
             return self.encoder(hidden)[0]
-        lengths = mask.long().sum(dim=1).clamp(min=1).cpu()
+        lengths = mask.long().sum(dim=1).clamp(min=1)
+        if hidden.device.type == "cpu" and not (self.training and self.encoder.dropout):
+            return self._by_direction(hidden, lengths)
+        lengths = lengths.cpu()
         packed = pack_padded_sequence(hidden, lengths, batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=hidden.shape[1])[0]
+
+    def _by_direction(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """``forward`` without packing. ``lengths`` (B,): real tokens of each row, which come first."""
+        position = torch.arange(hidden.shape[1])
+        order = torch.where(position < lengths[:, None], lengths[:, None] - 1 - position, position)[:, :, None]
+        for layer in range(self.encoder.num_layers):
+            parts = [self._read_forwards(hidden, f"l{layer}")]
+            if self.encoder.bidirectional:
+                turned = hidden.gather(1, order.expand_as(hidden))
+                backwards = self._read_forwards(turned, f"l{layer}_reverse")
+                parts.append(backwards.gather(1, order.expand_as(backwards)))
+            hidden = torch.cat(parts, dim=2)
+        return hidden
+
+    def _read_forwards(self, hidden: Tensor, suffix: str) -> Tensor:
+        """One layer in one direction, by the weights whose names end so: (B, T, D) -> (B, T, H)."""
+        encoder = self.encoder
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = [getattr(encoder, f"{name}_{suffix}") for name in names]
+        start = hidden.new_zeros(1, len(hidden), encoder.hidden_size)
+        states, _, _ = torch.lstm(hidden, (start, start), weights, True, 1, 0.0, encoder.training, False, True)
+        return states
 
     @classmethod
     def read(cls, folder: Path) -> LSTM:

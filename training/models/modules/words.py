@@ -1,7 +1,8 @@
 """WordEmbeddings: a table of word vectors, with a tokenizer that splits text at white space.
 
 The tokenizer is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked up as it
-is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out.
+is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out. The
+BigramTokenizer finds pairs of adjacent words too, for which that library has no tokenizer.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,6 @@ from training.errors import InputError
 from training.models.files import read_object, read_tensors, write_json, write_tensors
 
 CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_config.json"
-TOKENIZER_CLASS = "sentence_transformers.sentence_transformer.modules.tokenizer.whitespace.WhitespaceTokenizer"
 TABLE = "emb_layer.weight"
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of tables made from text files: a zero vector
 NO_LIMIT = 1_000_000  # words of a sentence
@@ -37,43 +38,93 @@ class WordEncoding(NamedTuple):
     overflowing: list[WordEncoding]  # one element if the text was cut
 
 
+class FoundWord(NamedTuple):
+    """A known word of a text."""
+
+    form: str  # as it stands in the vocabulary
+    text: str
+    number: int  # of the piece of text that it is, from 0
+    span: tuple[int, int]
+
+
 class WhitespaceTokenizer:
     """Text to the ids of its words: their numbers in ``vocabulary``. Of equal words the last counts."""
 
+    name = "sentence_transformers.sentence_transformer.modules.tokenizer.whitespace.WhitespaceTokenizer"
     pad_id = 0  # a word that no text holds, with a zero vector, in tables made from text files
 
     def __init__(self, vocabulary: Iterable[str], stop_words: Iterable[str] = (), lowercase: bool = False) -> None:
         self.rows = {word: row for row, word in enumerate(vocabulary)}
         self.stop_words, self.lowercase = frozenset(stop_words), lowercase
 
+    def words(self, text: str) -> list[FoundWord]:
+        """The known words of a text, in order."""
+        return [
+            FoundWord(form, match.group(), number, match.span())
+            for number, match in enumerate(_PIECE.finditer(text))
+            if (form := self._form(match.group())) is not None
+        ]
+
     def encode(self, text: str, max_length: int = NO_LIMIT) -> WordEncoding:
         """The known words of a text, cut at ``max_length`` words."""
-        found = [
-            (row, match.group(), number, match.span())
-            for number, match in enumerate(_PIECE.finditer(text))
-            if (row := self._row(match.group())) is not None
-        ]
+        found = self.words(text)
         rest = [WordEncoding([], [], [], [], [])] if len(found) > max_length else []
-        found = found[:max_length]
-        numbers: list[int | None] = [number for _, _, number, _ in found]
+        found = self.tokens(found[:max_length])
+        numbers: list[int | None] = [word.number for word in found]
         return WordEncoding(
-            [row for row, *_ in found], [word for _, word, *_ in found], numbers, [each[3] for each in found], rest
+            [self.rows[word.form] for word in found],
+            [word.text for word in found],
+            numbers,
+            [word.span for word in found],
+            rest,
         )
+
+    def tokens(self, words: list[FoundWord]) -> list[FoundWord]:
+        """What is looked up for these words: they themselves."""
+        return words
 
     def write(self, folder: Path) -> None:
         """Write whitespacetokenizer_config.json."""
         settings = {"vocab": list(self.rows), "stop_words": sorted(self.stop_words), "do_lower_case": self.lowercase}
         write_json(folder / TOKENIZER_CONFIG, settings)
 
-    def _row(self, piece: str) -> int | None:
-        """The row of a piece of text; None if it is a stop word or unknown."""
+    def _form(self, piece: str) -> str | None:
+        """A piece of text as it stands in the vocabulary; None if it is a stop word or unknown."""
         token = piece.lower() if self.lowercase else piece
         for form in (token, bare := token.strip(string.punctuation), bare.lower()):
             if form in self.stop_words:
                 return None
-            if (row := self.rows.get(form)) is not None:
-                return row
+            if form in self.rows:
+                return form
         return None
+
+
+class BigramTokenizer(WhitespaceTokenizer):
+    """Text to the ids of its words, then of the pairs of adjacent ones that are in the vocabulary, as "new york".
+
+    Unknown words between two known ones do not separate them. A bigram counts to the first of its words.
+    """
+
+    name = "training.models.modules.words.BigramTokenizer"
+
+    def tokens(self, words: list[FoundWord]) -> list[FoundWord]:
+        """The words and their bigrams."""
+        bigrams = [
+            FoundWord(form, f"{first.text} {second.text}", first.number, (first.span[0], second.span[1]))
+            for first, second in pairwise(words)
+            if (form := bigram(first, second)) in self.rows
+        ]
+        return words + bigrams
+
+
+def bigram(first: FoundWord, second: FoundWord) -> str:
+    """Two adjacent words as they stand in a vocabulary. No single word has a space in it."""
+    return f"{first.form} {second.form}"
+
+
+TOKENIZERS: dict[str, type[WhitespaceTokenizer]] = {
+    each.__name__: each for each in (WhitespaceTokenizer, BigramTokenizer)
+}
 
 
 class WordEmbeddings(nn.Module):
@@ -96,16 +147,12 @@ class WordEmbeddings(nn.Module):
     def read(cls, folder: Path) -> WordEmbeddings:
         """Open the module in ``folder``. InputError if a file is missing or damaged, or of another tokenizer."""
         config = read_object(folder / CONFIG)
-        kind = str(config.get("tokenizer_class", TOKENIZER_CLASS))
-        if not kind.startswith("sentence_transformers.") or kind.rsplit(".", 1)[-1] != "WhitespaceTokenizer":
-            raise InputError(
-                f"{folder.name} splits text by {kind.rsplit('.', 1)[-1]}; only WhitespaceTokenizer is supported"
-            )
+        package, _, kind = str(config.get("tokenizer_class", WhitespaceTokenizer.name)).rpartition(".")
+        if kind not in TOKENIZERS or package.partition(".")[0] != TOKENIZERS[kind].name.partition(".")[0]:
+            raise InputError(f"{folder.name} splits text by {kind}; only {', '.join(TOKENIZERS)} are supported")
         words = read_object(folder / TOKENIZER_CONFIG)
         try:
-            tokenizer = WhitespaceTokenizer(
-                words["vocab"], words.get("stop_words", ()), bool(words.get("do_lower_case"))
-            )
+            tokenizer = TOKENIZERS[kind](words["vocab"], words.get("stop_words", ()), bool(words.get("do_lower_case")))
             vectors = read_tensors(folder)[TABLE]
         except (KeyError, TypeError) as error:
             raise InputError(f"{folder} lacks {error}; fetch the model again") from error
@@ -115,7 +162,7 @@ class WordEmbeddings(nn.Module):
     def write(self, folder: Path) -> None:
         """Write the settings, the words and model.safetensors."""
         settings: dict[str, Any] = {
-            "tokenizer_class": TOKENIZER_CLASS,
+            "tokenizer_class": self.tokenizer.name,
             "update_embeddings": self.update_embeddings,
             "max_seq_length": self.max_length,
         }

@@ -1,0 +1,200 @@
+"""Thresholds: chosen on one half, measured on the other, with intervals; equal to the libraries where they agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
+from sklearn.metrics import average_precision_score, precision_score, recall_score
+from sklearn.metrics import f1_score as sklearn_f1
+
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.pair_classification import classify_pairs
+from training.evaluation.thresholds import BEST_F1, CRITERIA, MOST_CRITERIA, Criterion, decide, match_labels
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(
+    lambda rows: len({label for _, label in rows}) == 2
+)
+
+
+def drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of matches around 0.8 and of others around 0.5."""
+    random = np.random.default_rng(seed)
+    matches = random.random(n) < 0.4
+    return np.where(matches, random.normal(0.8, 0.12, n), random.normal(0.5, 0.15, n)), matches
+
+
+def halves(scores: np.ndarray, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    from training.evaluation.thresholds import _halves
+
+    return _halves(matches, seed=0)
+
+
+class TestReferees:
+    @given(PAIRS)
+    def test_the_best_f1_and_its_threshold_are_those_of_sentence_transformers(self, rows):
+        """Where two thresholds are equally good, which one it is depends on rounding."""
+        scores, labels = np.array(rows, dtype=float).T
+        f1, *others = BinaryClassificationEvaluator.find_best_f1_and_threshold(scores, labels.astype(int), True)
+        found = classify_pairs(scores, labels)
+        assert found.f1 == pytest.approx(f1)
+        assert found.f1 == pytest.approx(sklearn_f1(labels, scores >= found.threshold))
+        equally_good = [at for at in np.unique(scores) if sklearn_f1(labels, scores >= at) == pytest.approx(f1)]
+        if len(equally_good) == 1:
+            assert (found.precision, found.recall, found.threshold) == pytest.approx(others)
+
+    def test_average_precision_is_scikit_learns(self):
+        scores, matches = drawn()
+        assert decide(scores, matches).average_precision.value == pytest.approx(
+            average_precision_score(matches, scores)
+        )
+
+    def test_the_threshold_is_chosen_on_one_half_and_the_figures_are_those_of_the_other(self):
+        scores, matches = drawn()
+        chosen_on, reported_on = halves(scores, matches)
+        assert not set(chosen_on) & set(reported_on)
+        assert abs(matches[chosen_on].sum() - matches[reported_on].sum()) <= 1
+        choice = decide(scores, matches).choice(BEST_F1)
+        assert choice.threshold.value == classify_pairs(scores[chosen_on], matches[chosen_on]).threshold
+        said = scores[reported_on] >= choice.threshold.value
+        truth = matches[reported_on]
+        figures = (choice.precision.value, choice.recall.value, choice.f1.value)
+        assert figures == pytest.approx(tuple(f(truth, said) for f in (precision_score, recall_score, sklearn_f1)))
+
+
+class TestPrecision:
+    def test_it_is_the_highest_recall_of_those_that_are_precise_enough(self):
+        scores, matches = drawn()
+        rows, _ = halves(scores, matches)
+        threshold = decide(scores, matches, ("precision=0.9",)).choices[0].threshold.value
+        assert precision_score(matches[rows], scores[rows] >= threshold) >= 0.9
+        hits = (matches[rows] & (scores[rows] >= threshold)).sum()
+        more = [
+            each for each in scores[rows] if each < threshold and (matches[rows] & (scores[rows] >= each)).sum() > hits
+        ]
+        assert all(precision_score(matches[rows], scores[rows] >= each) < 0.9 for each in more)
+
+    def test_what_no_threshold_reaches_is_said_and_not_invented(self):
+        scores = np.tile([0.9, 0.8, 0.7, 0.6], 20)
+        choice = decide(scores, np.tile([False, True, False, True], 20), ("precision=0.95",)).choices[0]
+        assert not choice.exists
+        assert np.isnan(choice.recall.value)
+
+
+class TestIntervals:
+    def test_they_hold_their_value_and_shrink_with_the_number_of_pairs(self):
+        few, many = (decide(*drawn(n)) for n in (200, 3_200))
+        for decision in (few, many):
+            for estimate in (decision.average_precision, *decision.choices[0].__dict__.values()):
+                if not isinstance(estimate, str):
+                    assert estimate.low <= estimate.value <= estimate.high
+        for name in ("precision", "recall", "f1"):
+            widths = [getattr(each.choices[0], name).high - getattr(each.choices[0], name).low for each in (few, many)]
+            assert widths[1] < 0.5 * widths[0]
+
+    def test_nineteen_of_twenty_hold_what_is_true(self):
+        """The precision at a given threshold, of samples whose precision is known."""
+        truth = decide(*drawn(200_000, seed=1), ("0.7",)).choices[0].precision.value
+        samples = [decide(*drawn(300, seed), ("0.7",)).choices[0].precision for seed in range(60)]
+        assert sum(each.low <= truth <= each.high for each in samples) >= 51
+
+    def test_a_precision_of_one_is_not_certain(self):
+        """Of 5 pairs above 0.9 all are matches: Wilson's lower limit of 5 of 5."""
+        scores = np.array([0.95] * 5 + [0.5] * 20)
+        choice = decide(scores, np.arange(25) < 10, ("0.9",)).choices[0]
+        assert choice.precision == pytest.approx((1.0, binomtest(5, 5).proportion_ci(method="wilson").low, 1.0))
+
+    def test_the_same_pairs_give_the_same_answer(self):
+        assert decide(*drawn()) == decide(*drawn())
+
+
+class TestTies:
+    @pytest.mark.parametrize("labels", [[1, 0], [0, 1]])
+    def test_equal_scores_are_on_one_side(self, labels):
+        decision = decide(np.array([0.5, 0.5]), np.array(labels), (BEST_F1,))
+        assert not decision.held_out
+        assert decision.choices[0].f1.value == pytest.approx(2 / 3)
+        assert decision.choices[0].threshold.value == 0.5
+
+    def test_neighbouring_numbers_are_told_apart(self):
+        low = np.float64(0.5)
+        high = np.nextafter(low, 1)
+        found = classify_pairs(np.array([high, low]), np.array([1, 0]))
+        assert (found.f1, found.threshold) == (1.0, high)
+
+
+class TestCriteria:
+    @pytest.mark.parametrize("text", ["best-f1", "precision=0.95", "0.8", "-0.25"])
+    def test_what_is_read_is_written_the_same(self, text):
+        assert str(Criterion.parse(text)) == text
+
+    @pytest.mark.parametrize(
+        "text", ["", "f2", "precision", "precision=0", "precision=1.2", "precision=x", "nan", "best-f1=1"]
+    )
+    def test_anything_else_is_refused_in_one_sentence(self, text):
+        with pytest.raises(InputError, match=r"must be best-f1, precision=0\.95"):
+            Criterion.parse(text)
+
+    def test_a_given_threshold_is_measured_on_all_pairs(self):
+        scores, matches = drawn()
+        decision = decide(scores, matches, ("0.7",))
+        assert (decision.reported_on, decision.held_out) == (600, False)
+        assert decision.choices[0].precision.value == pytest.approx(precision_score(matches, scores >= 0.7))
+
+
+class TestMatches:
+    def test_entailment_against_the_rest(self):
+        data = Dataset(
+            "nli", (["a"] * 3, ["b"] * 3), labels=[0, 1, 2], label_names=("entailment", "neutral", "contradiction")
+        )
+        matches, meaning = match_labels(data)
+        assert matches.tolist() == [True, False, False]
+        assert meaning == "entailment is a match, neutral and contradiction are not"
+
+    def test_labels_and_gold_scores(self):
+        matches, meaning = match_labels(
+            Dataset("mine", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("0", "1"))
+        )
+        assert (matches.tolist(), meaning) == ([True, False], "1 is a match, 0 is not")
+        scored = Dataset("mine", (["a", "b", "c"], ["c", "d", "e"]), scores=[4.0, 3.9, 0.0])
+        assert match_labels(scored)[0].tolist() == [True, False, False]
+        assert match_labels(scored, 3.5) == (
+            pytest.approx([True, True, False]),
+            "a gold score of at least 3.5 (of 5) is a match",
+        )
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (Dataset("mine", (["a"], ["b"])), "mine holds pairs; a threshold needs pairs with labels or gold scores"),
+            (Dataset("mine", (["a"], ["b"]), scores=[5.0]), "mine has only matches"),
+            (Dataset("mine", (["a"], ["b"]), scores=[1.0]), "mine has no matches"),
+            (
+                Dataset("mine", (["a"], ["b"]), labels=[0], label_names=("spam", "ham")),
+                "do not say which pairs are matches",
+            ),
+        ],
+    )
+    def test_data_that_says_nothing_is_refused(self, data, message):
+        with pytest.raises(InputError, match=message):
+            match_labels(data)
+
+
+def test_the_answer_is_plain_json_without_the_curve():
+    import json
+
+    values = decide(*drawn()).to_dict()
+    assert json.loads(json.dumps(values))["choices"][0]["threshold"]["low"] > 0
+    assert [each["criterion"] for each in values["choices"]] == list(CRITERIA)
+    assert "curve" not in values
+
+
+def test_not_any_number_of_criteria_is_measured_at_once():
+    scores, matches = np.array([0.1, 0.9]), np.array([False, True])
+    assert len(decide(scores, matches, ["0.5"] * MOST_CRITERIA).choices) == MOST_CRITERIA
+    with pytest.raises(InputError, match="2,000 thresholds are asked for; at most 20"):
+        decide(scores, matches, ["0.5"] * 2_000)

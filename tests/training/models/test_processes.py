@@ -1,0 +1,117 @@
+"""encode on several devices, in a process each: what one process gives, in the same order."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from tiny_models import WORDS, make_model
+
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+from training.models.processes import _parts
+from training.models.report import EncodeReport
+
+DEVICES = ["cpu", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return Encoder.load(str(make_model(tmp_path_factory.mktemp("model") / "tiny")), "max", dtype="float32")
+
+
+def some_sentences(count: int) -> list[str]:
+    draw = np.random.default_rng(0)
+    return [" ".join(draw.choice(WORDS, draw.integers(1, 30))) for _ in range(count)]
+
+
+def test_the_vectors_are_those_of_one_process_in_the_same_order(encoder: Encoder):
+    """Also of a pooling, a prompt and a dimension that are not the folder's."""
+    sentences = [*some_sentences(300), "", "the cat " * 200]
+    changed = encoder.with_dimension(20).with_prompt("the man: ")
+    reports, seen = [EncodeReport(), EncodeReport()], list[tuple[int, int | None]]()
+    one = changed.encode(sentences, report=reports[0])
+    several = changed.encode(
+        sentences, device=DEVICES, report=reports[1], on_progress=lambda done, total: seen.append((done, total))
+    )
+    np.testing.assert_allclose(several, one, atol=1e-6)
+    assert (several.dtype, several.shape) == (np.float32, (302, 20))
+    assert (reports[1].sentences, reports[1].truncated) == (302, reports[0].truncated) == (302, 1)
+    assert seen[-1] == (302, 302)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_the_weights_are_those_in_memory(encoder: Encoder):
+    """Not those of the folder that the encoder came from."""
+    trained = Encoder.load(encoder.name, dtype="float32")
+    for weight in trained.backbone.parameters():
+        weight.data.mul_(0.9)
+    sentences = some_sentences(40)
+    np.testing.assert_allclose(trained.encode(sentences, device=["cpu"]), trained.encode(sentences), atol=1e-6)
+
+
+def test_as_sentence_transformers_has_it(encoder: Encoder, tmp_path: Path):
+    from sentence_transformers import SentenceTransformer
+
+    encoder.save(tmp_path / "model")
+    sentences = some_sentences(50)
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences, device=DEVICES)
+    np.testing.assert_allclose(encoder.encode(sentences, None, device=DEVICES), theirs, atol=1e-5)
+
+
+def test_parts_cover_every_sentence_once():
+    for count, processes in ((1, 8), (33, 2), (1_000, 3), (200_000, 2)):
+        parts = _parts(["x"] * count, processes)
+        assert sum(len(part.sentences) for part in parts) == count
+        assert [part.start for part in parts] == list(np.cumsum([0, *(len(part.sentences) for part in parts[:-1])]))
+        assert max(len(part.sentences) for part in parts) <= 8_192
+
+
+def test_a_mistake_is_one_sentence_before_any_process_starts(encoder: Encoder):
+    assert encoder.encode([], device=DEVICES).shape == (0, encoder.dimension)
+    for device, sentences, said in (
+        ("cpu", ["a"], r"device takes a list, one name for each process, such as \['cpu'\] \* 2"),
+        ([], ["a"], "device is an empty list"),
+        (["cpu", "cuda:7"], ["a"], "device 'cuda:7' cannot be used on this machine"),
+        (DEVICES, ["a", None], "sentence 2 is NoneType, not text"),
+        (DEVICES, "a", "put the one string into a list"),
+    ):
+        with pytest.raises(InputError, match=said):
+            encoder.encode(sentences, device=device)  # type: ignore[arg-type]
+
+
+def children() -> list[psutil.Process]:
+    found = psutil.Process().children(recursive=True)
+    return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+
+
+def test_a_process_that_dies_is_reported_and_leaves_nothing(encoder: Encoder):
+    def kill(done: int, total: int | None) -> None:
+        for child in children():
+            os.kill(child.pid, signal.SIGKILL)
+
+    with pytest.raises(InputError, match="a process on one of cpu, cpu ended unexpectedly"):
+        encoder.encode(some_sentences(20_000), device=DEVICES, on_progress=kill)
+    assert children() == []
+
+
+def test_an_error_in_a_process_is_raised_as_it_is(encoder: Encoder, monkeypatch: pytest.MonkeyPatch):
+    """Here the folder that it opens is damaged."""
+
+    def save(self: Encoder, folder: Path) -> None:
+        Path(folder).mkdir()
+        (Path(folder) / "config.json").write_text("{")
+
+    monkeypatch.setattr(Encoder, "save", save)
+    with pytest.raises(InputError, match="encoder"):
+        encoder.encode(some_sentences(10), device=["cpu"])
+
+
+def test_it_stops_when_asked(encoder: Encoder):
+    with pytest.raises(Stopped):
+        encoder.encode(some_sentences(20_000), device=DEVICES, should_stop=lambda: True)
+    assert children() == []

@@ -1,0 +1,161 @@
+"""Networks over word vectors: their vocabulary and their layers; sentence-transformers agrees on what is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.models.files import read_json
+from training.models.word_encoders import DENSE_DIMENSION, LSTM_DIMENSION, MIN_BIGRAMS
+from training.registry import BILSTM, DAN, WORD_ENCODERS
+from training.sources.resolve import has_glove
+
+WORDS = ["the", ".", ",", "a", "of", "'s", "man", "dog", "do", "n't", "plays", "guitar", "new", "york", "runs"]
+SENTENCES = [
+    "A man plays the guitar.",
+    "The dog runs, the man plays!",
+    "the DOG in New York",
+    "a",
+    "the guitar of the man",
+]
+
+
+@pytest.fixture(scope="module")
+def glove_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder with a GloVe of a few words, the most frequent first."""
+    home = tmp_path_factory.mktemp("glove")
+    folder = home / "data/glove.6B.50d"
+    folder.mkdir(parents=True)
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 50)).astype(np.float32)
+    np.save(folder / "glove_6B_50d_emb.npy", vectors)
+    pq.write_table(pa.table({"index": WORDS}), folder / "glove_6B_index.parquet")
+    return home
+
+
+def vector_of(encoder: Encoder, word: str) -> np.ndarray:
+    """The row of a word in the encoder's table."""
+    tokenizer = encoder.tokenizer
+    return encoder.backbone.get_input_embeddings().weight[tokenizer.rows[word]].detach().numpy()
+
+
+def glove_vector(home: Path, word: str) -> np.ndarray:
+    return np.load(home / "data/glove.6B.50d/glove_6B_50d_emb.npy")[WORDS.index(word)]
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_the_vocabulary_is_gloves_and_that_of_the_sentences(glove_home, name):
+    encoder = Encoder.load(name, home=glove_home, vocabulary_of=["The man’s dog.", "Don't go!"])
+    known = set(encoder.tokenizer.rows)
+    assert {"the", "man", "'s", "n't", "don't"} <= known
+    assert not {".", ",", "go", "dog.", "man’s"} & known  # punctuation, and what GloVe does not have
+    assert np.allclose(vector_of(encoder, "dog"), glove_vector(glove_home, "dog"))
+    assert np.allclose(
+        vector_of(encoder, "don't"), (glove_vector(glove_home, "do") + glove_vector(glove_home, "n't")) / 2
+    )
+    assert "glove 6B, 50 dimensions" in encoder.source
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_punctuation_and_case_make_no_difference(glove_home, name):
+    encoder = Encoder.load(name, home=glove_home)
+    apart, joined = encoder.encode(["The man plays the guitar .", "the MAN plays the guitar."])
+    assert np.allclose(apart, joined, atol=1e-6)
+
+
+def test_infersent_is_glove_an_lstm_and_the_maximum(glove_home):
+    encoder = Encoder.load(BILSTM, home=glove_home)
+    assert encoder.modules == ("WordEmbeddings", "LSTM", "Pooling")
+    assert (encoder.pooling, encoder.dimension) == ("max", 2 * LSTM_DIMENSION)
+    assert not encoder.backbone.get_input_embeddings().weight.requires_grad  # GloVe stays as it is
+    states = encoder.token_vectors(SENTENCES[:1])[0]
+    assert states.tokens == ["A", "man", "plays", "the", "guitar."]
+    assert np.allclose(states.hidden.max(axis=0), encoder.encode(SENTENCES[:1], normalize=False)[0], atol=1e-6)
+
+
+def test_the_averaging_network_by_hand(glove_home):
+    texts = ["the dog runs"] * 2 + ["the dog of the dog", "new york"]
+    encoder = Encoder.load(DAN, home=glove_home, vocabulary_of=[f"{text} {i} {i}" for i, text in enumerate(texts)])
+    assert encoder.modules == ("WordEmbeddings", "Pooling", "Dense", "Dense")
+    assert encoder.dimension == DENSE_DIMENSION
+    assert MIN_BIGRAMS == 3
+    assert "the dog" in encoder.tokenizer.rows  # four times
+    assert not {"dog runs", "new york"} & set(encoder.tokenizer.rows)  # once or twice
+    table = encoder.backbone.get_input_embeddings().weight
+    assert table.requires_grad
+    assert not vector_of(encoder, "the dog").any()
+    with torch.no_grad():
+        table[encoder.tokenizer.rows["the dog"]] = 0.5
+    rows = [vector_of(encoder, form) for form in ("see", "the", "dog", "the dog") if form in encoder.tokenizer.rows]
+    assert len(rows) == 3
+    summed = torch.from_numpy(np.sum(rows, axis=0)) / 3**0.5
+    expected = encoder.head(summed).detach().numpy()
+    assert np.allclose(encoder.encode(["See: the dog!"], normalize=False)[0], expected, atol=1e-6)
+    assert np.allclose(encoder.embed(encoder.tokenize(["See: the dog!"])).detach().numpy()[0], expected, atol=1e-6)
+    assert encoder.token_vectors(["See: the dog!"])[0].offsets == [(5, 8), (9, 13), (5, 13)]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "mean_sqrt_len_tokens", "max"])
+def test_vectors_do_not_depend_on_the_batch(glove_home, pooling):
+    encoder = Encoder.load(DAN, pooling, home=glove_home, vocabulary_of=["the dog"] * 3)
+    together = encoder.encode(SENTENCES, normalize=False)
+    alone = np.concatenate([encoder.encode([text], normalize=False) for text in SENTENCES])
+    assert np.allclose(together, alone, atol=1e-6)
+    assert np.allclose(together, encoder.embed(encoder.tokenize(SENTENCES)).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_weights_are_those_of_the_seed(glove_home, name):
+    def vectors(seed: int) -> np.ndarray:
+        return Encoder.load(name, home=glove_home, seed=seed).encode(SENTENCES)
+
+    assert np.array_equal(vectors(1), vectors(1))
+    assert not np.allclose(vectors(1), vectors(2), atol=1e-2)
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_a_saved_folder_opens_with_the_same_vectors(glove_home, tmp_path, name):
+    encoder = Encoder.load(name, home=glove_home, vocabulary_of=["the dog runs"] * 3)
+    encoder.save(tmp_path / "model")
+    again = Encoder.load(str(tmp_path / "model"))
+    assert again.modules == encoder.modules
+    assert type(again.tokenizer) is type(encoder.tokenizer)
+    assert np.array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_sentence_transformers_opens_a_saved_bilstm_and_agrees(glove_home, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = Encoder.load(BILSTM, home=glove_home)
+    encoder.save(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert np.allclose(theirs.encode(SENTENCES), encoder.encode(SENTENCES, normalize=False), atol=1e-6)
+
+
+def test_another_tokenizer_is_refused(glove_home, tmp_path):
+    Encoder.load(DAN, home=glove_home).save(tmp_path / "model")
+    file = tmp_path / "model/wordembedding_config.json"
+    assert read_json(file)["tokenizer_class"] == "training.models.modules.words.BigramTokenizer"
+    for other in ("evil.BigramTokenizer", "sentence_transformers.BigramTokenizer", "os.system"):
+        file.write_text(file.read_text().replace(read_json(file)["tokenizer_class"], other))
+        with pytest.raises(InputError, match="only WhitespaceTokenizer, BigramTokenizer are supported"):
+            Encoder.load(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_without_glove_the_words_are_those_of_the_sentences_and_trained(alone, monkeypatch, name):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert not has_glove()
+    with pytest.raises(InputError, match=f"{name} has no words without GloVe or a run's training data"):
+        Encoder.load(name)
+    encoder = Encoder.load(name, vocabulary_of=SENTENCES)
+    assert {"guitar", "york"} <= set(encoder.tokenizer.rows)
+    assert encoder.backbone.get_input_embeddings().weight.requires_grad
+    assert "random word vectors, as GloVe is not here" in encoder.source
+    assert np.isfinite(encoder.encode(SENTENCES)).all()

@@ -1,0 +1,95 @@
+"""Vectors in fewer bits: bfloat16, int8, binary. What is stored, and what it stands for when it is compared.
+
+    codes = quantize(vectors, "int8", ranges(vectors))      int8 (N, D), a quarter of float32
+    restore(codes, "int8", ranges(vectors), D)              float32 (N, D): the middle of each step
+
+The codes of int8 and binary equal those of ``quantize_embeddings`` of sentence-transformers, with the same calibration
+ranges and, for binary, "ubinary". They are also the codes of FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search
+restores int8 as here and compares binary vectors by the number of equal bits (the Hamming distance), which orders pairs
+as the cosine of ±1 vectors does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from training.errors import InputError
+
+STEPS = 255  # of int8, between the smallest and the largest value of a dimension
+
+Ranges = np.ndarray  # (2, D): the smallest and the largest value of each dimension
+
+
+class Precision(NamedTuple):
+    """How a number is stored, and what it is read as."""
+
+    label: str
+    bits: int  # of a dimension
+    quantize: Callable[[np.ndarray, Ranges], np.ndarray]
+    restore: Callable[[np.ndarray, Ranges], np.ndarray]
+
+
+def ranges(calibration: np.ndarray) -> Ranges:
+    """The smallest and the largest value of each dimension: float32 (N, D) -> (2, D).
+
+    Raises:
+        InputError: there are fewer than two vectors.
+    """
+    if len(calibration) < 2:
+        raise InputError(f"int8 is calibrated on several vectors, not on {len(calibration)}")
+    return np.stack([calibration.min(axis=0), calibration.max(axis=0)])
+
+
+def quantize(vectors: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
+    """float32 (N, D) -> what is stored: (N, D) float32, uint16 (the bits of bfloat16) or int8; (N, ⌈D/8⌉) uint8."""
+    return PRECISIONS[precision].quantize(vectors, calibration)
+
+
+def restore(codes: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
+    """What ``quantize`` returned -> float32 (N, D), as it is compared. Binary: 1 and −1."""
+    return PRECISIONS[precision].restore(codes, calibration)
+
+
+def bytes_per_vector(dimension: int, precision: str) -> int:
+    """The size of a stored vector."""
+    return -(-dimension * PRECISIONS[precision].bits // 8)
+
+
+def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
+    """The upper half of each float32, rounded to the nearest even, as the hardware rounds. Values are finite."""
+    bits = np.ascontiguousarray(vectors, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def _from_bfloat16(codes: np.ndarray, _: Ranges) -> np.ndarray:
+    return (codes.astype(np.uint32) << 16).view(np.float32)
+
+
+def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
+    start, step = calibration[0], (calibration[1] - calibration[0]) / STEPS
+    steps = np.floor((vectors - start) / np.where(step == 0, 1, step))
+    return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
+
+
+def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
+    start, step = calibration[0], (calibration[1] - calibration[0]) / STEPS
+    return (start + (codes.astype(np.float32) + np.float32(128.5)) * step).astype(np.float32)
+
+
+def _to_bits(vectors: np.ndarray, _: Ranges) -> np.ndarray:
+    return np.packbits(vectors > 0, axis=-1)
+
+
+def _from_bits(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
+    return 2 * np.unpackbits(codes, axis=-1, count=calibration.shape[1]).astype(np.float32) - 1
+
+
+PRECISIONS = {
+    "float32": Precision("float32", 32, lambda vectors, _: vectors.astype(np.float32), lambda codes, _: codes),
+    "bfloat16": Precision("bf16", 16, _to_bfloat16, _from_bfloat16),
+    "int8": Precision("int8", 8, _to_int8, _from_int8),
+    "binary": Precision("binary", 1, _to_bits, _from_bits),
+}

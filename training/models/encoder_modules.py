@@ -1,0 +1,235 @@
+"""EncoderModules: what an encoder is made of, and the settings under which its weights are used.
+
+An encoder is a list of modules, as in sentence-transformers (`training.models.modules`): ``backbone`` is what comes
+before the pooling, a transformer or word vectors; ``head`` what comes after it, mostly nothing, in some models a Dense
+layer. A last Normalize, a prompt and a smaller number of dimensions are settings (`training.models.model_format`).
+
+Here text becomes token ids, and token ids become sentence vectors, differentiably. The poolings, dimensions and prompts
+of one model share its weights: each ``with_…`` returns a copy that differs in a setting alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from training.errors import InputError
+from training.inference.batching import pad
+from training.models.loading import DEFAULT_MAX_LENGTH
+from training.models.model_format import ModelFormat
+from training.models.pooling import check_pooling, parse_pooling, pooling_function
+from training.models.prompts import advice, named_prompt, role_prompt
+from training.models.reference import parse_reference
+from training.models.report import EncodeReport
+from training.models.tokenization import text_tokenizer
+from training.models.word_backbone import WordBackbone
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    from training.models.modules.words import WhitespaceTokenizer
+
+
+class EncoderModules:
+    """Tokenizer, backbone, pooling and head."""
+
+    def __init__(
+        self,
+        name: str,
+        backbone: nn.Module,
+        tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer,
+        model_format: ModelFormat,
+        dtype: torch.dtype,
+        source: str = "",
+        head: nn.Sequential | None = None,
+    ) -> None:
+        self.name = name
+        self.backbone = backbone
+        self.head = nn.Sequential() if head is None else head
+        self.tokenizer = tokenizer
+        self.model_format = model_format
+        self.dtype = dtype
+        self.source = source
+        empty_id = getattr(getattr(backbone, "input_module", None), "empty_id", 0)
+        self._text_tokenizer = text_tokenizer(tokenizer, model_format, empty_id)
+        self._advised = False
+        self._apply_settings()
+
+    @property
+    def pooling(self) -> str:
+        """mean, max, cls, …: a name in `training.models.pooling.POOLINGS`, or several joined by +."""
+        return self.model_format.pooling or "mean"
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the model's own output is scaled to length 1: its last module is a Normalize."""
+        return self.model_format.normalizes
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens, special tokens included; longer sentences are truncated."""
+        return self.model_format.max_length or DEFAULT_MAX_LENGTH
+
+    @property
+    def full_dimension(self) -> int:
+        """The length of a sentence vector before truncation to ``dimension``."""
+        return self._full_dimension
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of different tokens."""
+        return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a sentence vector."""
+        return min(self.model_format.dimension or self._full_dimension, self._full_dimension)
+
+    @property
+    def prompt(self) -> str:
+        """The text put before every sentence, "" for none."""
+        return self.model_format.prompt
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts of the model's folder, by name."""
+        return dict(self.model_format.prompts)
+
+    @property
+    def prompt_advice(self) -> str:
+        """One sentence if the model was trained with prompts and none is used, else ""."""
+        return "" if self.prompt else self._advice
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The names of the modules, in order, as in modules.json."""
+        is_static = self.model_format.input_module == "StaticEmbedding"
+        before = [self.model_format.input_module, *(type(each).__name__ for each in self._token_modules)]
+        after = [type(each).__name__ for each in self.head] + ["Normalize"] * self.normalizes
+        return (*before, *(() if is_static else ("Pooling",)), *after)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.backbone.parameters()).device
+
+    @property
+    def settings(self) -> str:
+        """What its vectors depend on beside the weights, as one line."""
+        form = self.model_format
+        return f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
+
+    def with_pooling(self, pooling: str | None) -> Self:
+        """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
+        check_pooling(pooling)
+        if pooling is None or pooling == self.pooling:
+            return self
+        if self.model_format.input_module == "StaticEmbedding":
+            raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
+        return self._with_settings(pooling=pooling)
+
+    def allows_pooling(self, pooling: str) -> bool:
+        """Whether `with_pooling` would return an encoder."""
+        try:
+            self.with_pooling(pooling)
+        except InputError:
+            return False
+        return True
+
+    def with_dimension(self, dimension: int | None) -> Self:
+        """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
+        if dimension is None or dimension == self.dimension:
+            return self
+        if not 1 <= dimension <= self.full_dimension:
+            raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
+        return self._with_settings({"dimension": dimension}, dimension=dimension)
+
+    def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
+        """The same weights with a text before every sentence, given itself or by its name in the model's folder.
+
+        ``""`` is no prompt; None and None change nothing. InputError if there is no prompt of that name, or both are
+        given.
+        """
+        if prompt is None and name is None:
+            return self
+        prompts, default = named_prompt(self.model_format, prompt, name, self.name)
+        stated = {"prompt": prompt, "prompt_name": name}
+        return self._with_settings(stated, prompts=prompts, default_prompt=default)
+
+    def for_role(self, role: str) -> Self:
+        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        name = role_prompt(self.model_format.prompts, role)
+        encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
+        encoder._advised = True
+        return encoder
+
+    def train(self) -> Self:
+        """Dropout on, for training."""
+        self.backbone.train()
+        self.head.train()
+        return self
+
+    def eval(self) -> Self:
+        """Dropout off, for encoding."""
+        self.backbone.eval()
+        self.head.eval()
+        return self
+
+    def tokenize(self, sentences: Sequence[str], report: EncodeReport | None = None) -> list[list[int]]:
+        """Token ids with special tokens, truncated at ``max_length``, not padded."""
+        ids, truncated = self._text_tokenizer.ids(sentences)
+        if report is not None:
+            report.truncated += truncated
+        return ids
+
+    def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
+        batch, device = pad(ids, self._text_tokenizer.pad_id), self.device
+        mask = None if batch.mask is None else batch.mask.to(device, non_blocking=True)
+        attention_mask = None if mask is None else mask.long()
+        hidden = self.backbone(batch.ids.to(device, non_blocking=True), attention_mask=attention_mask).last_hidden_state
+        return self.pool(hidden, mask)
+
+    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
+        pooled = self._pool(hidden, mask)
+        return self.head(pooled) if len(self.head) else pooled
+
+    @property
+    def _token_modules(self) -> Iterable[nn.Module]:
+        """The modules between the first one and the pooling."""
+        return self.backbone.layers if isinstance(self.backbone, WordBackbone) else ()
+
+    @property
+    def _hidden_dimension(self) -> int:
+        """H, the length of a token vector."""
+        return int(self.backbone.config.hidden_size)  # type: ignore[union-attr, arg-type]
+
+    def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
+        """A copy with changes of the model format; what is ``stated`` becomes part of its name."""
+        encoder = copy.copy(self)
+        encoder.name = str(parse_reference(self.name)._replace(**(stated or {})))
+        encoder.model_format = replace(self.model_format, **changes)
+        encoder._text_tokenizer = self._text_tokenizer.with_prompt(encoder.prompt)
+        encoder._apply_settings()
+        return encoder
+
+    def _apply_settings(self) -> None:
+        """What follows from ``model_format``: the pooling function, the dimension. InputError if they do not fit."""
+        model_format, tokenizer = self.model_format, self._text_tokenizer
+        pooled = len(parse_pooling(self.pooling)) * self._hidden_dimension
+        head: Iterable[Any] = self.head
+        self._full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
+        if model_format.dimension is not None and model_format.dimension > self._full_dimension:
+            raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self._full_dimension}")
+        skipped = 0 if model_format.include_prompt or not self.prompt else tokenizer.prompt_length()
+        self._pool = pooling_function(self.pooling, skipped)
+        self.skipped_tokens = skipped
+        self._advice = advice(self.name, model_format)

@@ -1,0 +1,162 @@
+"""encode_in_processes: the sentences of one call on several devices, in a process each.
+
+Each process opens the encoder from a temporary folder and takes one part of the sentences after the other, so that a
+slower device gets fewer. Starting a process takes a few seconds: worth it from some ten thousand sentences on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from training.device import pick_device
+from training.errors import InputError, Stopped
+
+PARTS_OF_A_PROCESS = 4  # at least, so that all end at about the same time
+LARGEST_PART, SMALLEST_PART = 8_192, 32  # sentences
+POLL_SECONDS = 0.2  # between two calls of ``should_stop``
+
+Load = Callable[..., Any]  # `Encoder.load`
+
+
+class Part(NamedTuple):
+    """Rows of the sentences: from ``start`` on."""
+
+    start: int
+    sentences: list[str]
+
+
+class Task(NamedTuple):
+    """What all processes are told at their start."""
+
+    load: Load
+    folder: str  # of the encoder
+    dtype: str
+    threads: int  # of a process on the CPU
+
+
+_process: dict[str, Any] = {}  # in a process of the pool: its encoder and the event that asks it to stop
+
+
+def check_devices(devices: Sequence[str]) -> list[str]:
+    """The names of the devices. InputError if there is none, or one cannot be used on this machine."""
+    if isinstance(devices, str):
+        raise InputError(
+            f"device takes a list, one name for each process, such as ['{devices}'] * 2; "
+            "Encoder.load(name, device=…) chooses the device of one process"
+        )
+    if not devices:
+        raise InputError("device is an empty list; name one device for each process, such as ['cpu', 'cpu']")
+    return [str(pick_device(str(device))) for device in devices]
+
+
+def encode_in_processes(
+    encoder: Any,
+    sentences: list[str],
+    devices: Sequence[str],
+    normalize: bool | None = True,
+    on_progress: Callable[[int, int], object] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    on_report: Callable[[Any], object] | None = None,
+) -> np.ndarray:
+    """Sentences -> float32 (N, D), in their order, as one process would give them.
+
+    Args:
+        encoder: a `training.models.encoder.Encoder`.
+        sentences: text.
+        devices: one for each process; the same may occur several times.
+        normalize: as in `Encoder.encode`.
+        on_progress: called with (done, all) after each part.
+        should_stop: asked several times a second.
+        on_report: called with the report of each part.
+
+    Raises:
+        InputError: a device cannot be used, or a process died, such as for want of memory.
+        Stopped: ``should_stop`` said yes.
+    """
+    devices = check_devices(devices)
+    vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
+    if not sentences:
+        return vectors
+    parts = _parts(sentences, len(devices))
+    devices = devices[: len(parts)]
+    context = multiprocessing.get_context("spawn")  # a fork does not go with CUDA, nor with threads
+    free, stopping = context.Queue(), context.Event()
+    for device in devices:
+        free.put(device)
+    done = 0
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+        encoder.save(Path(folder) / "encoder")
+        threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
+        dtype = str(encoder.dtype).removeprefix("torch.")
+        task = Task(type(encoder).load, str(Path(folder) / "encoder"), dtype, threads)
+        start = partial(_start, task, free, stopping)
+        with ProcessPoolExecutor(len(devices), context, start) as pool:
+            try:
+                for first, part, report in _results(pool, parts, normalize, should_stop or (lambda: False)):
+                    vectors[first : first + len(part)] = part
+                    done += len(part)
+                    if on_report is not None:
+                        on_report(report)
+                    if on_progress is not None:
+                        on_progress(done, len(sentences))
+            except BrokenProcessPool as error:
+                raise InputError(
+                    f"a process on one of {', '.join(devices)} ended unexpectedly: it was killed, such as for want of "
+                    "memory, or the script that calls encode has no `if __name__ == '__main__':`"
+                ) from error
+            finally:
+                stopping.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+    return vectors
+
+
+def _parts(sentences: list[str], processes: int) -> list[Part]:
+    size = -(-len(sentences) // (processes * PARTS_OF_A_PROCESS))
+    size = min(max(size, SMALLEST_PART), LARGEST_PART)
+    return [Part(start, sentences[start : start + size]) for start in range(0, len(sentences), size)]
+
+
+def _results(
+    pool: ProcessPoolExecutor, parts: list[Part], normalize: bool | None, should_stop: Callable[[], bool]
+) -> Any:
+    """(start, vectors, report) of each part as it is finished. Raises what a process raised."""
+    waiting: set[Future[Any]] = {pool.submit(_encode, part, normalize) for part in parts}
+    while waiting:
+        finished, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+        for future in finished:
+            yield future.result()
+        if should_stop():
+            raise Stopped
+
+
+def _start(task: Task, free: Any, stopping: Any) -> None:
+    """In a process of the pool: open the encoder on a device that no other process has."""
+    device = free.get()
+    if device == "cpu":
+        torch.set_num_threads(task.threads)
+    try:
+        _process.update(encoder=task.load(task.folder, dtype=task.dtype, device=device), stopping=stopping)
+    except Exception as error:  # noqa: BLE001 - raised by the first part: the pool would only say that it is broken
+        _process["error"] = error
+
+
+def _encode(part: Part, normalize: bool | None) -> tuple[int, np.ndarray, Any]:
+    """In a process of the pool: a part -> its start, vectors (n, D), the report."""
+    if "error" in _process:
+        raise _process["error"]
+    from training.models.report import EncodeReport
+
+    report = EncodeReport()
+    encoder, stopping = _process["encoder"], _process["stopping"]
+    vectors = encoder.encode(part.sentences, normalize, should_stop=stopping.is_set, report=report)
+    return part.start, vectors, report

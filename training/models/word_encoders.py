@@ -1,0 +1,156 @@
+"""Encoders over word vectors with random weights: the two systems of the paper's Table 1 from before BERT.
+
+    scratch:bilstm   InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
+    scratch:dan      the Universal Sentence Encoder's deep averaging network (Cer et al. 2018; Iyyer et al. 2015):
+                     the sum of word and bigram vectors by the square root of their number -> two feed-forward layers
+
+Both are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048 in each direction),
+so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they are, and the averaging
+network trains its own, which start as GloVe's; those of bigrams start at zero.
+
+The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training and
+evaluation data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe
+cannot be had, word vectors are random and trained, and the vocabulary is that of the sentences alone.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from training.errors import InputError, NotFoundError
+from training.models.glove import TREEBANK, read_glove
+from training.models.model_format import ModelFormat
+from training.models.modules import LSTM, Dense, WordEmbeddings
+from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, bigram
+from training.models.word_backbone import WordBackbone
+from training.registry import BILSTM, DAN, GLOVE
+
+FREQUENT = 50_000  # words of GloVe that are in every vocabulary
+LSTM_DIMENSION = 512  # in each direction
+DENSE_DIMENSION = 512
+RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
+MIN_BIGRAMS = 3  # occurrences of a bigram that gets a vector
+MOST_BIGRAMS = 100_000
+
+
+class Words(NamedTuple):
+    """Words and their vectors (V, D) float32."""
+
+    forms: list[str]
+    vectors: Tensor
+    source: str  # in words
+    are_random: bool
+
+
+class WordEncoderParts(NamedTuple):
+    """What an `Encoder` is made of."""
+
+    backbone: WordBackbone
+    head: nn.Sequential
+    model_format: ModelFormat
+    source: str
+
+
+def build_word_encoder(
+    name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
+) -> WordEncoderParts:
+    """The network ``name`` with random weights.
+
+    Args:
+        name: one of `training.registry.WORD_ENCODERS`.
+        sentences: whose words are in the vocabulary, whose frequent bigrams too.
+        seed: of the random weights.
+        home: where GloVe is, see `training.sources.resolve.glove_folder`.
+
+    Raises:
+        InputError: there are neither sentences nor GloVe.
+    """
+    texts = list(dict.fromkeys(sentences))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        words = _words(name, texts, home)
+        backbone, head, pooling = _NETWORKS[name](words, texts)
+    model_format = ModelFormat(Path(name), pooling, input_module="WordEmbeddings")
+    return WordEncoderParts(backbone, head, model_format, f"random weights over {words.source}")
+
+
+# ---------------------------------------------------------------- networks
+
+
+def _bilstm(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
+    module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+    return WordBackbone(module, [LSTM(module.table.embedding_dim, LSTM_DIMENSION)]), nn.Sequential(), "max"
+
+
+def _dan(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
+    forms = [PADDING_TOKEN, *words.forms]
+    bigrams = _frequent_bigrams(texts, WhitespaceTokenizer(forms, lowercase=True))
+    dimension = words.vectors.shape[1]
+    vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
+    tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
+    module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
+    head = nn.Sequential(Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION))
+    return WordBackbone(module), head, "mean_sqrt_len_tokens"
+
+
+_NETWORKS: dict[str, Callable[[Words, Sequence[str]], tuple[WordBackbone, nn.Sequential, str]]] = {
+    BILSTM: _bilstm,
+    DAN: _dan,
+}
+
+
+def _frequent_bigrams(texts: Iterable[str], tokenizer: WhitespaceTokenizer) -> list[str]:
+    """The bigrams of at least `MIN_BIGRAMS` occurrences, the most frequent first."""
+    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+    return [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+
+
+# ---------------------------------------------------------------- word vectors
+
+
+def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
+    occurring = dict.fromkeys(form for text in texts for piece in text.lower().split() if (form := _word(piece)))
+    try:
+        return _of_glove(*read_glove(home), occurring)
+    except NotFoundError as error:
+        if not occurring:
+            raise InputError(f"{name} has no words without GloVe or a run's training data: {error}") from error
+    vectors = torch.randn(len(occurring), RANDOM_DIMENSION) * RANDOM_DEVIATION
+    source = f"random word vectors, as GloVe is not here: {len(occurring):,} words of the data"
+    return Words(list(occurring), vectors, source, are_random=True)
+
+
+def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
+    """The words that occur and the most frequent ones, with GloVe's vectors.
+
+    A word that GloVe has in parts, as don't in do and n't, gets their mean.
+    """
+    row_of = {form: row for row, form in enumerate(forms)}
+    rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
+    for word in occurring:
+        parts = [word] if word in row_of else TREEBANK.findall(word)
+        if parts and all(part in row_of for part in parts):
+            rows.setdefault(word, [row_of[part] for part in parts])
+    vectors = torch.stack([torch.from_numpy(table[each].mean(axis=0)) for each in rows.values()])
+    source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
+    return Words(list(rows), vectors, source, are_random=False)
+
+
+def _word(piece: str) -> str:
+    """A lower-cased piece of text without punctuation around it; "" if nothing is left."""
+    bare = piece.strip(string.punctuation)
+    return bare if _has_letters(bare) else ""
+
+
+def _has_letters(form: str) -> bool:
+    """Whether it is a word or a number. Punctuation is not: some data sets set it apart, others do not."""
+    return any(sign.isalnum() for sign in form)
