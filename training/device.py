@@ -10,12 +10,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from training.errors import InputError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 DEVICE_TYPES = ("cpu", "cuda", "mps")
+GB = 1 << 30
 CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of processors that multiply bfloat16, in /proc/cpuinfo
 
 
@@ -35,20 +38,55 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype called auto, float32 or bfloat16, of weights and activations in inference. InputError otherwise."""
+    """The dtype called auto, float32, bfloat16 or int8, of weights and activations in inference. InputError otherwise.
+
+    int8 is never chosen by auto: it costs some accuracy (`training.inference.int8`).
+    """
     if name == "auto":
         return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
     if name not in DTYPES:
-        raise InputError(f"dtype {name!r} is unknown; choose auto, {' or '.join(DTYPES)}")
+        raise InputError(f"dtype {name!r} is unknown; choose auto, {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
 @cache
 def has_native_bfloat16(device_type: str) -> bool:
-    """Whether the hardware multiplies bfloat16 natively."""
+    """Whether the hardware multiplies bfloat16 natively, and PyTorch may use it (ATEN_CPU_CAPABILITY can limit it)."""
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device_type != "cpu":
+    if device_type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX2":
         return False
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.exists() and not CPU_FLAGS.isdisjoint(cpuinfo.read_text(errors="replace").split())
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Values of the host on the device. To a GPU by pinned memory: the copy waits for no batch that is computed."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device, non_blocking=True)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+def to_host(values: Tensor) -> np.ndarray:
+    """Values as NumPy. From a GPU by pinned memory, and this thread alone waits: for them, and nothing after them."""
+    if not values.is_cuda:
+        return values.cpu().numpy()
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(values.device))
+    copied.synchronize()
+    return host.numpy()
+
+
+def describe_device(device: torch.device) -> str:
+    """Such as "cuda:0, NVIDIA H200 (139 GB)"; of other devices "cpu" or "mps"."""
+    if device.type != "cuda":
+        return str(device)
+    about = torch.cuda.get_device_properties(device)
+    return f"{device}, {about.name} ({about.total_memory / GB:.0f} GB)"
+
+
+def held_memory(device: torch.device) -> float | None:
+    """The most GB that PyTorch has held on this GPU so far; None of other devices."""
+    return round(torch.cuda.max_memory_reserved(device) / GB, 2) if device.type == "cuda" else None

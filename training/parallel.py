@@ -30,25 +30,37 @@ def num_threads() -> int:
     return _pool()[1]
 
 
-def imap(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None) -> Iterator[Result]:
     """Yield ``function`` of each item, computed on all cores, in the order of the items.
 
-    Items are taken one by one and only a few are under way at any time, so that callers share the cores fairly and
-    memory stays flat. An error is raised in place of the result. Work that has not started by then, or when the
-    caller stops, is cancelled.
+    Items are taken one by one and only a few are under way at any time (``at_a_time``, or one for each core), so that
+    callers share the cores fairly and memory stays flat. An error is raised in place of the result. Work that has not
+    started by then, or when the caller stops, is cancelled.
     """
     pool, threads = _pool()
     futures: deque[Future[Result]] = deque()
     try:
         for item in items:
             futures.append(pool.submit(function, item))
-            if len(futures) > threads:
+            if len(futures) > (at_a_time or threads):
                 yield futures.popleft().result()
         while futures:
             yield futures.popleft().result()
     finally:
         for future in futures:
             future.cancel()
+
+
+def ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield ``function`` of each item, in order; while the caller is busy with one, a thread computes the next."""
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        following: Future[Result] | None = None
+        for item in items:
+            current, following = following, thread.submit(function, item)
+            if current is not None:
+                yield current.result()
+        if following is not None:
+            yield following.result()
 
 
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:

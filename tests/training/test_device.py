@@ -34,7 +34,13 @@ def test_auto_is_bfloat16_only_where_the_hardware_has_it():
     assert not has_native_bfloat16("mps")
 
 
-@pytest.mark.parametrize("name", ["float16", "int8", "", "FLOAT32"])
+def test_nor_where_pytorch_may_not_use_it(monkeypatch: pytest.MonkeyPatch):
+    """As with ATEN_CPU_CAPABILITY=avx2, where products in bfloat16 or of int8 to bfloat16 are a loop in C++."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert not has_native_bfloat16.__wrapped__("cpu")
+
+
+@pytest.mark.parametrize("name", ["float16", "int4", "", "FLOAT32"])
 def test_another_dtype_is_refused_with_the_choices(name: str):
-    with pytest.raises(InputError, match="choose auto, float32 or bfloat16"):
+    with pytest.raises(InputError, match="choose auto, float32, bfloat16, int8"):
         pick_dtype(name, torch.device("cpu"))

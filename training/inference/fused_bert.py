@@ -11,7 +11,7 @@ layout in which they multiply fastest. Attention is two batched products and a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.inference.linear import fused_linear
+from training.inference.int8 import Int8Linear, ObservedLinear
+from training.inference.linear import FusedLinear, fused_linear
+from training.inference.unpadded import Boundaries, has_varlen, varlen_attention
 from training.parallel import run_parallel
 
 LONG_ROW_TOKENS = 256  # tokens a row from which PyTorch's fused attention is faster on a CPU
@@ -94,11 +96,16 @@ def position_offset(backbone: Any) -> int:
 
 
 class FusedBert:
-    """A copy of a backbone's weights in ``dtype``, for inference. Its backbone must pass ``supports_fused``."""
+    """A copy of a backbone's weights in ``dtype``, for inference. Its backbone must pass ``supports_fused``.
+
+    With int8 it computes in float32 and records the ranges of what it sees until ``to_int8`` is called.
+    """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         names, embeddings, config = ARCHITECTURES[backbone.config.model_type], backbone.embeddings, backbone.config
-        self.dtype = dtype
+        linear = ObservedLinear if dtype == torch.int8 else fused_linear
+        dtype = torch.float32 if dtype == torch.int8 else dtype
+        self.dtype = dtype  # of attention
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
         positions = embeddings.position_embeddings.weight.detach()[position_offset(backbone) :]
@@ -109,8 +116,14 @@ class FusedBert:
         self.position_embeddings = positions.to(dtype, copy=True)
         self.norm = FusedLayerNorm(embeddings.LayerNorm, dtype)
         self.layers = run_parallel(
-            [partial(FusedLayer, layer, names, self.heads, dtype) for layer in backbone.get_submodule(names.layers)]
+            [
+                partial(FusedLayer, layer, names, self.heads, dtype, linear)
+                for layer in backbone.get_submodule(names.layers)
+            ]
         )
+        head_size = int(config.hidden_size) // self.heads
+        # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
+        self.unpadded = config.model_type != "mpnet" and has_varlen(self.token_embeddings.device, dtype, head_size)
         self.relative_bias: Tensor | None = None  # (2 * max_length - 1, H), by distance, from 1 - max_length
         if config.model_type == "mpnet":
             encoder, device = backbone.encoder, self.token_embeddings.device
@@ -118,11 +131,18 @@ class FusedBert:
             bias = encoder.relative_attention_bias(encoder.relative_position_bucket(distances))
             self.relative_bias = bias.detach().to(dtype)
 
+    def to_int8(self, attention_dtype: torch.dtype) -> None:
+        """Round the weights and, from now on, the inputs of all products within the ranges that were recorded."""
+        self.dtype = attention_dtype
+        if self.relative_bias is not None:
+            self.relative_bias = self.relative_bias.to(attention_dtype)
+        run_parallel([partial(layer.to_int8, attention_dtype) for layer in self.layers])
+
     def __call__(
         self,
         ids: Tensor,
         positions: Tensor,
-        bias: Tensor | Sequence[Tensor] | None = None,
+        bias: Tensor | Sequence[Tensor] | Boundaries | None = None,
         token_types: Tensor | None = None,
     ) -> Tensor:
         """Hidden states (R, W, D) of R rows of W tokens.
@@ -130,14 +150,16 @@ class FusedBert:
         Args:
             ids: (R, W) int64.
             positions: (R, W) int64, the position of each token in its own text, from 0.
-            bias: added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer.
+            bias: added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
+                or, if ``unpadded``, the boundaries of the texts in a single row.
             token_types: (R, W) int64; None = all 0.
         """
         rows, width = ids.shape
         index = positions if token_types is None else positions + token_types * self.max_length
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
-        biases = [bias] * len(self.layers) if bias is None or isinstance(bias, Tensor) else bias
+        is_one = bias is None or isinstance(bias, Tensor | Boundaries)
+        biases: Sequence[Any] = [bias] * len(self.layers) if is_one else bias  # type: ignore[assignment]
         if self.relative_bias is not None:
             distances = positions[:, None, :] - positions[:, :, None] + self.max_length - 1
             relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
@@ -150,20 +172,36 @@ class FusedBert:
 class FusedLayer:
     """Self-attention and the feed-forward network, each with its residual and norm."""
 
-    def __init__(self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        layer: nn.Module,
+        names: WeightNames,
+        heads: int,
+        dtype: torch.dtype,
+        linear: Callable[[Sequence[nn.Linear], float, torch.dtype], FusedLinear] = fused_linear,
+    ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
         self.heads = heads
         scale = (query.out_features // heads) ** -0.5  # of the attention's logits, multiplied into the query
-        self.projection = fused_linear([query, key, value], scale, dtype)
-        self.output = fused_linear([part(names.output)], 1.0, dtype)
+        self.projection = linear([query, key, value], scale, dtype)
+        self.output = linear([part(names.output)], 1.0, dtype)
         self.output_norm = FusedLayerNorm(part(names.output_norm), dtype)
-        self.up = fused_linear([part(names.up)], 1.0, dtype)
-        self.down = fused_linear([part(names.down)], 1.0, dtype)
+        self.up = linear([part(names.up)], 1.0, dtype)
+        self.down = linear([part(names.down)], 1.0, dtype)
         self.down_norm = FusedLayerNorm(part(names.down_norm), dtype)
 
-    def __call__(self, hidden: Tensor, rows: int, bias: Tensor | None) -> Tensor:
-        """Hidden states (R*W, D) of R rows, and the bias on the attention's logits -> (R*W, D)."""
+    def to_int8(self, attention_dtype: torch.dtype) -> None:
+        """See ``FusedBert.to_int8``."""
+        seen: Any = (self.projection, self.output, self.up, self.down)
+        projection, output, up, down = seen
+        self.projection = Int8Linear(projection, attention_dtype, smooth=True)
+        self.output = Int8Linear(output)
+        self.up = Int8Linear(up, smooth=True, following=down)
+        self.down = Int8Linear(down)
+
+    def __call__(self, hidden: Tensor, rows: int, bias: Tensor | Boundaries | None) -> Tensor:
+        """Hidden states (R*W, D) of R rows, and the bias on the attention's logits or boundaries -> (R*W, D)."""
         context = attention(self.projection(hidden), rows, self.heads, bias)
         hidden = self.output_norm(self.output.plus(context, hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
@@ -181,11 +219,13 @@ class FusedLayerNorm:
         return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
 
-def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | None) -> Tensor:
+def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:
     """Query (scaled), key and value of R rows of W tokens (R*W, 3D) -> context (R*W, D).
 
-    ``bias`` is added to the logits (R, H, W, W).
+    ``bias`` is added to the logits (R, H, W, W), or says where the texts of a single row begin.
     """
+    if isinstance(bias, Boundaries):
+        return varlen_attention(projected, heads, bias)
     qkv = projected.view(rows, -1, 3, heads, projected.shape[1] // (3 * heads)).permute(2, 0, 3, 1, 4)
     if projected.device.type != "cpu" or qkv.shape[3] > LONG_ROW_TOKENS:
         query, key, value = qkv.unbind()

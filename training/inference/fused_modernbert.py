@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from training.inference.fused_bert import FusedLayerNorm, attention
 from training.inference.linear import fused_linear
+from training.inference.unpadded import Boundaries, has_varlen
 from training.parallel import run_parallel
 
+Bias = Tensor | Boundaries | None
 LOCAL = "sliding_attention"
 _LINEARS = ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")
 
@@ -44,6 +46,8 @@ class FusedModernBert:
         self.heads = int(config.num_attention_heads)
         self.window = int(config.sliding_window)  # tokens to either side, in local layers
         self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(dtype, copy=True)
+        head_size = int(config.hidden_size) // self.heads
+        self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
         self.norm = FusedLayerNorm(backbone.embeddings.norm, dtype)
         self.final_norm = FusedLayerNorm(backbone.final_norm, dtype)
         self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
@@ -52,13 +56,14 @@ class FusedModernBert:
             kind: getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float() for kind in set(config.layer_types)
         }
 
-    def __call__(self, ids: Tensor, positions: Tensor, bias: Tensor | None = None) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
         """Hidden states (R, W, D) of R rows of W tokens.
 
         Args:
             ids: (R, W) int64.
             positions: (R, W) int64, the position of each token in its own text, from 0.
-            bias: (R, 1, W, W), added to the attention's logits: a mask. None = each row is one text.
+            bias: (R, 1, W, W), added to the attention's logits: a mask. None = each row is one text. If ``unpadded``,
+                also the boundaries of the texts in a single row.
         """
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
@@ -75,8 +80,10 @@ class FusedModernBert:
         angles = torch.cat([angles, angles], dim=-1)[:, None, None]
         return angles.cos(), angles.sin()
 
-    def _local_bias(self, positions: Tensor, bias: Tensor | None) -> Tensor | None:
+    def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
         """The bias that also keeps tokens further apart than the window from each other."""
+        if isinstance(bias, Boundaries):
+            return bias._replace(window=self.window) if bias.longest > self.window + 1 else bias
         if positions.shape[1] <= self.window + 1:  # no two tokens of a row are
             return bias
         far = (positions[:, None, :, None] - positions[:, None, None, :]).abs() > self.window
@@ -98,7 +105,7 @@ class FusedModernBertLayer:
         self.up, self.gate = (fused_linear([half], 1.0, dtype) for half in _halves(layer.mlp.Wi))
         self.down = fused_linear([layer.mlp.Wo], 1.0, dtype)
 
-    def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Tensor | None) -> Tensor:
+    def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
         """Hidden states (R*W, D) of R rows -> (R*W, D)."""
         normed = hidden if self.attention_norm is None else self.attention_norm(hidden)
         projected = self._rotate(self.projection(normed), heads, cos, sin)

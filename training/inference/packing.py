@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.device import to_device
+
 TOKEN_MULTIPLE = 32  # widths are multiples of this: PyTorch's bfloat16 softmax is three times slower between them
 GAP = 2  # tokens that may stay empty at the end of a row; with more, the row is widened once and filled further
 
@@ -34,8 +36,8 @@ class PackedBatch(NamedTuple):
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same on another device."""
-        ids, positions, sequence_ids, token_index = (part.to(device, non_blocking=True) for part in self[:4])
-        mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
+        ids, positions, sequence_ids, token_index = (to_device(part, device) for part in self[:4])
+        mask = None if self.mask is None else to_device(self.mask, device)
         return PackedBatch(ids, positions, sequence_ids, token_index, mask)
 
     def unpack(self, hidden: Tensor) -> Tensor:

@@ -17,13 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from training import parallel
-from training.errors import Stopped
+from training.device import pick_dtype, to_device
+from training.errors import InputError, Stopped
 from training.inference.batching import pad, plan
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
-from training.inference.packing import TOKEN_MULTIPLE, Row, collate, plan_rows, round_up
+from training.inference.int8 import has_int8
+from training.inference.packing import TOKEN_MULTIPLE, PackedBatch, Row, collate, plan_rows, round_up
+from training.inference.unpadded import Boundaries, boundaries, plan_unpadded
 
-TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 32_768}  # tokens a batch, by type of device
+TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
+GPU_BATCHES = 3  # under way: one is computed, one waits, one is collated
 
 Result = TypeVar("Result")
 Text = TypeVar("Text", bound=Sized)  # a text as token ids, never empty; its length is the number of tokens
@@ -59,13 +63,19 @@ class InferenceRunner(ABC, Generic[Text]):
             with torch.inference_mode():
                 return [i for row in rows for i in row], reduce(*self.hidden(texts, rows))
 
-        yield from parallel.imap(compute, batches())
+        yield from parallel.imap(compute, batches(), self.at_a_time)
         if stopped:
             raise Stopped
 
+    @property
+    def at_a_time(self) -> int:
+        """Batches that are under way at a time: one for each core of a CPU; a GPU is busy with one."""
+        threads = parallel.num_threads()
+        return threads if self.device.type == "cpu" else min(GPU_BATCHES, threads)
+
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
-        """Batches within the token budget of the device, as many for each worker thread, of nearly equal size."""
-        total, threads = sum(lengths), parallel.num_threads()
+        """Batches within the token budget of the device, as many for each core of a CPU, of nearly equal size."""
+        total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
         return self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
 
@@ -79,18 +89,18 @@ class InferenceRunner(ABC, Generic[Text]):
 
 
 class PackedRunner(InferenceRunner[Ids]):
-    """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``."""
+    """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``; on a GPU all of a batch, if it can."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
         self.transformer = FusedBert(backbone, dtype) if supports_fused(backbone) else FusedModernBert(backbone, dtype)
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        return plan_rows(lengths, token_budget)
+        return plan_unpadded(lengths, token_budget) if self.transformer.unpadded else plan_rows(lengths, token_budget)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        packed = collate(texts, rows).to(self.device)
-        bias = packed.attention_bias(self.transformer.dtype)
+        transformer = self.transformer
+        packed, bias = attention_input(collate(texts, rows), self.device, transformer.dtype, transformer.unpadded)
         return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
 
 
@@ -108,15 +118,54 @@ class PaddedRunner(InferenceRunner[Ids]):
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = pad([texts[row[0]] for row in rows], self.pad_id)
-        mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
+        mask = None if batch.mask is None else to_device(batch.mask, self.device)
         states = self.transformer(
-            input_ids=batch.ids.to(self.device, non_blocking=True),
+            input_ids=to_device(batch.ids, self.device),
             attention_mask=None if mask is None else mask.long(),
         ).last_hidden_state
         return states, mask
 
 
-def build_runner(backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> InferenceRunner[Ids]:
-    """A runner for a copy of ``backbone`` in ``dtype``: packed where its architecture allows, else padded."""
-    is_fused = supports_fused(backbone) or supports_fused_modernbert(backbone)
-    return PackedRunner(backbone, dtype) if is_fused else PaddedRunner(backbone, dtype, pad_id)
+def attention_input(
+    packed: PackedBatch, device: torch.device, dtype: torch.dtype, unpadded: bool
+) -> tuple[PackedBatch, Tensor | Boundaries | None]:
+    """A collated batch on the device, and what keeps its sentences apart in attention: a mask, or their boundaries."""
+    if unpadded:
+        where = boundaries(packed)
+        return packed.to(device), where._replace(starts=to_device(where.starts, device))
+    packed = packed.to(device)
+    return packed, packed.attention_bias(dtype)
+
+
+def build_runner(
+    backbone: nn.Module, dtype: torch.dtype, pad_id: int, calibration: Sequence[Ids] = ()
+) -> InferenceRunner[Ids]:
+    """A runner for a copy of ``backbone`` in ``dtype``: packed where its architecture allows, else padded.
+
+    ``calibration``: texts that the ranges of int8 are measured on. With int8, ``check_int8`` must have passed.
+    """
+    if not (supports_fused(backbone) or supports_fused_modernbert(backbone)):
+        return PaddedRunner(backbone, dtype, pad_id)
+    runner = PackedRunner(backbone, dtype)
+    if dtype == torch.int8:
+        calibrate(runner, runner.transformer, calibration)
+    return runner
+
+
+def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModernBert, texts: Sequence[Text]) -> None:
+    """Let texts pass through a runner's transformer, made with int8, and fix the ranges that it saw."""
+    if not isinstance(transformer, FusedBert) or not texts:
+        raise ValueError("int8 is for FusedBert, and needs texts to measure its ranges on")
+    for _ in runner.map(texts, lambda hidden, mask: None):
+        pass
+    transformer.to_int8(pick_dtype("auto", runner.device))
+
+
+def check_int8(name: str, backbone: nn.Module) -> None:
+    """InputError if a model cannot compute in int8 where its weights are."""
+    device = next(backbone.parameters()).device
+    if not has_int8(device.type):
+        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
+    if not supports_fused(backbone):
+        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")

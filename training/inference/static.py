@@ -1,4 +1,7 @@
-"""StaticRunner: encoders without a network, whose sentence vector is the mean of rows of a table."""
+"""StaticRunner: encoders without a network, whose pooled vector is the sum of rows of a table, scaled by their number.
+
+In place of hidden states and a mask it returns that vector, as one token.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from torch import nn
 from training.inference.runner import Hidden, Ids, InferenceRunner, Row
 
 SENTENCES = 2_048  # a batch
+STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")  # which leave a text of one token as it is
 
 
 class StaticRunner(InferenceRunner[Ids]):
-    """In place of hidden states, ``hidden`` returns the mean of each text's rows (n, 1, D), and no mask."""
+    """``hidden`` returns the pooled rows of each text (n, 1, D), and no mask. ``pooling``: of `STATIC_POOLINGS`."""
 
-    def __init__(self, table: nn.Embedding) -> None:
-        self.table = table.weight.detach().clone()
+    def __init__(self, table: nn.Embedding, pooling: str = "mean") -> None:
+        self.table, self.pooling = table.weight.detach().clone(), pooling
         self.device = self.table.device
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
@@ -32,5 +36,7 @@ class StaticRunner(InferenceRunner[Ids]):
         ends = lengths.cumsum()
         ids = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(ends[-1]))
         offsets = torch.from_numpy(ends - lengths).to(self.device)
-        means = F.embedding_bag(torch.from_numpy(ids).to(self.device), self.table, offsets, mode="mean")
-        return means[:, None], None
+        pooled = F.embedding_bag(torch.from_numpy(ids).to(self.device), self.table, offsets, mode="mean")
+        if self.pooling == "mean_sqrt_len_tokens":
+            pooled = pooled * torch.from_numpy(lengths).to(self.device).sqrt()[:, None]
+        return pooled[:, None], None

@@ -4,7 +4,8 @@ A config is validated when it is made; a mistake is one `InputError` that names 
 It travels as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and comes back equal. Together
 with the data, the versions of the libraries and the number of cores (each gets a micro-batch with its own dropout) it
 determines the whole curve: in float32 on a CPU, bit for bit. The defaults are the paper's (section 3.1): batches of
-16, Adam, learning rate 2e-5, linear warm-up over 10% of the steps.
+16, Adam, learning rate 2e-5, linear warm-up over 10% of the steps. Networks over word vectors have a learning rate of
+their own (`default_learning_rate`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL
+from training.registry import DEFAULT_MODEL, WORD_ENCODERS
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
 MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20  # besides that of the base
+
+LEARNING_RATE = 2e-5
+WORD_ENCODER_LEARNING_RATE = 1e-3  # Adam's own default: 2e-5 moves random weights of an LSTM nowhere in an epoch
+
+
+def default_learning_rate(base: str) -> float:
+    """The learning rate of a run from ``base`` that states none."""
+    return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
 
 
 def _whole_number(value: Any) -> Any:
@@ -68,8 +77,9 @@ class RunConfig(BaseModel):
 
     ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
     derived from them. ``eval_data`` None evaluates on random pairs of the training data alone. ``pooling`` None is
-    the base's own. ``max_steps``, if given, is the number of optimiser steps, in place of ``epochs``. ``eval_every``
-    None evaluates about every 100 steps, but 4 to 20 times a run.
+    the base's own. ``learning_rate``, if not given, is the base's `default_learning_rate`. ``max_steps``, if given, is
+    the number of optimiser steps, in place of ``epochs``. ``eval_every`` None evaluates about every 100 steps, but 4 to
+    20 times a run.
 
     ``teacher`` is the model that mse and margin-mse learn from: a bi-encoder or a cross-encoder. ``matryoshka_dims``
     trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so many rows of a batch
@@ -101,7 +111,7 @@ class RunConfig(BaseModel):
     epochs: float = Field(1, gt=0, le=1_000, description="passes over the training data")
     max_steps: Whole | None = Field(None, ge=1, le=10_000_000, description="optimiser steps")
     batch_size: Whole = Field(16, ge=1, le=65_536, description="rows per step")
-    learning_rate: float = Field(2e-5, gt=0, le=1, description="the peak learning rate of Adam")
+    learning_rate: float = Field(LEARNING_RATE, gt=0, le=1, description="the peak learning rate of Adam")
     warmup: float = Field(0.1, ge=0, le=1, description="the fraction of the steps that warms up")
     weight_decay: float = Field(0.0, ge=0, le=1, description="decoupled weight decay")
     max_grad_norm: float = Field(1.0, gt=0, description="the norm that gradients are clipped to")
@@ -130,6 +140,8 @@ class RunConfig(BaseModel):
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
         if objective is not None:
             values["objective"] = objective
+        if "learning_rate" not in values and isinstance(values.get("base"), str):
+            values["learning_rate"] = default_learning_rate(values["base"])
         try:
             super().__init__(**values)
         except ValidationError as error:

@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from training.assets import plain_sentences
 from training.data.load import SCORED, TRIPLETS, Dataset
 from training.data.transforms import POSITIVE_FROM, transform_for
 from training.errors import InputError
-from training.evaluation.diagnostics import alignment, collapsed, diagnose, plain_sentences
+from training.evaluation.diagnostics import alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES

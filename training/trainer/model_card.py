@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from training.data.load import Dataset
@@ -23,8 +25,73 @@ NAMES = {
 }
 
 
-def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figures, pooling: str) -> str:
-    """Markdown with the YAML header that the Hub reads. ``before`` and ``best`` are figures of `Evaluator.measure`."""
+# How the folder is opened: by sentence-transformers, or where that library has no module for it by SBERT Lab.
+_USES = {
+    "sentence-transformers": [
+        "from sentence_transformers import SentenceTransformer",
+        'vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])',
+    ],
+    "sbert-lab": [
+        "from training import Encoder",
+        'vectors = Encoder.load("path/to/this/folder").encode(["A sentence.", "Another one."])',
+    ],
+}
+
+
+# Our figures -> the Hub's task type, its name, metric type, its name; those that sentence-transformers' cards use
+_METRICS = {
+    "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
+    "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
+}
+
+
+def with_model_index(card: str, config: RunConfig, best: Figures, name: str) -> str:
+    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once.
+
+    Args:
+        card: Markdown with a YAML header, or without one.
+        name: of the model.
+    """
+    results = [
+        {
+            "task": {"type": task, "name": task_name},
+            "dataset": {"name": _data_name(config.eval_data), "type": _data_name(config.eval_data)},
+            "metrics": [{"type": metric, "value": round(float(best[key]), 6), "name": metric_name}],
+        }
+        for key, (task, task_name, metric, metric_name) in _METRICS.items()
+        if config.eval_data and best.get(key) is not None
+    ]
+    header, body = "", card
+    if card.startswith("---\n") and "\n---\n" in card:
+        header, _, body = card.removeprefix("---\n").partition("\n---\n")
+        header += "\n"
+    if not results or "model-index:" in header:
+        return card
+    index = json.dumps([{"name": name, "results": results}], ensure_ascii=False)  # JSON is YAML
+    return f"---\n{header}model-index: {index}\n---\n{body}"
+
+
+def _data_name(name: str | None) -> str:
+    """A data set by name, a file without its folders: a card may be published."""
+    return name or "" if (name or "").startswith("hf:") else PurePath(name or "").name
+
+
+def model_card(
+    config: RunConfig,
+    training: Dataset,
+    before: Figures,
+    best: Figures,
+    pooling: str,
+    library: str = "sentence-transformers",
+) -> str:
+    """Markdown with the YAML header that the Hub reads.
+
+    Args:
+        config, training: of the run.
+        before, best: figures of `Evaluator.measure`.
+        pooling: of the model.
+        library: that opens it, sentence-transformers or sbert-lab.
+    """
     entry = OBJECTIVES[config.objective]
     settings = {
         "base": config.base,
@@ -34,7 +101,7 @@ def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figu
         **({"teacher": config.teacher} if config.teacher else {}),
         **({"Matryoshka dimensions": ", ".join(map(str, config.matryoshka_dims))} if config.matryoshka_dims else {}),
         "training data": f"{training.name}, {len(training):,} {training.kind}",
-        "evaluation data": config.eval_data or "none",
+        "evaluation data": _data_name(config.eval_data) if config.eval_data else "none",
         "steps": best["step"],
         "batch size": config.batch_size,
         "learning rate": f"{config.learning_rate:g}, linear warm-up over {config.warmup:.0%}, linear decay",
@@ -43,9 +110,9 @@ def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figu
     }
     lines = [
         "---",
-        "library_name: sentence-transformers",
+        f"library_name: {library}",
         "pipeline_tag: sentence-similarity",
-        "tags: [sentence-transformers, sentence-similarity, sbert-lab]",
+        f"tags: [{', '.join(dict.fromkeys((library, 'sentence-similarity', 'sbert-lab')))}]",
         "---",
         f"# {config.name or 'A sentence encoder'}",
         "",
@@ -53,8 +120,7 @@ def model_card(config: RunConfig, training: Dataset, before: Figures, best: Figu
         "that are compared by their cosine.",
         "",
         "```python",
-        "from sentence_transformers import SentenceTransformer",
-        'vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])',
+        *_USES[library],
         "```",
         "",
         "| setting | value |",

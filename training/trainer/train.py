@@ -9,7 +9,8 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
                           notes (what was done to the data), negatives (examples of mined ones, see
                           `training.trainer.negatives`), resumed_from (a step, or null)
     train   loss          mean over the steps since the last train event
-            lr, epoch, steps (in total), sentences_per_second, seconds_left (an estimate)
+            lr, epoch, steps (in total), sentences_per_second, seconds_left (an estimate), memory_gb (of a GPU: the
+            most that was held so far, else null)
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
@@ -43,7 +44,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.errors import InputError, Stopped
-from training.trainer import negatives
+from training.trainer import gpu_memory, negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Figures
@@ -115,7 +116,7 @@ def train(
             events.emit("state", 0, state="failed", reason=str(error))
             raise
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
-            reason = _explain(error, config)
+            reason = _explain(error, config, trainer)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
@@ -163,13 +164,15 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool) -
     return None
 
 
-def _explain(error: Exception, config: RunConfig) -> str:
+def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> str:
     """Why the run failed and what to do, in one line."""
     text = " ".join(str(error).split())
     if os.strerror(errno.ENOSPC) in text:
         return "the disk is full: make room and resume the run"
     if isinstance(error, OSError | SafetensorError):
         return f"a file could not be read or written: {text}"
+    if isinstance(error, torch.OutOfMemoryError) and trainer is not None:
+        return gpu_memory.explain(trainer, error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text:
         return f"not enough memory for batches of {config.batch_size}: use a smaller batch_size or max_length"
     return text or type(error).__name__

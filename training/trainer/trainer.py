@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,16 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.atomic import write_text
+from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.transforms import training_data
+from training.device import describe_device, held_memory
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
+from training.models.modules.words import BigramTokenizer
 from training.objectives import OBJECTIVES, build_objective
 from training.parallel import run_parallel
+from training.registry import WORD_ENCODERS
 from training.trainer.batches import TokenizedBatches
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
@@ -92,7 +97,9 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
         eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
-        encoder = self._load_encoder(home)
+        encoder = self._load_encoder(home, eval_data)
+        if config.base in WORD_ENCODERS:
+            self.data = with_note(self.data, f"{config.base} has {encoder.source}")
         mined = self._mine_negatives(encoder) if config.mine_negatives else None
         teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
         targets = data_targets(self.data)
@@ -138,6 +145,10 @@ class Trainer:
             return "stopped"
         return "finished"
 
+    def drop_batch(self) -> None:
+        """Forget the next batch, and losses that are still on the device."""
+        self._next_batch, self._pending_losses = None, []
+
     def save_checkpoint(self) -> None:
         """Write everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
@@ -160,10 +171,13 @@ class Trainer:
             "path": str(model) if model is not None and model.is_dir() else None,
         }
 
-    def _load_encoder(self, home: str | Path | None) -> Encoder:
+    def _load_encoder(self, home: str | Path | None, eval_data: Dataset | None) -> Encoder:
         config = self.config
         device = str(self.accelerator.device)
-        encoder = Encoder.load(config.base, config.pooling, config.dtype, device, home, config.seed)
+        known = chain.from_iterable(column for data in (self.data, eval_data) if data for column in data.columns)
+        encoder = Encoder.load(
+            config.base, config.pooling, config.dtype, device, home, config.seed, vocabulary_of=known
+        )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
@@ -199,7 +213,7 @@ class Trainer:
             steps=self.total_steps,
             rows=len(self.data),
             processes=self.accelerator.num_processes,
-            device=str(encoder.device),
+            device=describe_device(encoder.device),
             dtype=str(encoder.dtype).removeprefix("torch."),
             micro_batches=self.model.num_micro_batches,
             base=encoder.name,
@@ -294,6 +308,7 @@ class Trainer:
             epoch=round(progress.step / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
             sentences_per_second=self.meter.sentences_per_second(),
+            memory_gb=held_memory(self.model.encoder.device),
             seconds_left=self._seconds_left(),
         )
         progress.losses = []
@@ -327,7 +342,10 @@ class Trainer:
             return
         progress = self.progress
         encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
-        card = model_card(self.config, self.data, progress.baseline or {}, progress.best or {}, encoder.pooling)
+        # sentence-transformers has no tokenizer that gives bigrams.
+        library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
+        figures = progress.baseline or {}, progress.best or {}
+        card = model_card(self.config, self.data, *figures, encoder.pooling, library)
         write_text(self.folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:

@@ -76,6 +76,8 @@ class TrainingModel(nn.Module):
         num_micro_batches: int = 1,
         mini_batch_size: int | None = None,
     ) -> None:
+        if encoder.dtype == torch.int8:
+            raise InputError(f"{encoder.name}: int8 is for inference; train it without")
         super().__init__()
         self.encoder = encoder.train()
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches

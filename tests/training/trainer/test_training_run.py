@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -58,6 +60,19 @@ def test_the_files_of_a_run(config, tmp_path):
     assert "regression: (cos(u, v) − gold)²" in card
     assert "| Spearman ρ ×100 (cosine) |" in card
     assert not list(folder.rglob("*.bin")) + list(folder.rglob("*.pt"))  # no pickle anywhere
+
+
+def test_a_wall_clock_that_jumps_changes_neither_the_curve_nor_the_durations(config, tmp_path, monkeypatch):
+    _, expected = run(config, tmp_path / "steady")
+    jumps = itertools.cycle([0.0, 86_400.0, -86_400.0, 1e9])
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + next(jumps))
+    result, events = run(config, tmp_path / "jumping")
+    assert result.status == "finished"
+    assert curve(events) == curve(expected)
+    assert all(0 < event["sentences_per_second"] < 1e6 for event in of_kind(events, "train"))
+    assert all(0 <= (event["seconds_left"] or 0) < 600 for event in events if "seconds_left" in event)
+    assert all(0 <= event["seconds"] < 600 for event in of_kind(events, "eval"))
 
 
 def test_the_saved_model_is_the_best_one(config, tmp_path):

@@ -1,0 +1,161 @@
+"""Unpadded batches: what a GPU computes, with its attention emulated by a mask that keeps the sentences apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from test_runner import alone, assert_close, backbone, run, sentences
+from tiny_models import make_model
+from torch import Tensor
+
+from training.inference import fused_bert, fused_modernbert, unpadded
+from training.inference.packing import collate
+from training.inference.runner import PackedRunner, build_runner
+from training.inference.unpadded import attention_alone, boundaries, has_varlen, plan_unpadded, varlen_agrees
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+
+CPU = torch.device("cpu")
+
+
+def masked_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """`torch.nn.attention.varlen.varlen_attn` by its documentation: (N, H, d) each -> (N, H, d)."""
+    assert cu_seq_q.dtype == torch.int32
+    assert cu_seq_q[0] == 0
+    assert cu_seq_q[-1] == len(query)
+    lengths = cu_seq_q.diff()
+    assert lengths.min() > 0
+    assert max_q == max_k == lengths.max()
+    sentence = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    mask = sentence[:, None] == sentence
+    if window_size != (-1, -1):
+        place = torch.arange(len(query))
+        mask &= (place[:, None] - place).abs() <= window_size[0]
+    parts = (part.transpose(0, 1) for part in (query, key, value))
+    return F.scaled_dot_product_attention(*parts, attn_mask=mask, scale=scale).transpose(0, 1)
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if this machine had a GPU's operator."""
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", masked_attention)
+    for module in (fused_bert, fused_modernbert):
+        monkeypatch.setattr(module, "has_varlen", lambda *_: True)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
+@pytest.mark.parametrize("lengths", [[1], [32], [3, 64, 17, 17, 1, 40, 2]])
+def test_each_sentence_is_computed_as_if_it_were_alone(
+    tmp_path: Path, emulated: None, architecture: str, lengths: list[int]
+):
+    model, ids = backbone(tmp_path, architecture), sentences(lengths)
+    runner = build_runner(model, torch.float32, pad_id=0)
+    assert isinstance(runner, PackedRunner)
+    assert runner.transformer.unpadded
+    assert_close(run(runner, ids), alone(model, ids))
+
+
+def test_local_layers_see_their_window_alone(tmp_path: Path, emulated: None):
+    model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
+    ids = sentences([300, 5, 30])
+    assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+def test_a_bias_between_positions_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
+    model, ids = backbone(tmp_path, "mpnet"), sentences([9, 30, 1])
+    runner = build_runner(model, torch.float32, pad_id=0)
+    assert not runner.transformer.unpadded
+    assert_close(run(runner, ids), alone(model, ids))
+
+
+def test_vectors_are_those_of_packed_rows(request: pytest.FixtureRequest):
+    texts = ["A man is playing.", "", "The cat " * 40, "A dog, a dog and a dog.", "A man is playing."]
+    expected = Encoder.load("all-MiniLM-L6-v2", dtype="float32").encode(texts)
+    request.getfixturevalue("emulated")
+    encoder = Encoder.load("all-MiniLM-L6-v2", dtype="float32")
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
+    assert encoder.inference.transformer.unpadded
+
+
+def test_pairs_are_scored_as_in_packed_rows(tmp_path: Path, request: pytest.FixtureRequest):
+    folder = str(make_model(tmp_path, "bert"))
+    config = transformers.AutoConfig.from_pretrained(folder, num_labels=1)
+    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    pairs = [("a man", "a woman is playing"), ("", "the dog"), ("the cat is eating food", "the cat"), ("a", "a")]
+    expected = CrossEncoder.load(folder, dtype="float32").predict(pairs)
+    request.getfixturevalue("emulated")
+    scorer = CrossEncoder.load(folder, dtype="float32")
+    assert scorer.inference.unpadded
+    np.testing.assert_allclose(scorer.predict(pairs), expected, atol=1e-6)
+
+
+def test_batches_hold_every_sentence_once_within_the_budget():
+    lengths = [5, 60, 7, 7, 30, 1, 64]
+    batches = list(plan_unpadded(lengths, 128))
+    assert all(len(rows) == 1 for rows in batches)
+    assert sorted(i for [row] in batches for i in row) == list(range(len(lengths)))
+    assert all(len(row) * max(lengths[i] for i in row) <= 128 for [row] in batches)
+
+
+def test_the_padding_at_the_end_is_a_sentence_of_its_own():
+    where = boundaries(collate([[1] * 3, [1] * 20], [[1, 0]]))
+    assert where.starts.tolist() == [0, 20, 23, 32]
+    assert where.longest == 20
+    assert boundaries(collate([[1] * 2], [[0]])).longest == 30
+    assert boundaries(collate([[1] * 32], [[0]])).starts.tolist() == [0, 32]
+
+
+class TestTheCapabilityCheck:
+    def test_a_cpu_has_no_such_operator(self):
+        assert not has_varlen(CPU, torch.bfloat16, 64)
+
+    @pytest.mark.parametrize("window", [None, 8])
+    def test_an_operator_that_computes_attention_is_taken(self, emulated: None, window: int | None):
+        assert varlen_agrees(CPU, torch.float32, 32, window)
+
+    @pytest.mark.parametrize("fault", ["sentences see each other", "another scale"])
+    def test_one_that_computes_something_else_is_not(self, monkeypatch: pytest.MonkeyPatch, fault: str):
+        def wrong(query: Tensor, key: Tensor, value: Tensor, *where: object, **settings: object) -> Tensor:
+            if fault == "another scale":
+                return masked_attention(query, key, value, *where, scale=0.1)
+            parts = (part.transpose(0, 1) for part in (query, key, value))
+            return F.scaled_dot_product_attention(*parts, scale=1.0).transpose(0, 1)
+
+        monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", wrong)
+        assert not varlen_agrees(CPU, torch.float32, 32)
+
+    @pytest.mark.parametrize("error", [ImportError, TypeError, RuntimeError, NotImplementedError])
+    def test_where_it_is_missing_or_fails_packed_rows_are_used(
+        self, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+    ):
+        def fail(*_: object) -> bool:
+            raise error("no kernel for this GPU")
+
+        monkeypatch.setattr(unpadded, "varlen_agrees", fail)
+        assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
+        monkeypatch.setattr(unpadded, "varlen_agrees", lambda *_: True)
+        assert has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
+        assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.float32, 64), "it takes 16 bits alone"
+
+    def test_the_reference_is_pytorchs_attention(self):
+        projected = torch.randn(5, 3 * 2 * 8)
+        query, key, value = projected.view(5, 3, 2, 8).unbind(1)
+        weights = torch.einsum("qhd,khd->hqk", query, key).softmax(-1)
+        expected = torch.einsum("hqk,khd->qhd", weights, value).flatten(1)
+        torch.testing.assert_close(attention_alone(projected, 2, [5]), expected)

@@ -1,0 +1,79 @@
+"""scratch:bilstm and scratch:dan in the training loop: what they learn, what a run keeps, what it says of words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_helpers import Events, of_kind, run, stop_at
+
+from training.models.encoder import Encoder
+from training.registry import BILSTM, DAN, WORD_ENCODERS
+from training.trainer.config import RunConfig
+from training.trainer.train import train
+
+SENTENCES = ["A man is playing a guitar.", "The woman eats", "a dog runs in the snow", "Two men talk."]
+
+
+@pytest.fixture
+def short(alone, pairs, monkeypatch) -> RunConfig:
+    """A few steps where there is no GloVe, and nothing to fetch it from."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("training.models.word_encoders.LSTM_DIMENSION", 24)
+    monkeypatch.setattr("training.models.word_encoders.DENSE_DIMENSION", 24)
+    return RunConfig("regression", base=BILSTM, train_data=pairs, eval_data=pairs, max_steps=30, eval_every=15)
+
+
+def test_they_have_a_learning_rate_and_a_pooling_of_their_own():
+    assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [1e-3, 1e-3]
+    assert RunConfig("regression", base="scratch:6x384").learning_rate == RunConfig("regression").learning_rate == 2e-5
+    chosen = RunConfig("regression", base=DAN, learning_rate=5e-4)
+    assert RunConfig.from_json(chosen.to_json()) == chosen
+    assert chosen.replace(seed=1).learning_rate == 5e-4
+
+
+@pytest.mark.parametrize(("name", "pooling"), [(BILSTM, "max"), (DAN, "mean_sqrt_len_tokens")])
+def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path, name, pooling):
+    result, events = run(short.replace(base=name), tmp_path / "run")
+    opening = of_kind(events, "state")[0]
+    assert (opening["pooling"], opening["dtype"]) == (pooling, "float32")
+    assert any("random word vectors, as GloVe is not here" in note for note in opening["notes"])
+    assert result.status == "finished"
+    assert result.final["spearman"] > result.baseline["spearman"] + 0.1
+    encoder = Encoder.load(result.path)
+    assert encoder.pooling == pooling
+    assert "guitar" in encoder.tokenizer.rows
+    assert np.isfinite(encoder.encode(SENTENCES)).all()
+    card = (Path(result.path) / "README.md").read_text()
+    assert ("from sentence_transformers import" in card) == (name == BILSTM)
+    assert ("from training import Encoder" in card) == (name == DAN)
+
+
+def test_a_trained_bilstm_is_the_same_in_sentence_transformers(short, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    config = short.replace(objective="classification", concatenation="uv+diff+mul", max_steps=10)
+    result, _ = run(config, tmp_path / "run")
+    theirs = SentenceTransformer(result.path, device="cpu").encode(SENTENCES)
+    ours = Encoder.load(result.path).encode(SENTENCES, normalize=False)
+    assert np.allclose(ours, theirs, atol=1e-5)
+    assert ours.std() > 1e-3
+
+
+@pytest.mark.parametrize("name", WORD_ENCODERS)
+def test_a_stopped_run_goes_on_to_the_same_end(short, tmp_path, name):
+    config = short.replace(base=name, dtype="float32")
+    events: Events = []
+    stopped = train(config, events.append, tmp_path / "run", stop_at(10, events))
+    assert (stopped.status, stopped.steps < 30) == ("stopped", True)
+    resumed, _ = run(config, tmp_path / "run", resume=True)
+    whole, _ = run(config, None)
+    assert resumed.final == whole.final
+
+
+def test_words_of_the_evaluation_data_are_known(short, tmp_path):
+    other = tmp_path / "other.tsv"
+    other.write_text("sentence1\tsentence2\tscore\nxylophones shimmer\txylophones gleam\t4\nan ocelot\ta zither\t1\n")
+    result, _ = run(short.replace(eval_data=str(other), max_steps=2, eval_every=2), tmp_path / "run")
+    assert {"xylophones", "ocelot"} <= set(Encoder.load(result.path).tokenizer.rows)
