@@ -12,12 +12,15 @@ import gc
 import os
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 MB = 1 << 20
-M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1  # parameters of glibc's mallopt(3), from malloc.h
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX = -3, -1, -8  # parameters of glibc's mallopt(3), from malloc.h
 PASSIVE_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+RELEASE_SECONDS = 60.0  # between two returns of free memory to the system, each some 50 milliseconds
 GC_THRESHOLD = 100_000  # allocations between two collections; Python's default is 700
 OUTPUT_LOST = 120  # the exit code that Python itself uses when buffered output cannot be written
 
@@ -34,6 +37,9 @@ def configure_malloc() -> None:
 
     By default it returns blocks of the size of activations (1 to 3 MB) to the system after each operation and maps
     them anew, page by page, for the next: 5% of the time of encoding. Does nothing where there is no glibc.
+
+    Threads share one arena for each core, at least two. By default there are up to eight for each core, and each keeps
+    what its threads have freed: after half an hour of requests, hundreds of megabytes.
     """
     if sys.platform != "linux":
         return
@@ -41,6 +47,7 @@ def configure_malloc() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 32 * MB)
         mallopt(M_TRIM_THRESHOLD, 64 * MB)
+        mallopt(M_ARENA_MAX, max(2, os.cpu_count() or 1))
 
 
 def use_passive_waiting() -> None:
@@ -95,6 +102,22 @@ def without_option(arguments: list[str], name: str) -> tuple[list[str], str | No
     return kept, found
 
 
+@contextmanager
+def not_installed(*packages: str) -> Iterator[None]:
+    """Inside the block importing these packages fails as if they were not installed; loaded ones stay as they are.
+
+    For packages that a library imports wherever they are installed, asked for or not, and can do without. MCP's SDK,
+    which Gradio imports, is a seventh of the imports before the first page.
+    """
+    hidden = [package for package in packages if package not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None makes an import fail
+    try:
+        yield
+    finally:
+        for package in hidden:
+            sys.modules.pop(package, None)
+
+
 def freeze_startup_objects() -> None:
     """Exclude all objects that exist now from future collections. Does not collect first: that would be a pause."""
     gc.freeze()
@@ -107,12 +130,28 @@ def release_memory() -> None:
         trim(0)
 
 
+def release_memory_regularly(seconds: float = RELEASE_SECONDS) -> None:
+    """From now on, in a thread that ends with the process.
+
+    Each connection leaves a cycle of objects, which the collector reaches only after `GC_THRESHOLD` allocations, and
+    glibc keeps what was freed in one of its arenas unless it lies at the arena's end.
+    """
+
+    def release() -> None:
+        while True:
+            time.sleep(seconds)
+            release_memory()
+
+    threading.Thread(target=release, name="release memory", daemon=True).start()
+
+
 def exit_now(code: int) -> NoReturn:
     """End the process without freeing its objects one by one, which takes Python more than a second.
 
     Waits for non-daemon threads, runs the exit handlers and flushes the output, as Python does. Output that cannot
     be written turns exit code 0 into 120.
     """
+    threading.excepthook = _report_unless_cut_off
     try:
         threading._shutdown()  # type: ignore[attr-defined] # joins non-daemon threads
         atexit._run_exitfuncs()  # closes logs, removes temporary folders
@@ -125,3 +164,16 @@ def exit_now(code: int) -> NoReturn:
         with suppress(OSError):  # stderr is closed: nothing is left to report to
             sys.stderr.flush()
         os._exit(code)
+
+
+def _report_unless_cut_off(raised: threading.ExceptHookArgs) -> None:
+    """Executors take nothing more while the process ends: what a daemon thread was doing is lost, and is no error."""
+    if not isinstance(raised.exc_value, RuntimeError):
+        threading.__excepthook__(raised)
+
+
+def end_within(seconds: float) -> None:
+    """End this process so long from now whatever its threads do: one may wait for a server that says nothing more."""
+    timer = threading.Timer(seconds, os._exit, [0])
+    timer.daemon = True
+    timer.start()

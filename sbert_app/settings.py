@@ -34,6 +34,12 @@ class Settings(BaseModel):
     temp_limit_mb: int = Field(10_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
     models_mb: int = Field(4_096, ge=256, le=10_000_000, description="a whole number from 256 to 10000000")
     models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")  # loaded models in memory
+    corpus_sentences: int = Field(
+        1_000_000, ge=1_000, le=10_000_000, description="a whole number from 1000 to 10000000"
+    )
+    corpus_in_memory: int = Field(100_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
+    map_points: int = Field(50_000, ge=100, le=100_000, description="a whole number from 100 to 100000")
+    cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
     warm_maps: bool = Field(True, description="yes or no")  # compile UMAP in the background, before the first map
 
     @classmethod

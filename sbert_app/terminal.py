@@ -13,11 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
-from sbert_app.signals import on_ending_signal
+from sbert_app.signals import interrupt, on_ending_signal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -28,13 +28,16 @@ MIN_COLUMNS_FOR_BAR = 80  # a narrower terminal shows the figures alone
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether a signal to end has come (Ctrl-C, …). The second one interrupts at once."""
+def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
+    """Yields a function that tells whether a signal to end has come (Ctrl-C, …).
+
+    The second signal interrupts at once, and so does the first while ``at_once()`` is true: there is nothing to keep.
+    """
     received: list[int] = []
 
-    def handle(number: int, _: object) -> None:
-        if received:
-            raise KeyboardInterrupt
+    def handle(number: int, frame: FrameType | None) -> None:
+        if received or at_once():
+            interrupt(number, frame)
         received.append(number)
 
     with on_ending_signal(handle):

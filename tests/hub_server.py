@@ -9,10 +9,14 @@ paths, HEAD and GET of a file (with ETag, X-Repo-Commit and ranges), and 404 wit
 does not have. ``requests`` remembers
 "GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and nothing more comes. The files
 of a data set named in ``gated`` are refused. ``aliases`` maps an old name (datasets/name) to today's.
+
+With a ``token`` it also takes models: repositories are created and committed to by whoever sends it, and ``pushed``
+has the files by repository. Bodies are not remembered, nor is the token.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import mimetypes
@@ -37,6 +41,9 @@ class HubServer:
         self.stalls: set[str] = set()
         self.gated: set[str] = set()
         self.aliases: dict[str, str] = {}
+        self.token: str | None = None
+        self.pushed: dict[str, dict[str, bytes]] = {}
+        self.private: dict[str, bool] = {}
         self.stalled = threading.Event()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
@@ -96,11 +103,49 @@ class _Handler(BaseHTTPRequestHandler):
         """api/datasets/org/name/paths-info/<commit> with a form of paths: those of them that there are."""
         path = unquote(urlsplit(self.path).path).strip("/").removeprefix("api/")
         self.hub.requests.append(f"POST /api/{path}")
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        body = self._body()
+        if path == "validate-yaml":  # of a model card
+            return self._send_json({"errors": [], "warnings": []})
+        if path == "repos/create" or "/preupload/" in path or "/commit/" in path:
+            return self._take(path, body)
         folder = self._folder(path.partition("/paths-info/")[0])
         if folder is not None:
             paths = parse_qs(body).get("paths") or json.loads(body).get("paths", [])
             self._send_json([entry for entry in _tree(folder, "", True) if entry["path"] in paths])
+        return None
+
+    def _body(self) -> str:
+        if self.headers.get("Transfer-Encoding", "") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts).decode()
+
+    def _take(self, path: str, body: str) -> None:
+        """repos/create, models/org/name/preupload/main, models/org/name/commit/main: what pushing a model asks."""
+        if self.hub.token is None or self.headers.get("Authorization") != f"Bearer {self.hub.token}":
+            return self._refuse(401, "Unauthorized")
+        if path == "repos/create":
+            asked = json.loads(body)
+            repo = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+            self.hub.pushed.setdefault(repo, {})
+            self.hub.private[repo] = bool(asked.get("private")) or asked.get("visibility") == "private"
+            return self._send_json({"url": f"{self.hub.url}/{repo}", "name": repo})
+        repo = path.removeprefix("models/").split("/preupload/")[0].split("/commit/")[0]
+        if repo not in self.hub.pushed:
+            return self._refuse(404, "RepoNotFound")
+        if "/preupload/" in path:
+            files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": None}
+                     for file in json.loads(body)["files"]]  # fmt: skip
+            return self._send_json({"files": files})
+        for line in map(json.loads, body.splitlines()):
+            if line["key"] == "file":
+                self.hub.pushed[repo][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+        commit = {"commitUrl": f"{self.hub.url}/{repo}/commit/{COMMIT}", "commitOid": COMMIT}
+        return self._send_json({**commit, "pullRequestUrl": None})
 
     def _describe(self, path: str) -> None:
         """api/models/org/name[/revision/main] and api/models/org/name/tree/<commit>[/folder][?recursive=…]."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.data.load import DATA_NAMES, is_data_name
+from training.data.reference import parse_file, split_names
 from training.errors import InputError
 from training.models.reference import bare_name
 from training.registry import BASELINES, CROSS_ENCODERS
@@ -64,11 +65,13 @@ class AccessPolicy:
         Raises:
             InputError: a part is anything else; the message does not depend on which files exist.
         """
-        parts = [name] if self._in_allowed_folder(name) else [part.strip() for part in name.split("+")]
+        # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
+        may_be_file = self._in_allowed_folder(parse_file(name).path)
+        parts = split_names(name) if may_be_file else [part.strip() for part in name.split("+")]
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
-            if not is_data_name(part) and not self._in_allowed_folder(part):
+            if not is_data_name(part) and not self._in_allowed_folder(parse_file(part).path):
                 raise InputError(
                     f"data {_quoted(part)} cannot be used here; upload a file, or give {', '.join(DATA_NAMES)} or "
                     "hf:<org>/<name> (paths are for the command line and serve --allow-path)"

@@ -52,6 +52,14 @@ class DiskCache:
         """Store one array."""
         self._store(f"{key}.npy", array.nbytes, lambda file: np.save(file, array, allow_pickle=False))
 
+    def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The array stored under ``key``; if there is none, it is computed and stored."""
+        array = self.get(key)
+        if array is None:
+            array = compute()
+            self.put(key, array)
+        return array
+
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
         """The named arrays stored under ``key``, or None."""
         return self._load(f"{key}.npz")

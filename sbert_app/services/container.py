@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from sbert_app.process import freeze_startup_objects
+from sbert_app.formats import format_bytes
+from sbert_app.process import freeze_startup_objects, release_memory_regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.files.score_tasks import ScoreTasks
+from sbert_app.services.corpus.limits import CorpusLimits
+from sbert_app.services.files.jobs import ScoreJobs
+from sbert_app.services.handover import Handover
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.leftovers import remove_leftovers
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.tasks import TaskRunner
+from sbert_app.services.temp_folder import TempFolder, folder_size
 from sbert_app.settings import Settings
 from training.errors import InputError
 from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
@@ -32,7 +37,9 @@ class Services:
     models: ModelCache
     jobs: Jobs  # the queue of runs; `Jobs.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
-    scoring: ScoreTasks  # files that are being scored
+    scoring: ScoreJobs  # files that are scored, and were
+    handover: Handover  # sentences that one page hands to another
+    temp: TempFolder  # of uploads and results
     tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
     _calibrating: dict[str, bool] = field(default_factory=dict)  # model -> whether it is at work; False: it failed
 
@@ -42,12 +49,18 @@ class Services:
         make_home(settings.home)
         access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
         models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
-        jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home)
-        return cls(settings, access, models, jobs, embeddings, ScoreTasks(models, settings.temp_folder))
+        limits = CorpusLimits(
+            settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
+        )
+        jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home, limits=limits)
+        temp = TempFolder(settings.temp_folder, settings.temp_limit_mb << 20)
+        scoring, handover = ScoreJobs(models, temp.path, temp.check_room), Handover(temp.path / "handover")
+        return cls(settings, access, models, jobs, embeddings, scoring, handover, temp)
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
-        remove_leftovers(self.settings.temp_folder)
+        remove_leftovers(self.temp.path)
+        self.temp.clean_regularly()
         self.jobs.reconcile()  # runs that were queued when the app last ended
         self.jobs.watch()
         try:
@@ -56,10 +69,20 @@ class Services:
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
         freeze_startup_objects()
+        release_memory_regularly()
         if self.settings.warm_maps:  # last, as it compiles for half a minute
             from sbert_app.services.maps import umap_engine
 
-            umap_engine.warm_up(self.settings.home)
+            umap_engine.compile_ahead(self.settings.home)
+
+    def check_kept_room(self, file: Path) -> None:
+        """InputError if a copy of this file does not fit beside the uploads that are kept for runs."""
+        kept, most = self.settings.home / "data" / "uploads", self.settings.temp_limit_mb << 20
+        if file.stat().st_size + folder_size(kept) > most:
+            raise InputError(
+                f"the uploads that are kept for runs take {format_bytes(most)}, as much as they may; ask whoever runs "
+                "this app to delete some"
+            )
 
     def calibrate_later(self, model: str, pooling: str) -> None:
         """Calibrate the cosine of this model in a background thread: this pooling first, then the others.

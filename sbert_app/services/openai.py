@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,21 +22,38 @@ from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 from training.registry import CROSS_ENCODERS, ENCODERS
 
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
 MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
 MOST_CHARACTERS = 100_000  # of a text
 OWNER = "sbert-lab"
 
+MOST_TOKENS = 100_000  # of a text that is given as token ids; a model reads fewer
+
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+TokenIds = Annotated[
+    list[Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=MOST_TOKENS)
+]
 Name = Annotated[str, Field(min_length=1, max_length=4_096)]
 
 
 class EmbeddingsRequest(BaseModel):
-    """The body of ``POST /v1/embeddings``; other fields, such as user, have no effect."""
+    """The body of ``POST /v1/embeddings``; other fields, such as user, have no effect.
+
+    ``input``: a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
+    special tokens; they are computed as they are.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
     model: Name
-    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
+    input: (
+        Text
+        | TokenIds
+        | Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)]
+    )
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
@@ -64,20 +81,27 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest) -> dict[str, Any]
     """The vectors of the inputs.
 
     Raises:
-        InputError: the model cannot be used, or has fewer dimensions than were asked for.
+        InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
     """
-    texts = [request.input] if isinstance(request.input, str) else request.input
     encoder = models.encoder(*ModelSpec.parse(request.model))
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
-    vectors = encoder.encode(texts)
+    vectors, tokens = _encode(encoder, request.input)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    tokens = sum(map(len, encoder.tokenize(texts)))
     encoded = [_base64(vector) for vector in vectors] if request.encoding_format == "base64" else vectors.tolist()
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
     return {"object": "list", "data": data, "model": request.model, "usage": _usage(request.model, tokens)}
+
+
+def _encode(encoder: Encoder, given: str | list[Any]) -> tuple[np.ndarray, int]:
+    """Vectors of length 1, (N, D) float32, and the number of tokens."""
+    if isinstance(given, list) and not isinstance(given[0], str):
+        ids: list[list[int]] = given if isinstance(given[0], list) else [given]
+        return encoder.encode_ids(ids), sum(map(len, ids))
+    texts = [given] if isinstance(given, str) else given
+    return encoder.encode(texts), sum(map(len, encoder.tokenize(texts)))
 
 
 def rerank(models: ModelCache, request: RerankRequest) -> dict[str, Any]:

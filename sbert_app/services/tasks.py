@@ -7,6 +7,7 @@
             show(event)  # a TaskProgress: what is being done, how much of it, the time that is left
 
 An owner, such as a browser session and the name of a tab, has one task at a time: a new one stops the one before.
+What a task downloads is a stage of it, in megabytes, and ends when the task is stopped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from training.errors import Stopped
+from training.sources.progress import listening
 
 POLL_SECONDS = 0.25  # between two progress events
 CLOSE_SECONDS = 5.0  # that tasks have to end when the process does
@@ -122,7 +124,8 @@ class TaskRunner:
         def target() -> None:
             started = time.perf_counter()
             try:
-                value = work(stage.report, stop.is_set)
+                with listening(stage.report_download, stop.is_set):
+                    value = work(stage.report, stop.is_set)
             except BaseException as error:  # noqa: BLE001 - raised again in the thread that iterates
                 outcomes.put(error)
             else:
@@ -163,6 +166,10 @@ class _Stage:
         current, _, _, since = self._latest
         is_new = description is not None and description != current
         self._latest = (description or current, done, total, time.perf_counter() if is_new else since)
+
+    def report_download(self, what: str, done: float, total: float) -> None:
+        """Megabytes of what a loader fetches on its way."""
+        self.report(done, f"Downloading {what}, {total:,.0f} MB", total)
 
     def progress(self) -> TaskProgress:
         description, done, total, since = self._latest

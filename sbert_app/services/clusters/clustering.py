@@ -1,4 +1,4 @@
-"""Clusters of a corpus by two methods: HDBSCAN and hierarchical clustering.
+"""Clusters of a corpus by three methods: HDBSCAN, mini-batch k-means and hierarchical clustering.
 
 HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings and leaves the other sentences out
 as noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
@@ -9,6 +9,9 @@ of their pairs (average linkage). It compares every pair of sentences: for 10,00
 paper (section 1 and its conclusion). The tree is computed once and cached; other cuts of it take no time. All
 distances are in memory while it is computed, which limits the size of the corpus.
 
+Mini-batch k-means divides any corpus into a given number of clusters, without noise. HDBSCAN of a corpus that is too
+large for a map groups a sample (`large`).
+
 Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 """
 
@@ -17,23 +20,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.formats import format_count
 from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.clusters.large import NOISE, join_nearest, k_means
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.limits import CorpusLimits
+from sbert_app.services.corpus.sample import sample_of
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import is_warm
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError, Stopped
 
-HDBSCAN, HIERARCHICAL = "hdbscan", "hierarchical"
-MIN_SENTENCES = {HDBSCAN: 5, HIERARCHICAL: 2}  # distinct ones
+HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
+MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}  # distinct ones
 MAX_TREE_SENTENCES = 15_000  # 112 million distances, 1.9 GB at the peak
-NOISE = -1
+CENTRES = 20  # of k-means, unless a number is given
 MIN_SAMPLES = 5  # HDBSCAN: neighbours that make a sentence a core point
 BLOCK = 1_024  # rows of distances between two checks of ``should_stop``
 POLL_SECONDS = 0.2
@@ -43,7 +49,10 @@ _linkage_lock = threading.Lock()  # one tree at a time, because of the memory fo
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The method and its parameters. Hierarchical: ``num_clusters``, or if it is None, ``min_cosine`` cuts the tree."""
+    """The method and its parameters.
+
+    Hierarchical: ``num_clusters``, or if it is None, ``min_cosine`` cuts the tree. k-means: ``num_clusters`` or 20.
+    """
 
     method: str = HDBSCAN
     min_cluster_size: int = 5  # HDBSCAN
@@ -71,6 +80,7 @@ def cluster(
     home: Path,
     report_progress: ReportProgress = lambda *_: None,
     should_stop: ShouldStop = lambda: False,
+    limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise.
 
@@ -81,13 +91,17 @@ def cluster(
         home: the home folder, for UMAP's compiled functions.
         report_progress: called with the fraction done and a message.
         should_stop: checked several times a second where the libraries allow it.
+        limits: from which size on HDBSCAN groups a sample.
 
     Raises:
         InputError: a setting is invalid, or the corpus is too small, or too large for a tree.
         Stopped: ``should_stop`` returned True.
     """
     settings.check(embedded)
-    return by_size(METHODS[settings.method](embedded, settings, cache, home, report_progress, should_stop))
+    task = _Task(embedded, settings, cache, home, report_progress, should_stop)
+    if settings.method == HDBSCAN and len(embedded) > limits.clustered:
+        return by_size(_cluster_sample(task, limits.map_points))
+    return by_size(METHODS[settings.method](task))
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
@@ -98,32 +112,57 @@ def by_size(labels: np.ndarray) -> np.ndarray:
     return numbers[labels].astype(np.int64)
 
 
-def _cluster_hdbscan(
-    embedded: EmbeddedCorpus,
-    settings: ClusterSettings,
-    cache: DiskCache,
-    home: Path,
-    report_progress: ReportProgress,
-    should_stop: ShouldStop,
-) -> np.ndarray:
+@dataclass(frozen=True)
+class _Task:
+    """What `cluster` was asked for."""
+
+    embedded: EmbeddedCorpus
+    settings: ClusterSettings
+    cache: DiskCache
+    home: Path
+    report_progress: ReportProgress
+    should_stop: ShouldStop
+
+
+def _cluster_hdbscan(task: _Task) -> np.ndarray:
     """HDBSCAN of the 5-D map."""
-    size = settings.min_cluster_size
+    embedded, size = task.embedded, task.settings.min_cluster_size
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
         raise InputError(f"clusters of {size:,} sentences or more were requested, but there are only {available}.")
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
-    key = digest(["hdbscan", map_key(map_settings, embedded), str(size)])
-    labels = cache.get(key)
-    if labels is None:
+
+    def compute() -> np.ndarray:
         mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
-        report_progress(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
-        points = project(embedded, map_settings, cache, home, report_progress, should_stop)
-        report_progress(0, "Looking for dense groups")
-        if should_stop():
+        task.report_progress(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
+        points = project(embedded, map_settings, task.cache, task.home, task.report_progress, task.should_stop)
+        task.report_progress(0, "Looking for dense groups")
+        if task.should_stop():
             raise Stopped
-        labels = _hdbscan(points, size)
-        cache.put(key, labels)
-    return labels
+        return _hdbscan(points, size)
+
+    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(size)]), compute)
+
+
+def _cluster_sample(task: _Task, size: int) -> np.ndarray:
+    """HDBSCAN of a sample; every other sentence joins the cluster of its nearest neighbours in the sample."""
+    sample = sample_of(task.embedded, size)
+
+    def compute() -> np.ndarray:
+        found = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+        return join_nearest(task.embedded.vectors, sample.rows, found, task.report_progress, task.should_stop)
+
+    key = digest(["hdbscan of a sample", sample.embedded.key, str(task.settings.min_cluster_size)])
+    return task.cache.get_or_compute(key, compute)
+
+
+def _cluster_k_means(task: _Task) -> np.ndarray:
+    """Mini-batch k-means of the vectors."""
+    embedded, count = task.embedded, min(task.settings.num_clusters or CENTRES, len(task.embedded))
+    return task.cache.get_or_compute(
+        digest(["mini-batch k-means", embedded.key, str(count)]),
+        lambda: k_means(embedded.vectors, count, task.report_progress, task.should_stop),
+    )
 
 
 def _hdbscan(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
@@ -134,24 +173,21 @@ def _hdbscan(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
     return hdbscan.fit_predict(points).astype(np.int64)
 
 
-def _cluster_hierarchical(
-    embedded: EmbeddedCorpus,
-    settings: ClusterSettings,
-    cache: DiskCache,
-    home: Path,
-    report_progress: ReportProgress,
-    should_stop: ShouldStop,
-) -> np.ndarray:
+def _cluster_hierarchical(task: _Task) -> np.ndarray:
     """The tree, cut by cosine or by number of clusters."""
     from scipy.cluster.hierarchy import fcluster
 
-    tree = linkage_tree(embedded, cache, report_progress, should_stop)
-    if settings.num_clusters is None:
-        return fcluster(tree, 1 - settings.min_cosine, "distance").astype(np.int64) - 1
-    return fcluster(tree, settings.num_clusters, "maxclust").astype(np.int64) - 1
+    tree = linkage_tree(task.embedded, task.cache, task.report_progress, task.should_stop)
+    if task.settings.num_clusters is None:
+        return fcluster(tree, 1 - task.settings.min_cosine, "distance").astype(np.int64) - 1
+    return fcluster(tree, task.settings.num_clusters, "maxclust").astype(np.int64) - 1
 
 
-METHODS: dict[str, Callable[..., np.ndarray]] = {HDBSCAN: _cluster_hdbscan, HIERARCHICAL: _cluster_hierarchical}
+METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
+    HDBSCAN: _cluster_hdbscan,
+    K_MEANS: _cluster_k_means,
+    HIERARCHICAL: _cluster_hierarchical,
+}
 
 
 def linkage_tree(
@@ -174,16 +210,15 @@ def linkage_tree(
             f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
             f"are the most; this corpus has {n:,}. Choose HDBSCAN, or open fewer sentences."
         )
-    key = digest(["average linkage", embedded.key])
-    tree = cache.get(key)
-    if tree is None:
+
+    def compute() -> np.ndarray:
         with _exclusive_linkage(should_stop):
             report_progress(0, f"Comparing {n:,} sentences, each with each")
             distances = condensed_distances(embedded.vectors, report_progress, should_stop)
             report_progress(0, f"Joining {n:,} sentences")
-            tree = linkage(distances, "average")
-        cache.put(key, tree)
-    return tree
+            return linkage(distances, "average")
+
+    return cache.get_or_compute(digest(["average linkage", embedded.key]), compute)
 
 
 def condensed_distances(vectors: np.ndarray, report_progress: ReportProgress, should_stop: ShouldStop) -> np.ndarray:

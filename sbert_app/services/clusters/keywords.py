@@ -21,6 +21,7 @@ from sbert_app.services.function_words import stop_words
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 MIN_SENTENCES = 2  # of a cluster that contain a keyword, unless the cluster has only one
+MAX_COUNTED = 100_000  # sentences of a large corpus whose words are counted
 MIN_SPECIFICITY = 3.0  # product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere
 
 
@@ -71,3 +72,14 @@ def words(sentence: str) -> Iterator[str]:
             yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             yield word
+
+
+def keywords_of(
+    sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
+) -> dict[int, list[str]]:
+    """`keywords`, counted in a random sample of at most ``most`` sentences; a label without any there has none."""
+    if len(sentences) <= most:
+        return keywords(sentences, labels, k)
+    rows = np.sort(np.random.default_rng(0).choice(len(sentences), most, replace=False))
+    counted = keywords([sentences[row] for row in rows.tolist()], labels[rows], k)
+    return {label: counted.get(label, []) for label in np.unique(labels).tolist()}

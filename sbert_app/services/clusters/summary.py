@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.services.clusters.clustering import NOISE
-from sbert_app.services.clusters.keywords import keywords
+from sbert_app.services.clusters.keywords import keywords_of
+from sbert_app.services.clusters.subset import mean_pair_cosine
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.export import Column, save_csv, with_file_columns
 from sbert_app.services.corpus.similar import normalize_text
 
 REPRESENTATIVES = 3
+TITLE_KEYWORDS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,36 +29,43 @@ class Cluster:
     keywords: list[str]
     representatives: list[int]  # positions of the sentences nearest to its centre, of distinct texts
     cosine: float | None  # mean over all its pairs; None for a single sentence
+    name: str = ""  # that a person has given it
+
+    @property
+    def title(self) -> str:
+        """Its name, else its first keywords."""
+        return self.name or ", ".join(self.keywords[:TITLE_KEYWORDS])
 
 
-def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Cluster]:
+def describe_clusters(
+    embedded: EmbeddedCorpus, labels: np.ndarray, names: Mapping[int, str] | None = None
+) -> list[Cluster]:
     """The clusters by size, the largest first, and then the noise if there is any.
 
     Args:
         embedded: a corpus and its vectors.
-        labels: int64 (N,) from `clustering.cluster`.
+        labels: int64 (N,) from `clustering.cluster` or `edits.edited`.
+        names: of labels that have one.
     """
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
-    keywords_of = keywords(embedded.corpus.sentences, labels)
+    words = keywords_of(embedded.corpus.sentences, labels)
     clusters = [
-        _describe(embedded, label, rows, keywords_of[label])
+        _describe(embedded, label, rows, words[label], (names or {}).get(label, ""))
         for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
     ]
     return [cluster for cluster in clusters if cluster.number] + [cluster for cluster in clusters if not cluster.number]
 
 
-def _describe(embedded: EmbeddedCorpus, label: int, rows: np.ndarray, cluster_keywords: list[str]) -> Cluster:
+def _describe(
+    embedded: EmbeddedCorpus, label: int, rows: np.ndarray, cluster_keywords: list[str], name: str
+) -> Cluster:
     if label == NOISE:
         return Cluster(0, rows, [], [], None)
-    vectors = embedded.vectors[rows]
-    total = vectors.sum(axis=0, dtype=np.float64)
-    n = len(rows)
-    # The squared norm of the sum is the sum of the cosines of all pairs, and of each sentence with itself.
-    cosine = float(total @ total - n) / (n * (n - 1)) if n > 1 else None
-    nearest = rows[np.argsort(-(vectors @ total), kind="stable")]
+    vectors = np.asarray(embedded.vectors[rows])
+    nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
     representatives = _first_distinct(embedded.corpus.sentences, nearest.tolist())
-    return Cluster(label + 1, rows, cluster_keywords, representatives, cosine)
+    return Cluster(label + 1, rows, cluster_keywords, representatives, mean_pair_cosine(vectors), name)
 
 
 def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
@@ -70,7 +79,7 @@ def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
 
 
 def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
-    """A CSV file of all sentences with their cluster (0 = noise), its keywords, and their other columns.
+    """A CSV file of all sentences with their cluster (0 = noise), its name, its keywords, and their other columns.
 
     Raises:
         InputError: the file cannot be written.
@@ -79,8 +88,11 @@ def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
     for cluster in clusters:
         numbers[cluster.rows] = cluster.number
     keywords_of = {cluster.number: " ".join(cluster.keywords) for cluster in clusters}
-    columns: dict[str, Column] = {
-        "cluster": numbers.tolist(),
+    columns: dict[str, Column] = {"cluster": numbers.tolist()}
+    if any(cluster.name for cluster in clusters):
+        name_of = {cluster.number: cluster.name for cluster in clusters}
+        columns["name"] = [name_of[number] for number in numbers.tolist()]
+    columns |= {
         "keywords": [keywords_of[number] for number in numbers.tolist()],
         "sentence": corpus.sentences,
     }

@@ -3,8 +3,7 @@
     corpus = Corpus.from_file("reviews.csv")         or from_text(...), from_data("stsb:dev")
 
 Each row of a user's file is a sentence, also if it repeats. A data set of pairs becomes the list of its distinct
-sentences, with the gold scores of the pairs. A corpus holds at most 100,000 sentences, which two cores encode in a
-minute and map in another.
+sentences, with the gold scores of the pairs. A corpus holds at most a million sentences.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 
 from sbert_app.services.cache import digest
 from training.assets import asset
+from training.data.reference import FileReference
 from training.data.tables.columns import as_text
 from training.data.tables.lines import open_lines
 from training.data.tables.table import Table, open_table, pick_columns, pick_sentence
@@ -26,7 +26,7 @@ from training.errors import InputError
 if TYPE_CHECKING:
     from training.data.dataset import Dataset
 
-MAX_SENTENCES = 100_000
+MAX_SENTENCES = 1_000_000  # unless a reader is given another limit
 EXAMPLE = asset("examples/corpus.csv")
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
 
@@ -72,36 +72,39 @@ class Corpus:
             raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
 
     @classmethod
-    def from_text(cls, text: str, name: str = "the text") -> Corpus:
+    def from_text(cls, text: str, name: str = "the text", most: int = MAX_SENTENCES) -> Corpus:
         """One sentence per line; empty lines are skipped.
 
         Raises:
             InputError: there is no sentence.
         """
         sentences = [line.strip() for line in text.splitlines() if line.strip()]
-        return cls(name, sentences[:MAX_SENTENCES], notes=_cut(len(sentences)))
+        return cls(name, sentences[:most], notes=_cut(len(sentences), most))
 
     @classmethod
-    def from_file(cls, path: Path | str, column: str | None = None) -> Corpus:
+    def from_file(
+        cls, path: Path | str, column: str | None = None, encoding: str | None = None, most: int = MAX_SENTENCES
+    ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
-        gives the distinct sentences of its pairs. A .txt file has one sentence per line.
+        gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a
+        text file; None to find out.
 
         Raises:
             InputError: the file cannot be read, there is no such column, or it contains no text.
         """
         if column is None and Path(path).suffix.lower() == ".txt":
-            return _from_rows(Table(Path(path), open_lines(Path(path))), "sentence")
-        table = open_table(path)
+            return _from_rows(Table(Path(path), open_lines(Path(path), encoding)), "sentence", most)
+        table = open_table(path, encoding)
         if column is None and has_pairs(table):
             from training.data.load import load_data
 
-            return cls.from_dataset(load_data(str(path)))
-        return _from_rows(table, pick_sentence(table, column))
+            return cls.from_dataset(load_data(str(FileReference(str(path), encoding))), most)
+        return _from_rows(table, pick_sentence(table, column), most)
 
     @classmethod
-    def from_data(cls, name: str, home: Path | str | None = None) -> Corpus:
+    def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
         """The distinct sentences of a named data set: stsb:dev, snli:test, …
 
         Raises:
@@ -109,14 +112,14 @@ class Corpus:
         """
         from training.data.load import check_data_name, load_data
 
-        return cls.from_dataset(load_data(check_data_name(name), home))
+        return cls.from_dataset(load_data(check_data_name(name), home), most)
 
     @classmethod
-    def from_dataset(cls, data: Dataset) -> Corpus:
+    def from_dataset(cls, data: Dataset, most: int = MAX_SENTENCES) -> Corpus:
         """The distinct sentences of all columns, row by row, with the role of each sentence's first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            return cls(data.name, sentences[:MAX_SENTENCES], notes=(*data.notes, *_cut(len(sentences))))
+            return cls(data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most)))
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
         first_role: list[str] = []
@@ -127,15 +130,15 @@ class Corpus:
         gold = None
         if data.scores is not None:
             rows = np.array([[positions[s] for s in pair] for pair in zip(*data.columns, strict=True)], dtype=np.int32)
-            inside = (rows < MAX_SENTENCES).all(axis=1)
+            inside = (rows < most).all(axis=1)
             gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
         sentences = list(positions)
         return cls(
             data.name,
-            sentences[:MAX_SENTENCES],
-            {"role": first_role[:MAX_SENTENCES]},
+            sentences[:most],
+            {"role": first_role[:most]},
             gold,
-            (*data.notes, *_cut(len(sentences))),
+            (*data.notes, *_cut(len(sentences), most)),
         )
 
 
@@ -148,8 +151,8 @@ def has_pairs(table: Table) -> bool:
     return True
 
 
-def _from_rows(table: Table, column: str) -> Corpus:
-    """The rows with text in ``column``, up to MAX_SENTENCES."""
+def _from_rows(table: Table, column: str, most: int) -> Corpus:
+    """The rows with text in ``column``, up to ``most``."""
     columns: dict[str, list[Any]] = {name: [] for name in table.columns}
     sentences: list[str] = []
     blank = 0
@@ -160,18 +163,18 @@ def _from_rows(table: Table, column: str) -> Corpus:
         sentences += [" ".join((texts[i] or "").split()) for i in filled]
         for name, cells in batch.rows.items():
             columns[name] += [cells[i] for i in filled]
-        if len(sentences) >= MAX_SENTENCES:
+        if len(sentences) >= most:
             break
     del columns[column]
     notes = table.remarks + ((f"{blank:,} rows without text in {column} are left out.",) if blank else ())
-    if len(sentences) >= MAX_SENTENCES:
-        notes += _cut(max(table.row_estimate, len(sentences)))
-    columns = {name: cells[:MAX_SENTENCES] for name, cells in columns.items()}
-    return Corpus(table.path.name, sentences[:MAX_SENTENCES], columns, notes=notes)
+    if len(sentences) >= most:
+        notes += _cut(max(table.row_estimate, len(sentences)), most)
+    columns = {name: cells[:most] for name, cells in columns.items()}
+    return Corpus(table.path.name, sentences[:most], columns, notes=notes)
 
 
-def _cut(count: int) -> tuple[str, ...]:
+def _cut(count: int, most: int) -> tuple[str, ...]:
     """A note if there are more sentences than a corpus holds."""
-    if count <= MAX_SENTENCES:
+    if count <= most:
         return ()
-    return (f"Only the first {MAX_SENTENCES:,} of {count:,} sentences are used.",)
+    return (f"Only the first {most:,} of {count:,} sentences are used.",)

@@ -8,34 +8,22 @@ search(embedded, "a query", encoder)             see search.py
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 
 from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.corpus import vector_file
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.index import SearchIndex
+from sbert_app.services.corpus.index import MAX_EXACT, SearchIndex
+from sbert_app.services.corpus.quantized_index import QuantizedIndex
+from sbert_app.services.models.protocols import SentenceEncoder
 
+MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
 SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
-
-
-class SentenceEncoder(Protocol):
-    """What a corpus needs of a bi-encoder."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def pooling(self) -> str: ...
-    def encode(
-        self,
-        sentences: Sequence[str],
-        *,
-        on_progress: Callable[[int, int | None], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +31,7 @@ class EmbeddedCorpus:
     """A corpus and its vectors."""
 
     corpus: Corpus
-    vectors: np.ndarray  # (N, D) float32, unit length
+    vectors: np.ndarray  # (N, D) float32, unit length; of a large corpus a memory map
     model: str
     pooling: str
     key: str  # equal for the same sentences under the same weights and pooling
@@ -53,8 +41,10 @@ class EmbeddedCorpus:
         return len(self.corpus)
 
     @cached_property
-    def index(self) -> SearchIndex:
-        """The search index, built on first use."""
+    def index(self) -> SearchIndex | QuantizedIndex:
+        """The search index, built on first use; over a memory map one that leaves the vectors where they are."""
+        if isinstance(self.vectors, np.memmap) and len(self) > MAX_EXACT:
+            return QuantizedIndex(self.vectors, bits=1 if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS else 8)
         return SearchIndex(self.vectors)
 
 
@@ -64,13 +54,20 @@ def encode(
     cache: DiskCache | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    folder: Path | None = None,
 ) -> EmbeddedCorpus:
     """Encode a corpus, or read its vectors from the cache.
 
+    With ``folder`` the vectors are a file in it that is mapped into memory, and goes on where it was stopped
+    (`vector_file`); otherwise they are in memory, and kept in ``cache``.
+
     Raises:
+        InputError: the file cannot be written.
         Stopped: ``should_stop`` returned True.
     """
     key = embedding_key(corpus, encoder)
+    if folder is not None:
+        return _encode_to_file(corpus, encoder, key, folder, on_progress, should_stop)
     vectors = cache.get(key) if cache is not None else None
     if vectors is not None:
         return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, 0.0)
@@ -79,6 +76,21 @@ def encode(
     seconds = time.perf_counter() - started
     if cache is not None:
         cache.put(key, vectors)
+    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
+
+
+def _encode_to_file(
+    corpus: Corpus,
+    encoder: SentenceEncoder,
+    key: str,
+    folder: Path,
+    on_progress: Callable[[int, int | None], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> EmbeddedCorpus:
+    path = folder / f"{key}{vector_file.SUFFIX}"
+    is_done, started = path.exists(), time.perf_counter()
+    vectors = vector_file.encode_to_file(path, corpus.sentences, encoder, on_progress, should_stop)
+    seconds = 0.0 if is_done else time.perf_counter() - started
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
 

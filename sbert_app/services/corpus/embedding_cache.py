@@ -3,8 +3,9 @@
     key = embeddings.add(Corpus.from_text("…"))                     equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
-Vectors are cached on disk by what they depend on (sentences, weights, pooling), and in memory up to one gigabyte.
-Corpora are held in memory up to a million sentences; an evicted one has to be opened again.
+Vectors are cached on disk by what they depend on (sentences, weights, pooling), and in memory up to one gigabyte; those
+of a corpus of more than 100,000 sentences are a file that is mapped into memory. Corpora are held in memory up to two
+million sentences; an evicted one has to be opened again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sbert_app.services.cache import DiskCache, LRUCache, digest
 from sbert_app.services.corpus.corpus import EXAMPLE, Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
+from sbert_app.services.corpus.limits import CorpusLimits
 from training.assets import asset
 from training.errors import InputError, Stopped
 
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
 
 SHIPPED = asset("maps")  # the map of the example corpus, so that a first visit does not wait for it
-MAX_SENTENCES = 1_000_000  # of all open corpora
+MAX_SENTENCES = 2_000_000  # of all open corpora
 MAX_BYTES = 1 << 30  # of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB
 POLL_SECONDS = 0.2  # between two checks of ``should_stop`` while another thread encodes the same corpus
 
@@ -40,13 +44,19 @@ class EmbeddingCache:
     """Thread-safe. ``max_sentences`` and ``max_bytes`` bound the corpora and the vectors in memory."""
 
     def __init__(
-        self, models: ModelCache, home: Path, max_sentences: int = MAX_SENTENCES, max_bytes: int = MAX_BYTES
+        self,
+        models: ModelCache,
+        home: Path,
+        max_sentences: int = MAX_SENTENCES,
+        max_bytes: int = MAX_BYTES,
+        limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
+        self.limits = limits
         self.models = models
         self.home = home
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)  # of vectors, maps and clusters
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
-        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, lambda embedded: embedded.vectors.nbytes)
+        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._example: str | None = None
@@ -97,7 +107,8 @@ class EmbeddingCache:
         with self._exclusive(key, should_stop):
             embedded = self._embedded.get(key)
             if embedded is None:
-                embedded = encode(corpus, encoder, self.cache, on_progress, should_stop)
+                folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
+                embedded = encode(corpus, encoder, self.cache, on_progress, should_stop, folder)
                 self._embedded.put(key, embedded)
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
@@ -113,3 +124,8 @@ class EmbeddingCache:
             yield
         finally:
             lock.release()
+
+
+def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:
+    """Of the vectors; the pages of a memory map are the operating system's to take back."""
+    return 0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes

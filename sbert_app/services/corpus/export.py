@@ -23,7 +23,7 @@ def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
     Raises:
         InputError: the disk is full or not writable.
     """
-    _remove_old(folder)
+    remove_old(folder)
     new = folder / token_hex(8)
     new.mkdir(parents=True)
     writer = DelimitedWriter(new / name, [], dict.fromkeys(columns, "string"), ",")
@@ -40,7 +40,8 @@ def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Col
     return {**columns, **renamed}
 
 
-def _remove_old(folder: Path) -> None:
+def remove_old(folder: Path) -> None:
+    """Remove the files and folders of a folder that are older than a day."""
     for old in folder.glob("*"):
         if old.stat().st_mtime < time.time() - MAX_AGE_SECONDS:
             shutil.rmtree(old, ignore_errors=True)

@@ -39,7 +39,7 @@ def neighbours(
         Stopped: ``should_stop`` returned True.
     """
     n = len(vectors)
-    index = _index(vectors)
+    index = neighbour_index(vectors)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for start in range(0, n, ROWS):
@@ -60,7 +60,8 @@ def neighbours(
     return rows, distances
 
 
-def _index(vectors: np.ndarray) -> Any:
+def neighbour_index(vectors: np.ndarray) -> Any:
+    """A FAISS index of float32 (N, D) by dot product: exact up to 20,000 vectors, above an inverted file."""
     import faiss
 
     n, dimension = vectors.shape

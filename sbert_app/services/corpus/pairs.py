@@ -12,6 +12,8 @@ unit vectors is therefore within 2u + u² of their cosine, and rounding the prod
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BLOCK = 1_024  # rows and columns of a block: fits in a core's cache together with its operands
+SAMPLED_BLOCKS = 4  # rows of blocks whose time tells that of all
 TOLERANCE = 2**-6  # bound on the error of a bfloat16 cosine
 
 OnBlock = Callable[[int, int], None]  # (blocks done, total)
@@ -81,6 +84,22 @@ def most_similar_pairs(
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+def estimate_seconds(vectors: np.ndarray) -> float:
+    """About how long comparing each vector with each takes on this machine, from the time of a few blocks."""
+    n = min(len(vectors), SAMPLED_BLOCKS * BLOCK)
+    sample = np.array(vectors[:n])
+    started = time.perf_counter()
+    products = _Products(sample)
+    blocks = 0
+    for top in range(0, n, BLOCK):
+        for left in range(top, n, BLOCK):
+            products.rows_from(1.0, slice(top, top + BLOCK), slice(left, left + BLOCK))
+            blocks += 1
+    per_block = (time.perf_counter() - started) / max(blocks, 1)
+    count = -(-len(vectors) // BLOCK)
+    return per_block * count * (count + 1) / 2
+
+
 def near_duplicates(
     vectors: np.ndarray,
     threshold: float,
@@ -125,7 +144,9 @@ class _Products:
 
         from training.device import has_native_bfloat16
 
-        self.exact = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a read-only memory map: nothing is written to it
+            self.exact = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
         self.bfloat16: Tensor | None = self.exact.bfloat16() if has_native_bfloat16("cpu") else None
 
     def rows_from(self, bound: float, block: slice, columns: slice) -> tuple[np.ndarray, np.ndarray]:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, SentenceEncoder
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 from training.errors import InputError
 
 MAX_K = 100
 CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
-
-
-class PairPredictor(Protocol):
-    """What re-ranking needs of a cross-encoder."""
-
-    @property
-    def name(self) -> str: ...
-    def predict(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

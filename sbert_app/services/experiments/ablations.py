@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.errors import InputError
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-from training.trainer.config import NEEDS_TEACHER, RunConfig
+from training.registry import BILSTM, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.trainer.config import NEEDS_TEACHER, RunConfig, default_learning_rate
 
+NLI = "snli:dev+snli:test"  # 19,666 labelled pairs
 TABLE_6 = "Table 6 of the paper"
 AT_THE_END = 10_000_000  # eval_every beyond the last step of any run: evaluations at the start and the end only
 
@@ -63,6 +64,21 @@ OBJECTIVE_ORDER = (
 )
 
 
+def _word_encoder(label: str, base: str) -> Variant:
+    """A network over word vectors, trained as its authors did: on NLI, by the softmax over (u, v, |u−v|, u∗v)."""
+    changes = {
+        "base": base,
+        "pooling": None,
+        "objective": "classification",
+        "concatenation": "uv+diff+mul",
+        "train_data": NLI,
+        "batch_size": 64,
+        "epochs": 2,
+        "learning_rate": default_learning_rate(base),
+    }
+    return Variant(f"{label} on NLI: {base}", changes)
+
+
 def _objective(name: str) -> dict[str, Any]:
     return {"objective": name} | ({"teacher": DEFAULT_CROSS_ENCODER} if name in NEEDS_TEACHER else {})
 
@@ -100,7 +116,7 @@ ABLATIONS: dict[str, Ablation] = {
             "uv+diff": _concatenation("uv+diff", "(u, v, |u−v|)", 80.78),
             "uv+diff+mul": _concatenation("uv+diff+mul", "(u, v, |u−v|, u∗v)", 80.44),
         },
-        {"objective": "classification", "pooling": "mean", "train_data": "snli:dev+snli:test"},
+        {"objective": "classification", "pooling": "mean", "train_data": NLI},
     ),
     "objective": Ablation(
         "Objective",
@@ -119,12 +135,17 @@ ABLATIONS: dict[str, Ablation] = {
         "Base",
         "How much comes from pre-training?",
         "The same regression on STSb, from a model that has read a billion sentence pairs and from random weights of "
-        "the same shape (6 layers, 384 dimensions). Five thousand pairs cannot teach a language.",
+        "the same shape (6 layers, 384 dimensions). Five thousand pairs cannot teach a language. Two systems from "
+        "before BERT stand beside them, InferSent and the Universal Sentence Encoder (USE), smaller than published and "
+        "trained in the same way: on labels of NLI, without gold scores. What they know of language is in their word "
+        "vectors (GloVe).",
         "",
         "pretrained",
         {
             "pretrained": Variant(f"pretrained: {DEFAULT_MODEL}", {"base": DEFAULT_MODEL}),
             "scratch": Variant("random weights: scratch:6x384", {"base": "scratch:6x384"}),
+            "bilstm": _word_encoder("InferSent", BILSTM),
+            "dan": _word_encoder("USE", DAN),
         },
         {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},
     ),

@@ -27,6 +27,7 @@ from sbert_app.services.runs.store import RunStore
 from training.atomic import open_atomic, write_text
 from training.data.dataset import SCORED, Dataset
 from training.data.load import load_data
+from training.data.reference import parse_file
 from training.data.tables.table import read_columns
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -138,6 +139,8 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
     """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
+    ``path`` may name an encoding, see `training.data.reference`.
+
     Raises:
         InputError: the file has no scores, or it cannot be split like this.
     """
@@ -146,21 +149,29 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
         raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
     if k is not None:
         return data, k_folds(data, k)
-    raw = read_columns(path)
+    raw = read_columns(*parse_file(str(path)))
     column = next((name for name in raw if name.strip().lower() == TOPIC), None)
     if column is None:
         raise InputError(f"{data.name} has no column topic: its columns are {', '.join(raw)}; choose k folds instead")
     return data, by_topic(data, [str(raw[column][row - 1]).strip() for row in data.rows])
 
 
-def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsRecord:
-    """Queue a run for each fold. ``changes``: fields of a `RunConfig` of objective regression.
+def start(path: Path | str, k: int | None, jobs: Jobs, visitor: str = "", **changes: Any) -> FoldsRecord:
+    """Queue a run for each fold.
+
+    Args:
+        path: as in `split`.
+        k: as in `split`.
+        jobs: the queue.
+        visitor: who starts it, see `Jobs.start`.
+        changes: fields of a `RunConfig` of objective regression.
 
     Raises:
-        InputError: as ``split``, or a setting is out of range.
+        InputError: as ``split``, a setting is out of range, or too many runs are waiting.
     """
     data, folds = split(path, k)
     RunConfig(objective="regression", **changes)  # a wrong setting is reported before anything is written
+    jobs.check_room(len(folds), visitor)
     folder = _new_folder(jobs.store.home, data.name)
     runs = []
     for number, fold in enumerate(folds, start=1):
@@ -174,7 +185,7 @@ def start(path: Path | str, k: int | None, jobs: Jobs, **changes: Any) -> FoldsR
             name=f"{Path(data.name).stem}, without {fold.name}",
             **changes,
         )
-        runs.append(FoldRun(fold.name, jobs.start(config).id, len(fold.test)))
+        runs.append(FoldRun(fold.name, jobs.start(config, visitor, grouped=True).id, len(fold.test)))
     record = FoldsRecord(folder.name, data.name, TOPIC if k is None else f"{k} folds", time.time(), runs)
     write_text(folder / "folds.json", json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n")
     return record

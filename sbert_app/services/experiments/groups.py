@@ -20,8 +20,13 @@ class RunGroup:
     """An experiment that consists of several runs."""
 
     id: str
-    name: str
+    name: str  # which no other has: a filter by it finds these runs alone
     runs: frozenset[str]  # ids
+
+    @property
+    def label(self) -> str:
+        """The name without the id, where its time stands beside it."""
+        return self.name.removesuffix(self.id).rstrip()
 
 
 def run_groups(home: Path) -> list[RunGroup]:

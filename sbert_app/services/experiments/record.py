@@ -135,11 +135,9 @@ class Sweep:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the finished runs; None before the first is finished."""
-        durations = [
-            cell.run.record.ended - cell.run.record.started
-            for cell in self.cells
-            if cell.run and cell.state == "finished" and cell.run.record.ended and cell.run.record.started
-        ]
+        finished = [cell.run.record for cell in self.cells if cell.run and cell.state == "finished"]
+        durations = [run.ended - run.started for run in finished if run.ended and run.started]
+        durations = [seconds for seconds in durations if seconds > 0]  # else the clock was set back meanwhile
         if not durations or self.state != "running":
             return None
         return statistics.median(durations) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,15 @@ class Sweeps:
 
     # ------------------------------------------------------------ changing
 
-    def start(self, name: str, seeds: int, changes: Mapping[str, Any]) -> Sweep:
-        """Queue the runs of a new sweep. Raises InputError, before any is queued, if one could not start."""
+    def start(self, name: str, seeds: int, changes: Mapping[str, Any], visitor: str = "") -> Sweep:
+        """Queue the runs of a new sweep. Raises InputError, before any is queued, if one could not start.
+
+        ``visitor``: see `Jobs.start`.
+        """
         _check_seeds(seeds)
-        self.jobs.check_room(seeds * len(ablation(name).variants))
+        self.jobs.check_room(seeds * len(ablation(name).variants), visitor)
         sweep = self.create(name, seeds, changes)
-        self._create_missing(sweep.id, self.jobs.start)
+        self._create_missing(sweep.id, partial(self.jobs.start, visitor=visitor, grouped=True))
         return self.get(sweep.id)
 
     def create(self, name: str, seeds: int, changes: Mapping[str, Any]) -> Sweep:

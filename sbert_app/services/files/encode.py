@@ -11,7 +11,7 @@ null in a .parquet file. The .npy file is one float32 array (N, D); the .parquet
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from training.atomic import replace_file
 from training.data.tables.columns import free_name
 from training.data.tables.lines import open_lines
 from training.data.tables.table import Table, as_text, open_table, pick_sentence
-from training.errors import InputError
+from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder, Progress
@@ -162,10 +162,15 @@ def open_sentences(source: Path, column: str | None = None, encoding: str | None
     return table, pick_sentence(table, column)
 
 
-def check_output(output: Path, source: Path) -> None:
+def check_export(output: Path, source: Path) -> None:
+    """InputError unless ``output`` can be a Parquet file."""
+    check_output(output, source, (".parquet",))
+
+
+def check_output(output: Path, source: Path, suffixes: Sequence[str] = (".npy", ".parquet")) -> None:
     """InputError unless ``output`` can be a file of vectors."""
-    if output.suffix.lower() not in FORMATS:
-        raise InputError(f"{output} has to end with {' or '.join(FORMATS)}")
+    if output.suffix.lower() not in suffixes:
+        raise InputError(f"{output} has to end with {' or '.join(suffixes)}")
     if output.is_dir():
         raise InputError(f"{output} is a folder; name a file in it")
     if not output.parent.is_dir():
@@ -249,4 +254,4 @@ def _replace_output(output: Path) -> Iterator[Path]:
         with replace_file(output) as temporary:
             yield temporary
     except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror or error}") from error
+        raise unwritable(output, error) from error

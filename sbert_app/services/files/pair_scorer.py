@@ -7,10 +7,11 @@ look-up takes a microsecond, an encoding half a millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
+
+from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 
 CACHE_BYTES = 64 << 20  # of embeddings: 43,690 sentences in 384 dimensions
 MAX_CACHED = 65_536  # sentences, however small their embeddings
@@ -18,37 +19,6 @@ MAX_CACHED_LENGTH = 400  # characters: longer sentences rarely repeat, and take 
 
 ShouldStop = Callable[[], bool]
 OnFraction = Callable[[float], None]  # how much of the work is done, 0 to 1
-
-
-class SentenceEncoder(Protocol):
-    """What scoring needs of an encoder, such as `training.models.encoder.Encoder`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def pooling(self) -> str: ...
-    @property
-    def dimension(self) -> int: ...
-    def encode(
-        self,
-        sentences: Sequence[str],
-        normalize: bool | None = True,
-        on_progress: Callable[[int, int | None], None] | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> np.ndarray: ...
-
-
-class PairPredictor(Protocol):
-    """What scoring needs of a cross-encoder, such as `training.models.cross_encoder.CrossEncoder`."""
-
-    @property
-    def name(self) -> str: ...
-    def predict(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        on_progress: Callable[[int, int], None] | None = None,
-        should_stop: ShouldStop | None = None,
-    ) -> np.ndarray: ...
 
 
 class RecentEmbeddings:

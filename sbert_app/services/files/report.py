@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from sbert_app.services.files.gold import NUMBER, matches_of
+from training.evaluation.thresholds import CRITERIA, DataDecision, decide
+
 BINS = 80  # of the histogram, from -1 to 1
 SAMPLE = 1_000_000  # rows
 SCATTER = 2_000  # points
+DECIDED = 50_000  # rows that a threshold is chosen and measured on: more make it no surer, but slower
 WORST = 20  # disagreements
-RESAMPLES = (1_000, 500, 200)  # of a bootstrap, the most that are quick
-RESAMPLED_PAIRS = 2_000_000  # that all resamples of a bootstrap hold together: nobody waits a second for an interval
 ROW, COSINE, GOLD, CROSS, PLACE = range(5)  # the columns of the sample
 
 
@@ -65,10 +67,11 @@ class Report:
     scatter: list[tuple[float, float]]  # (gold score, cosine)
     gold_disagreements: list[Disagreement]
     cross_disagreements: list[Disagreement]
+    decision: DataDecision | None = None  # from which cosine on rows match, where the gold column says which do
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        return asdict(self)
+        return asdict(self) | {"decision": self.decision and self.decision.to_dict()}
 
 
 class ReportBuilder:
@@ -113,8 +116,8 @@ class ReportBuilder:
         block = np.stack([first_row + rows, cosine[rows], gold[rows], cross[rows], self._keep(texts, rows)], axis=1)
         self._sample[places] = block
 
-    def finish(self) -> Report:
-        """The report on all rows so far."""
+    def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> Report:
+        """The report on all rows so far; ``gold_kind`` is that of `GoldColumn`, ``criteria`` are those of `decide`."""
         sample = self._sample[: min(self._seen, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
@@ -131,6 +134,7 @@ class ReportBuilder:
             scatter=self._scatter(gold),
             gold_disagreements=self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
+            decision=_decision(gold[:, COSINE], gold[:, GOLD], gold_kind, criteria),
         )
 
     def _choose(self, count: int) -> np.ndarray:
@@ -179,12 +183,12 @@ class ReportBuilder:
 
 def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
     """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
-    from training.evaluation.bootstrap import bootstrap_interval
+    from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval
     from training.evaluation.metrics import pearson, spearman
 
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    resamples = next((count for count in RESAMPLES if count * len(x) <= RESAMPLED_PAIRS), RESAMPLES[-1])
+    resamples = affordable_resamples(len(x))
     by_rank, by_value = (bootstrap_interval(x, y, kind, resamples) for kind in ("spearman", "pearson"))
     return Agreement(
         n=len(x),
@@ -194,6 +198,15 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
         pearson_interval=(by_value.low, by_value.high),
         interval_method=by_rank.method,
     )
+
+
+def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequence[str]) -> DataDecision | None:
+    """The thresholds of the cosine, of at most `DECIDED` rows; None where the gold scores do not say what matches."""
+    if len(gold) > DECIDED:
+        drawn = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
+        cosine, gold = cosine[drawn], gold[drawn]
+    found = matches_of(gold, kind)
+    return None if found is None else DataDecision("cosine", found[1], decide(cosine, found[0], criteria))
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -20,22 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from sbert_app.services.files.pair_scorer import PairPredictor, PairScorer, SentenceEncoder
+from sbert_app.services.files.gold import NUMBER, GoldColumn
+from sbert_app.services.files.pair_scorer import PairScorer
 from sbert_app.services.files.report import ReportBuilder
 from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
+from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 from training.data.tables.columns import free_name
 from training.data.tables.table import (
     PairColumns,
     RowBatch,
     Table,
     as_text,
-    bad_number,
     open_table,
-    parse_number,
     pick_columns,
 )
 from training.errors import InputError, Stopped
+from training.evaluation.thresholds import CRITERIA
 
 CHUNK_SECONDS = 2.0
 FIRST_CHUNK = 128  # rows
@@ -58,6 +59,7 @@ def score_file(
     should_stop: Callable[[], bool] | None = None,
     keep_partial: bool = True,
     with_report: bool = True,
+    criteria: Sequence[str] = CRITERIA,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -66,12 +68,13 @@ def score_file(
         outputs: .csv, .tsv or .parquet files; all are written at the same time.
         encoder: the score is the cosine of its embeddings.
         cross_encoder: adds a second score.
-        columns: the two columns with sentences, and a third with gold scores if there are any; None finds them
-            by name. A `PairColumns` is used as it is.
+        columns: the two columns with sentences, and a third with gold scores or labels (`gold`) if there are any; None
+            finds them by name. A `PairColumns` is used as it is.
         on_progress: called several times a second.
         should_stop: checked between model batches. The outputs then hold the rows scored so far.
         keep_partial: False raises `Stopped` instead, and leaves no outputs, also of a file that is damaged.
         with_report: False leaves out the statistics of the scores.
+        criteria: the thresholds that the report decides on, where there are gold scores or labels.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the
@@ -94,7 +97,7 @@ def score_file(
         table, PairScorer(encoder, cross_encoder), summary, writers, on_progress, should_stop or (lambda: False)
     )
     with discarded_on_error(writers):
-        scoring.run(outputs[0].parent if with_report else None, keep_partial)
+        scoring.run(outputs[0].parent if with_report else None, keep_partial, criteria)
     return summary
 
 
@@ -116,10 +119,11 @@ class _Scoring:
         self.writers = writers
         self.on_progress = on_progress
         self.should_stop = should_stop
+        self.gold: GoldColumn | None = None  # known from the first rows on: a table may be read only once
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
-    def run(self, report_folder: Path | None, keep_partial: bool) -> None:
+    def run(self, report_folder: Path | None, keep_partial: bool, criteria: Sequence[str]) -> None:
         """Read, score and write until the file ends or the task is stopped; then complete the outputs.
 
         ``report_folder`` is where the report keeps sentences meanwhile; None for no report.
@@ -143,7 +147,8 @@ class _Scoring:
             summary.seconds = time.perf_counter() - started
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
-            summary.report = None if builder is None else builder.finish()
+            kind = self.gold.kind if self.gold else NUMBER
+            summary.report = None if builder is None else builder.finish(kind, criteria)
         for writer in self.writers:
             writer.finish()
         summary.outputs = [str(writer.path) for writer in self.writers]
@@ -167,6 +172,8 @@ class _Scoring:
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
         """Score consecutive rows, write them, count them."""
         summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
+        if not summary.rows:
+            self.gold = GoldColumn.of(chunk, summary.columns)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
@@ -211,18 +218,8 @@ class _Scoring:
         return _scatter(cosine, complete, rows), None if cross is None else _scatter(cross, complete, rows)
 
     def _gold_scores(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
-        """Gold scores (rows,), NaN where there is none, and a note for each cell that is not a number."""
-        column = self.summary.columns.score
-        if column is None:
-            return None, {}
-        cells = chunk.rows[column]
-        values = [parse_number(cell) for cell in cells]
-        bad = {
-            row: bad_number(column, cell)
-            for row, cell in enumerate(cells)
-            if values[row] is None and cell is not None and str(cell).strip()
-        }
-        return np.array([math.nan if value is None else value for value in values]), bad
+        """Gold scores (rows,), NaN where there is none, and a note for each cell that is not understood."""
+        return (None, {}) if self.gold is None else self.gold.read(chunk.rows[self.gold.name])
 
     def _report(self, rows_in_chunk: float, force: bool = False) -> None:
         """Report progress, within a chunk at most every `REPORT_SECONDS`."""

@@ -38,7 +38,7 @@ class ScoreSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain JSON values, NaN as null."""
-        return json_values(asdict(self))
+        return json_values(asdict(self) | {"report": self.report and self.report.to_dict()})
 
     @property
     def sentence(self) -> str:

@@ -19,14 +19,20 @@ import numpy as np
 
 from training.atomic import AtomicFile
 from training.data.tables.table import RowBatch
-from training.errors import InputError
+from training.errors import InputError, unwritable
 
 # Spreadsheets take the full-width forms for the same signs, and skip the white space before them.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 PLAIN_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+ADVICE = "free some space or write to another folder"
 GROUP_ROWS = 65_536  # rows in a row group of the Parquet file
 
 Column = list[Any] | np.ndarray
+
+
+def without_formula(text: str) -> str:
+    """``text`` with an apostrophe in front if a spreadsheet would run it as a formula. Plain numbers stay."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not PLAIN_NUMBER.fullmatch(text) else text
 
 
 class Writer(Protocol):
@@ -85,8 +91,8 @@ class DelimitedWriter:
         """Cells: as text, formulas disarmed, quoted where delimiters, quotes or line ends ask for it."""
         texts = [value if type(value) is str else cell_text(value) for value in values]
         for at, text in enumerate(texts):
-            if text.startswith(FORMULA_STARTS) and not PLAIN_NUMBER.fullmatch(text):
-                texts[at] = text = "'" + text
+            if (safe := without_formula(text)) is not text:
+                texts[at] = text = safe
                 self.guarded += 1
             if self._special.search(text):
                 texts[at] = '"' + text.replace('"', '""') + '"'
@@ -179,7 +185,7 @@ def open_writers(paths: Sequence[Path], source: Path, fields: Sequence[Any], add
     except OSError as error:
         for sink in sinks:
             sink.discard()
-        raise unwritable(path, error) from error
+        raise unwritable(path, error, ADVICE) from error
     return sinks
 
 
@@ -196,15 +202,8 @@ def discarded_on_error(sinks: Sequence[Writer]) -> Iterator[None]:
             with suppress(OSError):  # closing writes what is buffered, and a full disk fails again
                 sink.discard()
         if isinstance(error, OSError):
-            raise unwritable(sinks[0].path, error) from error
+            raise unwritable(sinks[0].path, error, ADVICE) from error
         raise
-
-
-def unwritable(path: Path, error: OSError) -> InputError:
-    """The sentence for a disk that is full, a folder that may not be written to, …"""
-    return InputError(
-        f"{path} cannot be written: {error.strerror or error}. Free some space or write to another folder."
-    )
 
 
 def numbers(values: np.ndarray) -> list[str]:

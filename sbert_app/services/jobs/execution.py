@@ -7,13 +7,13 @@ came from, every evaluation, and the traceback of an error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbert_app.services.runs.events import MEASURES, Event
-from sbert_app.services.runs.record import QUEUED, RESUMABLE
+from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError, UserFacingError
 
@@ -32,24 +32,28 @@ def execute(
     run_id: str,
     on_event: Callable[[Event], object] = lambda event: None,
     should_end: Callable[[], bool] = lambda: False,
-    foreground: bool = False,
+    states: Collection[str] = QUEUED,
+    worker: str | None = None,
 ) -> RunResult:
     """Train as the run's config says, from its checkpoint if it has one.
 
     Args:
         store: where the run is.
-        run_id: a queued run; in the ``foreground`` one that is not queued (`RunStore.create` with ``queue`` False)
-            or can be resumed.
+        run_id: of a run in one of ``states``. In the foreground these are `RESUMABLE`: a run that is not queued
+            (`RunStore.create` with ``queue`` False) or can be resumed.
         on_event: called with every event.
         should_end: whether this process has to end; the run then writes a checkpoint and is interrupted.
+        worker: the name of the worker that has taken the run from a shared queue; another one resumes it if this
+            process ends before the run does.
 
     Raises:
         RunError: the run cannot be executed: it does not exist, is in another state, or is being worked on.
         InputError: its config, base or data cannot be used. The run is then failed.
     """
-    states = RESUMABLE if foreground else QUEUED
-    with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
+    with store.lease(run_id, states, worker) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"
+        if worker:
+            log.info("worker: %s", worker)
 
         def handle(event: Event) -> None:
             _log_event(event)
@@ -66,6 +70,9 @@ def execute(
                 resume=lease.resume,
                 home=store.home,
             )
+        except KeyboardInterrupt:
+            log.info("interrupted: %s", PROCESS_ENDED)
+            raise KeyboardInterrupt(PROCESS_ENDED) from None
         except UserFacingError as error:
             log.info("failed: %s", error)
             raise

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.lessons.sample import EncodedSample, encode_sample
+from sbert_app.services.lessons.setup import STANDARD, Setup
 from sbert_app.services.lessons.without_tuning import RANDOM_WEIGHTS
-from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
 
 PAIRS = 200
 SIMILAR_FROM = 4.0  # gold score
-SOURCES = {"trained": (DEFAULT_MODEL, "mean"), "random": (RANDOM_WEIGHTS, "cls")}  # model, pooling
+SOURCES = ("trained", "random")  # the setup's model with mean pooling; random weights with CLS
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class LessonVectors:
         return self.random_cosine > COLLAPSED_FROM
 
 
-def measure(models: ModelCache, home: Path, source: str, pull: float) -> LessonVectors:
-    """The vectors of ``source`` (a key of `SOURCES`), moved by ``pull`` 0..1.
+def measure(models: ModelCache, home: Path, source: str, pull: float, setup: Setup = STANDARD) -> LessonVectors:
+    """The vectors of ``source`` (one of `SOURCES`), moved by ``pull`` 0..1.
 
     InputError if the model or the data cannot be loaded.
     """
     from training.evaluation.diagnostics import effective_rank, random_cosines, uniformity
     from training.evaluation.metrics import cosine, spearman
 
-    model, pooling = SOURCES[source]
-    sample = encode_sample(models, home, model, PAIRS)
+    model, pooling = (RANDOM_WEIGHTS, "cls") if source == "random" else (setup.model, "mean")
+    sample = encode_sample(models, home, model, PAIRS, setup)
     u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
     cosines = cosine(u, v)
     mean, std = random_cosines(u)

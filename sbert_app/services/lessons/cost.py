@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput, measure
 from sbert_app.services.lessons.sample import time_of_day
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from sbert_app.services.lessons.setup import STANDARD, Setup
+from training.registry import DEFAULT_CROSS_ENCODER
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
@@ -35,12 +36,12 @@ class Rates:
 
 
 @lru_cache(maxsize=2)
-def rates(models: ModelCache, home: Path, moment: float) -> Rates:
-    """Measure once for each ``moment`` at which that was requested.
+def rates(models: ModelCache, home: Path, moment: float, setup: Setup = STANDARD) -> Rates:
+    """Measure the setup's model, once for each ``moment`` at which that was requested.
 
     InputError if the models or the data cannot be loaded.
     """
-    encoder, cross_encoder = models.encoder(DEFAULT_MODEL), models.cross_encoder(DEFAULT_CROSS_ENCODER)
+    encoder, cross_encoder = models.encoder(setup.model), models.cross_encoder(DEFAULT_CROSS_ENCODER)
     started = time.perf_counter()
     measured = measure(encoder, cross_encoder, home, SENTENCES, PAIRS)
     return Rates(measured, time.perf_counter() - started, time_of_day())

@@ -1,9 +1,9 @@
 """Lesson 3: seven softmax heads on frozen vectors. What can each learn from its concatenation of u and v?
 
 The labels are the terciles of STSb's gold scores. Only the head is trained (L-BFGS with weight decay, initialised with
-zeros, so without a seed), on pairs of STSb train, and tested on pairs of STSb dev. A head over (u, v) is the sum of a
-function of u and a function of v: it cannot represent their agreement and can only memorise sentences, which the two
-accuracies show. Paper: section 3 and Table 6, where the encoder is trained through the head.
+zeros, so without a seed), on pairs of STSb train, and tested on pairs of the lessons' data. A head over (u, v) is the
+sum of a function of u and a function of v: it cannot represent their agreement and can only memorise sentences, which
+the two accuracies show. Paper: section 3 and Table 6, where the encoder is trained through the head.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from training.registry import DEFAULT_MODEL
+from sbert_app.services.lessons.sample import sample_rows
+from sbert_app.services.lessons.setup import STANDARD, Setup
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,12 +57,12 @@ class LabelledVectors:
     seconds: float
 
 
-def measure(models: ModelCache, home: Path, train_pairs: int) -> Heads:
+def measure(models: ModelCache, home: Path, train_pairs: int, setup: Setup = STANDARD) -> Heads:
     """Train and test the seven heads. InputError if the benchmark or the model cannot be loaded."""
     from training.objectives import CONCATENATIONS
 
-    train = _vectors(models, home, "stsb:train", train_pairs)
-    test = _vectors(models, home, "stsb:dev", TEST_PAIRS)
+    train = _vectors(models, home, "stsb:train", train_pairs, setup)
+    test = _vectors(models, home, setup.data, TEST_PAIRS, setup)
     started = time.perf_counter()
     rows = [_head(name, train, test) for name in CONCATENATIONS]
     chance = float(test.labels.bincount().max() / len(test.labels))
@@ -99,15 +98,15 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
 
 
 @lru_cache(maxsize=8)
-def _vectors(models: ModelCache, home: Path, data: str, pairs: int) -> LabelledVectors:
+def _vectors(models: ModelCache, home: Path, data: str, pairs: int, setup: Setup) -> LabelledVectors:
     import torch
 
     from training.data.transforms import training_data
 
     dataset = training_data(data, "classification", home=home)
-    rows = np.linspace(0, len(dataset) - 1, min(pairs, len(dataset))).astype(int)
+    rows = sample_rows(len(dataset), pairs, setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
-    encoder = models.encoder(DEFAULT_MODEL)
+    encoder = models.encoder(setup.model)
     started = time.perf_counter()
     vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
     seconds = time.perf_counter() - started

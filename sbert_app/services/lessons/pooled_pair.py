@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
 from sbert_app.services.lessons.sample import EncodedSample, encode_sample
-from training.registry import DEFAULT_MODEL
+from sbert_app.services.lessons.setup import STANDARD, Setup
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
@@ -38,8 +38,8 @@ class PooledPair:
         return exact.words_a[row], exact.words_b[column], float(exact.matrix[row, column])
 
 
-def measure(models: ModelCache, home: Path, a: str, b: str, pooling: str) -> PooledPair:
+def measure(models: ModelCache, home: Path, a: str, b: str, pooling: str, setup: Setup = STANDARD) -> PooledPair:
     """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
-    comparison = compare_by_name(models, a, b, DEFAULT_MODEL, pooling)
-    changes = leave_one_out(models.encoder(DEFAULT_MODEL, pooling), None, comparison) if pooling == "cls" else []
-    return PooledPair(comparison, changes, encode_sample(models, home, DEFAULT_MODEL, PAIRS))
+    comparison = compare_by_name(models, a, b, setup.model, pooling)
+    changes = leave_one_out(models.encoder(setup.model, pooling), None, comparison) if pooling == "cls" else []
+    return PooledPair(comparison, changes, encode_sample(models, home, setup.model, PAIRS, setup))

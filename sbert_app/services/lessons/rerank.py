@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.lessons.sample import EncodedCorpus, encode_corpus, encode_sample, gold_sample
+from sbert_app.services.lessons.setup import STANDARD, Setup
 from training.errors import InputError
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.registry import DEFAULT_CROSS_ENCODER
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
 
-PAIRS = 200  # of STSb dev, to measure the quality of both
+PAIRS = 200  # to measure the quality of both
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,19 @@ class Reranked:
         return self.rerank_ms * len(self.corpus.sentences) / len(self.candidates)
 
 
-def measure(models: ModelCache, home: Path, query: str, k: int) -> Reranked:
-    """The k nearest sentences of STSb dev in both orders. InputError if the query is empty."""
+def measure(models: ModelCache, home: Path, query: str, k: int, setup: Setup = STANDARD) -> Reranked:
+    """The k nearest sentences of the data in both orders. InputError if the query is empty."""
     from scipy.stats import rankdata
 
     from training.evaluation.diagnostics import unit
 
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
-    corpus = encode_corpus(models, home, "stsb")
+    corpus = encode_corpus(models, home, "stsb", setup)
     index = unit(corpus.vectors)
     cross_encoder = models.cross_encoder(DEFAULT_CROSS_ENCODER)
     started = time.perf_counter()
-    cosines = index @ models.encoder(DEFAULT_MODEL).encode([query])[0]
+    cosines = index @ models.encoder(setup.model).encode([query])[0]
     nearest = np.argsort(-cosines, kind="stable")[:k]
     retrieved = time.perf_counter()
     scores = cross_encoder.predict([(query, corpus.sentences[row]) for row in nearest])
@@ -76,12 +77,13 @@ def measure(models: ModelCache, home: Path, query: str, k: int) -> Reranked:
 
 
 @lru_cache(maxsize=2)
-def quality(models: ModelCache, home: Path) -> tuple[float, float]:
-    """Spearman ×100 of bi-encoder and cross-encoder on the same pairs of STSb dev."""
+def quality(models: ModelCache, home: Path, setup: Setup = STANDARD) -> tuple[float, float]:
+    """Spearman ×100 of bi-encoder and cross-encoder on the same pairs."""
     from training.evaluation.metrics import spearman
 
-    sample = gold_sample(home, PAIRS)
+    sample = gold_sample(home, PAIRS, setup)
     cross_scores = models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(
         list(zip(sample.first, sample.second, strict=True))
     )
-    return encode_sample(models, home, DEFAULT_MODEL, PAIRS).rho("mean"), 100 * spearman(cross_scores, sample.gold)
+    bi = encode_sample(models, home, setup.model, PAIRS, setup).rho("mean")
+    return bi, 100 * spearman(cross_scores, sample.gold)

@@ -1,8 +1,8 @@
-"""The data of the lessons: pairs of STSb dev with gold scores, and the sentences of the example corpus.
+"""The data of the lessons: pairs with gold scores, of STSb dev unless a class has other data, and the example corpus.
 
 A sample is taken at equal distances from the file, so it has the file's proportions of captions, news and forums and
-is always the same. Vectors are computed once for each model and sample, for all three poolings in one pass, and kept
-with the time of day and the duration.
+is always the same; a class may have a seed by which it is drawn instead. Vectors are computed once for each model and
+sample, for all three poolings in one pass, and kept with the time of day and the duration.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sbert_app.services.lessons.setup import STANDARD, Setup
 from training.assets import asset
-from training.registry import DEFAULT_MODEL
+from training.data.dataset import SCORED
+from training.errors import InputError
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
@@ -33,6 +35,7 @@ class GoldSample(NamedTuple):
     first: list[str]
     second: list[str]
     gold: np.ndarray  # (N,) float64, 0–5
+    data: str = "stsb:dev"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class EncodedSample:
     by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
     seconds: float
     measured_at: str  # time of day
+    data: str = "stsb:dev"
 
     def rho(self, pooling: str) -> float:
         """Spearman's ρ ×100 between cosine and gold score."""
@@ -53,26 +57,36 @@ class EncodedSample:
 
 
 @lru_cache(maxsize=8)
-def gold_sample(home: Path, pairs: int) -> GoldSample:
-    """A number of pairs of STSb dev. InputError if the benchmark cannot be loaded."""
+def gold_sample(home: Path, pairs: int, setup: Setup = STANDARD) -> GoldSample:
+    """A number of pairs of the setup's data. InputError if it cannot be loaded, or has no gold scores."""
     from training.data.load import load_data
 
-    data = load_data("stsb:dev", home)
-    rows = np.linspace(0, len(data) - 1, min(pairs, len(data))).astype(int)
+    data = load_data(setup.data, home, split="dev")
+    if data.kind != SCORED:
+        raise InputError(f"{setup.data} holds {data.kind}; the lessons need pairs with gold scores")
+    rows = sample_rows(len(data), pairs, setup.seed)
     first, second = ([column[row] for row in rows] for column in data.columns)
-    return GoldSample(first, second, np.asarray(data.scores, dtype=np.float64)[rows])
+    return GoldSample(first, second, np.asarray(data.scores, dtype=np.float64)[rows], setup.data)
+
+
+def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
+    """``count`` of so many rows, ascending, int (count,): at equal distances with seed 0, else drawn at random."""
+    count = min(count, rows)
+    if seed == 0:
+        return np.linspace(0, rows - 1, count).astype(int)
+    return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
 
 
 @lru_cache(maxsize=12)
-def encode_sample(models: ModelCache, home: Path, model: str, pairs: int) -> EncodedSample:
+def encode_sample(models: ModelCache, home: Path, model: str, pairs: int, setup: Setup = STANDARD) -> EncodedSample:
     """The vectors of a sample. InputError if the model or the data cannot be loaded."""
-    first, second, gold = gold_sample(home, pairs)
+    first, second, gold, data = gold_sample(home, pairs, setup)
     encoder = models.encoder(model)
     started = time.perf_counter()
     vectors = all_poolings(encoder, [*first, *second])
     seconds = time.perf_counter() - started
     by_pooling = {name: (both[: len(first)], both[len(first) :]) for name, both in vectors.items()}
-    return EncodedSample(encoder.name, gold, by_pooling, seconds, time_of_day())
+    return EncodedSample(encoder.name, gold, by_pooling, seconds, time_of_day(), data)
 
 
 def all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
@@ -87,35 +101,36 @@ def all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Sentences to search in and their vectors under the default model, not normalised."""
+    """Sentences to search in and their vectors, not normalised."""
 
     sentences: list[str]
     vectors: np.ndarray  # (N, D) float32
     seconds: float
     measured_at: str
+    data: str = "stsb:dev"
 
 
 @lru_cache(maxsize=4)
-def encode_corpus(models: ModelCache, home: Path, source: str) -> EncodedCorpus:
+def encode_corpus(models: ModelCache, home: Path, source: str, setup: Setup = STANDARD) -> EncodedCorpus:
     """``source``: a key of `SENTENCES`. InputError if the model or the data cannot be loaded."""
-    sentences = SENTENCES[source](home)
-    encoder = models.encoder(DEFAULT_MODEL)
+    sentences = SENTENCES[source](home, setup)
+    encoder = models.encoder(setup.model)
     started = time.perf_counter()
     vectors = encoder.encode(sentences, normalize=False)
-    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, time_of_day())
+    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, time_of_day(), setup.data)
 
 
-def _example_sentences(home: Path) -> list[str]:
+def _example_sentences(home: Path, setup: Setup) -> list[str]:
     with CORPUS.open(encoding="utf-8", newline="") as file:
         return [row["sentence"] for row in csv.DictReader(file)]
 
 
-def _stsb_sentences(home: Path) -> list[str]:
-    first, second, _ = gold_sample(home, 500)
-    return list(dict.fromkeys(sentence for pair in zip(first, second, strict=True) for sentence in pair))
+def _scored_sentences(home: Path, setup: Setup) -> list[str]:
+    sample = gold_sample(home, 500, setup)
+    return list(dict.fromkeys(sentence for pair in zip(sample.first, sample.second, strict=True) for sentence in pair))
 
 
-SENTENCES: dict[str, Callable[[Path], list[str]]] = {"examples": _example_sentences, "stsb": _stsb_sentences}
+SENTENCES: dict[str, Callable[[Path, Setup], list[str]]] = {"examples": _example_sentences, "stsb": _scored_sentences}
 
 
 def time_of_day() -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.lessons.sample import GoldSample, encode_sample, gold_sample
+from sbert_app.services.lessons.setup import STANDARD, Setup
 from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ class Representations:
     measured_at: str
 
 
-def measure(models: ModelCache, home: Path, model: str, pairs: int) -> Representations:
+def measure(models: ModelCache, home: Path, model: str, pairs: int, setup: Setup = STANDARD) -> Representations:
     """Measure all representations on the same pairs. InputError if a model cannot be loaded."""
-    sample = gold_sample(home, pairs)
+    sample = gold_sample(home, pairs, setup)
     rows = [Representation("TF-IDF", "counts of words, no network", _rho(tf_idf(sample), sample))]
-    rows += _cls_and_mean(models, home, RANDOM_WEIGHTS, "random weights", pairs)
+    rows += _cls_and_mean(models, home, RANDOM_WEIGHTS, "random weights", pairs, setup)
     encoder = models.encoder(model)
     rows.append(
         Representation(
@@ -54,10 +55,10 @@ def measure(models: ModelCache, home: Path, model: str, pairs: int) -> Represent
             _input_embeddings(encoder, sample),
         )
     )
-    rows += _cls_and_mean(models, home, model, encoder.name, pairs)
+    rows += _cls_and_mean(models, home, model, encoder.name, pairs, setup)
     if model != DEFAULT_MODEL:
-        rows += _cls_and_mean(models, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    samples = [encode_sample(models, home, name, pairs) for name in (RANDOM_WEIGHTS, model)]
+        rows += _cls_and_mean(models, home, DEFAULT_MODEL, DEFAULT_MODEL, pairs, setup)[1:]
+    samples = [encode_sample(models, home, name, pairs, setup) for name in (RANDOM_WEIGHTS, model)]
     return Representations(rows, sum(each.seconds for each in samples), samples[-1].measured_at)
 
 
@@ -70,8 +71,10 @@ def tf_idf(sample: GoldSample) -> np.ndarray:
     return (counts[:half] * counts[half:]).sum(axis=1)
 
 
-def _cls_and_mean(models: ModelCache, home: Path, model: str, label: str, pairs: int) -> list[Representation]:
-    sample = encode_sample(models, home, model, pairs)
+def _cls_and_mean(
+    models: ModelCache, home: Path, model: str, label: str, pairs: int, setup: Setup
+) -> list[Representation]:
+    sample = encode_sample(models, home, model, pairs, setup)
     mean = "all output vectors, averaged" + (" – what it was trained for" if model == DEFAULT_MODEL else "")
     return [
         Representation(f"{label}: CLS", "the vector of the first token", sample.rho("cls")),

@@ -17,6 +17,7 @@ import numpy as np
 from sbert_app.services.corpus.corpus import GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.corpus.sample import sample_of
 from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
 from sbert_app.services.maps.umap_engine import is_warm
 from sbert_app.services.tasks import ReportProgress, ShouldStop
@@ -54,6 +55,8 @@ class MapResult:
     key: str  # in the cache
     from_cache: bool
     seconds: float  # to draw the map, or to read it from the cache
+    rows: np.ndarray | None = None  # int64 (N,): positions in the corpus of the sentences drawn; None: all of them
+    total: int = 0  # sentences of the corpus; ``embedded`` has those that are drawn
 
 
 def compute_map(
@@ -62,7 +65,7 @@ def compute_map(
     report_progress: ReportProgress,
     should_stop: ShouldStop | None = None,
 ) -> MapResult:
-    """Encode the corpus and draw its map, both from the caches if possible.
+    """Encode the corpus and draw its map, both from the caches if possible; of a large corpus that of a sample.
 
     Raises:
         InputError: a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
@@ -74,6 +77,12 @@ def compute_map(
         for spec in (request.before, request.after)
         if spec is not None
     ]
+    total, most = len(embedded[0]), embeddings.limits.map_points
+    rows = None
+    if total > most:
+        report_progress(0, f"Taking a random sample of {most:,} sentences")
+        samples = [sample_of(each, most) for each in embedded]
+        embedded, rows = [sample.embedded for sample in samples], samples[0].rows
     key = map_key(request.settings, *embedded)
     from_cache = embeddings.cache.get(key) is not None
     message = f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences"
@@ -91,7 +100,7 @@ def compute_map(
         maps = [project(embedded[0], *options)]
     else:
         maps = list(project_aligned(embedded[0], embedded[1], *options))
-    return MapResult(embedded, maps, key, from_cache, time.perf_counter() - started)
+    return MapResult(embedded, maps, key, from_cache, time.perf_counter() - started, rows, total)
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,9 @@ def project(
     """
     settings.check()
     _check_mappable(embedded)
-    key = map_key(settings, embedded)
-    points = cache.get(key)
-    if points is None:
-        points = draw(embedded.vectors, settings, home, on_progress, should_stop)
-        cache.put(key, points)
-    return points
+    return cache.get_or_compute(
+        map_key(settings, embedded), lambda: draw(embedded.vectors, settings, home, on_progress, should_stop)
+    )
 
 
 def project_aligned(
@@ -104,11 +101,10 @@ def project_aligned(
         raise InputError("two maps can only be aligned if they are of the same sentences.")
     _check_mappable(before)
     _check_mappable(after)
-    key = map_key(settings, before, after)
-    maps = cache.get(key)
-    if maps is None:
-        maps = np.stack(draw_aligned(before.vectors, after.vectors, settings, home, on_progress, should_stop))
-        cache.put(key, maps)
+    maps = cache.get_or_compute(
+        map_key(settings, before, after),
+        lambda: np.stack(draw_aligned(before.vectors, after.vectors, settings, home, on_progress, should_stop)),
+    )
     return maps[0], maps[1]
 
 

@@ -1,8 +1,9 @@
 """umap-learn, imported and compiled, used by one thread at a time.
 
 numba compiles umap-learn on first use, which takes half a minute on two cores and would delay the first map. The app
-therefore compiles in the background (`warm_up`): a separate process with low priority (`compile_umap`) leaves the
-compiled functions in the home folder. From then on, also after a restart, the import takes two seconds.
+therefore compiles in the background (`compile_ahead`): a separate process with low priority (`compile_umap`) leaves the
+compiled functions in the home folder. From then on, also after a restart, the import takes two seconds. The app waits
+for them at its first map: an app of which nobody asks for a map does not hold numba, LLVM and umap-learn in memory.
 
 By itself umap-learn caches few of its compiled functions on disk, hence `_enable_caching`.
 """
@@ -32,7 +33,8 @@ MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse")
 TIMEOUT_SECONDS = 600  # for the process that compiles
 
 _lock = threading.RLock()
-_is_warm = False
+_is_warm = False  # whether umap-learn is imported, with its compiled functions
+_is_compiled = False  # whether they are known to be there
 
 
 @contextmanager
@@ -52,9 +54,16 @@ def warm_up(home: Path) -> None:
         _prepare(home)
 
 
+def compile_ahead(home: Path) -> None:
+    """Compile umap-learn if this installation has not yet, without importing it. Call it in a background thread."""
+    global _is_compiled
+    with _lock:
+        _is_compiled = _compiled(home)
+
+
 def is_warm() -> bool:
-    """Whether a map can be drawn without waiting."""
-    return _is_warm
+    """Whether a map can be drawn without waiting for the compilation."""
+    return _is_warm or _is_compiled
 
 
 def compiled_folder(home: Path) -> Path:
@@ -72,10 +81,16 @@ def compiled_folder(home: Path) -> Path:
 
 def _prepare(home: Path) -> None:
     if not _is_warm:
-        folder = compiled_folder(home)
-        if not (folder / "compiled").exists():
-            _compile_in_subprocess(home, folder)
-        import_umap(folder)
+        _compiled(home)
+        import_umap(compiled_folder(home))
+
+
+def _compiled(home: Path) -> bool:
+    """Compile if need be -> whether the compiled functions are there."""
+    folder = compiled_folder(home)
+    if not (folder / "compiled").exists():
+        _compile_in_subprocess(home, folder)
+    return (folder / "compiled").exists()
 
 
 def _compile_in_subprocess(home: Path, folder: Path) -> None:

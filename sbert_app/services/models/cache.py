@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from sbert_app.process import release_memory
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError
-from training.models.reference import BY_ROLE, bare_name, parse_reference
+from training.models.baselines import is_baseline
+from training.models.reference import BY_ROLE, bare_name, computed_name, parse_reference
 from training.models.scorer import CROSS, ENCODER, check_no_pooling, kind_of, load_scorer
-from training.registry import CROSS_ENCODERS
+from training.registry import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
+from training.sources.hub import is_repo_id
 from training.sources.progress import listening
-from training.sources.resolve import find_run
+from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
@@ -52,7 +54,7 @@ class ModelCache:
         self._models: OrderedDict[tuple[str, str], Any] = OrderedDict()  # (kind, name) -> model, oldest use first
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._lock = threading.Lock()
-        self._loading = threading.Lock()  # transformers cannot be imported by two threads at once
+        self._loading = threading.Lock()  # transformers is imported, and models are built, by one thread at a time
 
     def canonical(self, name: str) -> str:
         """The name by which a model is kept: a run's id in place of its name.
@@ -67,7 +69,9 @@ class ModelCache:
     def is_here(self, name: str) -> bool:
         """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
         name = bare_name(name)
-        is_loaded = any(key == name for _, key in self._models)
+        is_loaded = any(bare_name(key) == name for _, key in self._models)
+        if name in WORD_ENCODERS or name == GLOVE:
+            return is_loaded or has_glove(self.home)
         base = CROSS_ENCODERS.get(name, name)
         return is_loaded or name.startswith(("run:", "scratch:")) or (self.home / "models" / base).is_dir()
 
@@ -104,7 +108,8 @@ class ModelCache:
         ``role``: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
         """
         reference = parse_reference(name)
-        name = self.canonical(reference.name)
+        reference = reference._replace(name=self.canonical(reference.name))
+        name = computed_name(str(reference))
 
         def load() -> Encoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -124,7 +129,8 @@ class ModelCache:
 
     def cross_encoder(self, name: str) -> CrossEncoder:
         """The cross-encoder of that name."""
-        name = self.canonical(name)
+        reference = parse_reference(name)
+        name = str(reference._replace(name=self.canonical(reference.name)))
 
         def load() -> CrossEncoder:
             from sbert_app.services.models.batching import BatchingRunner
@@ -146,19 +152,19 @@ class ModelCache:
         kind = kind_of(name)
         if kind == ENCODER:
             return self.encoder(name, pooling)
-        if kind == CROSS and name == bare_name(name):
+        if kind == CROSS:
             check_no_pooling(name, pooling)
             return self.cross_encoder(name)
         return self._get((f"{kind} {pooling or ''}", name), lambda: load_scorer(name, pooling, home=self.home))
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the model is loaded, so that a request does not wait for it."""
-        return (kind, bare_name(name)) in self._models
+        return (kind, computed_name(name)) in self._models
 
     def forget(self, name: str) -> None:
         """Drop a model whose files have changed or are gone."""
         with self._lock:
-            for key in [key for key in self._models if key[1] == bare_name(name)]:
+            for key in [key for key in self._models if bare_name(key[1]) == bare_name(name)]:
                 del self._models[key]
 
     def _get(self, key: tuple[str, str], load: Callable[[], Any]) -> Any:
@@ -169,6 +175,7 @@ class ModelCache:
                 if key in self._models:
                     self._models.move_to_end(key)
                     return self._models[key]
+            self._fetch(key[1])
             with self._loading:
                 model = load()
                 from sbert_app.services.models.memory import model_bytes  # imports torch, as the model has
@@ -179,6 +186,17 @@ class ModelCache:
         if evicted:
             release_memory()
         return model
+
+    def _fetch(self, name: str) -> None:
+        """Download a model's files, outside of the lock of all loading: a slow server holds up its model alone."""
+        name = bare_name(name)
+        base = CROSS_ENCODERS.get(name, name)
+        if self.is_here(name):
+            return
+        if name in WORD_ENCODERS or name == GLOVE:
+            glove_folder(self.home)
+        elif is_repo_id(base) and not is_baseline(base) and not Path(base).is_dir():
+            model_folder(base, self.home)
 
     def _evict(self) -> bool:
         """Drop the least recently used models, never the newest, until both limits hold. Whether one was dropped."""

@@ -1,4 +1,4 @@
-"""A table as text: Markdown, LaTeX, CSV. The best values in bold; the paper's rows below, marked as such."""
+"""A table as text: Markdown, LaTeX, CSV. The best in bold; systems and the paper's rows below, with their source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 from math import isnan
 
-from sbert_app.services.files.writers import FORMULA_STARTS
+from sbert_app.services.files.writers import without_formula
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.table import MARK, ResultTable, TableRow
@@ -24,9 +24,9 @@ def markdown(table: ResultTable) -> str:
     """A GitHub table with the metric and the intervals."""
     heads = [_plain(column.label) for column in table.columns]
     lines = [f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |", "|---" + "|---:" * (len(heads) + 1) + "|"]
-    for row, is_paper in _rows(table):
+    for row, source in _rows(table):
         cells = [_with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)]
-        label = _plain(row.label) + (f" *({SOURCE})*" if is_paper else "")
+        label = _plain(row.label) + (f" *({_plain(source)})*" if source else "")
         lines.append(f"| {label} | {' | '.join(cells)} | {_speed(row)} |")
     return "\n".join(lines)
 
@@ -39,11 +39,11 @@ def latex(table: ResultTable) -> str:
         rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
     ]
     lines += [r"\toprule", rf"Model & {heads} & sentences/s \\", r"\midrule"]
-    has_paper_heading = False
-    for row, is_paper in _rows(table):
-        if is_paper and not has_paper_heading:
-            lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(SOURCE)}}}}} \\"]
-            has_paper_heading = True
+    heading = ""
+    for row, source in _rows(table):
+        if source != heading:
+            lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\"]
+            heading = source
         cells = [
             _with_interval(row, name, table, r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}")
             for name in _names(table)
@@ -59,21 +59,25 @@ def as_csv(table: ResultTable) -> str:
     labels = [
         label for column in table.columns for label in (column.label, f"{column.label} low", f"{column.label} high")
     ]
-    writer.writerow(["model", "source", *labels, "sentences per second"])
-    for row, is_paper in _rows(table):
+    writer.writerow(["model", "source", *map(without_formula, labels), "sentences per second"])
+    for row, source in _rows(table):
         estimates = [row.estimates.get(name) or Estimate(*[float("nan")] * 3) for name in _names(table)]
         numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
-        label = f"'{row.label}" if row.label.startswith(FORMULA_STARTS) else row.label
         speed = "" if row.speed is None else f"{row.speed:.0f}"
-        writer.writerow([label, SOURCE if is_paper else "measured", *numbers, speed])
+        writer.writerow([without_formula(row.label), source or "measured", *numbers, speed])
     return out.getvalue().rstrip("\n")
 
 
 FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex, "CSV": as_csv}
 
 
-def _rows(table: ResultTable) -> list[tuple[TableRow, bool]]:
-    return [*((row, False) for row in table.rows), *((row, True) for row in table.paper_rows)]
+def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
+    """Every row, and what it is from; "" for those that were measured."""
+    return [
+        *((row, "") for row in table.rows),
+        *((row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows),
+        *((row, SOURCE) for row in table.paper_rows),
+    ]
 
 
 def _names(table: ResultTable) -> list[str]:

@@ -14,6 +14,7 @@ from training.assets import asset
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.models.reference import bare_name
+from training.models.saved_model import PREFIX
 from training.models.scorer import CROSS, ENCODER, kind_of
 from training.registry import CROSS_ENCODERS, GLOVE, TFIDF
 from training.sources.home import home_folder
@@ -42,7 +43,7 @@ def _files(name: str, home: Path) -> list[str]:
         return [*_stat(ADAPTERS / name), *_stat(model_folder(CROSS_ENCODERS[name], home).path)]
     if kind == ENCODER or (kind == CROSS and not (Path(name).expanduser() / "head.safetensors").is_file()):
         return _stat(model_folder(name, home).path)
-    return _stat(glove_folder(home).path if name == GLOVE else Path(name).expanduser())
+    return _stat(glove_folder(home).path if name == GLOVE else Path(name.removeprefix(PREFIX)).expanduser())
 
 
 def _stat(path: Path) -> list[str]:

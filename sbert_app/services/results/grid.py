@@ -27,7 +27,7 @@ from sbert_app.services.results.results import AVERAGE, averaged_of, data_label
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.data.dataset import SCORED, Dataset
 from training.data.load import load_data
-from training.errors import InputError
+from training.errors import InputError, summary_of
 from training.evaluation.scoring import ScoreReport, row_scores
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def evaluate_grid(
             datasets[name] = load_scored_pairs(name, home)
             grid.sizes[name] = len(datasets[name])
         except InputError as error:
-            grid.failures.update({(model, name): str(error) for model in grid.models})
+            grid.failures.update({(model, name): summary_of(error) for model in grid.models})
     total = len(grid.models) * len(grid.data)
     for model in grid.models:
         for name, data in datasets.items():
@@ -123,7 +123,7 @@ def evaluate_grid(
             try:
                 result = evaluate_one(ModelSpec.parse(model), data, models, cache, report, should_stop)
             except InputError as error:
-                grid.failures[model, name] = str(error)
+                grid.failures[model, name] = summary_of(error)
             else:
                 grid.results[model, name] = result
     return grid

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sbert_app.services.results.difference import Difference
 from sbert_app.services.results.eval_result import Estimate, Metric
+from training.data.reference import parse_file
 
 AVERAGE = "average"
 DATA_LABELS = {
@@ -65,4 +66,5 @@ def averaged_of(results: Results) -> list[str]:
 
 def data_label(name: str) -> str:
     """The name in tables; a path without its folders."""
-    return DATA_LABELS.get(name) or (PurePath(name).name if "/" in name or "\\" in name else name)
+    file = parse_file(name).path
+    return DATA_LABELS.get(name) or (PurePath(file).name if "/" in file or "\\" in file else file)

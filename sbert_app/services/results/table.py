@@ -1,12 +1,15 @@
-"""The table: a row for each model, a column for each data set, the paper's rows below. For the page and for export."""
+"""The table: a row for each model, a column for each data set; below them systems made here, and the paper's rows.
+
+For the page and for export.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 from typing import NamedTuple
 
-from sbert_app.services.results import paper
+from sbert_app.services.results import paper, systems
 from sbert_app.services.results.eval_result import Estimate, Metric
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, Results, averaged_of, data_label
@@ -35,15 +38,21 @@ class TableRow:
     speed: float | None
     std: float | None = None  # over seeds; the paper's Table 2 only
     seen: frozenset[str] = frozenset()  # columns with pairs from the model's training data
+    deviations: dict[str, float] = field(default_factory=dict)  # over seeds, by column; of systems made here
+    made_of: str = ""  # what such a system was trained on
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """``best``: for each column the models with the highest printed value, without those that were trained on it."""
+    """``best``: for each column the models with the highest printed value, without those that were trained on it.
+
+    Neither the systems nor the paper's rows take part.
+    """
 
     metric: Metric
     columns: list[TableColumn]
     rows: list[TableRow]
+    system_rows: list[TableRow]
     paper_rows: list[TableRow]
     best: dict[str, set[str]]
 
@@ -54,12 +63,18 @@ class ResultTable:
 
 
 def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> ResultTable:
-    """The table of results under one metric. The paper's rows are added for Spearman ρ of the cosine only."""
+    """The table of results under one metric. The paper's rows and the systems are added for the paper's metric only.
+
+    That is Spearman ρ of the cosine.
+    """
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.size(name)) for name in names]
     rows = [_row(results, model, names, metric) for model in results.models]
     best = {name: _best(rows, name) for name in names}
-    return ResultTable(metric, columns, rows, _paper_rows(results, papers) if metric == Metric() else [], best)
+    if metric != Metric():
+        return ResultTable(metric, columns, rows, [], [], best)
+    system_rows = _system_rows(results) if paper.TABLES[papers] else []
+    return ResultTable(metric, columns, rows, system_rows, _paper_rows(results, papers), best)
 
 
 def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
@@ -88,6 +103,26 @@ def _best(rows: list[TableRow], name: str) -> set[str]:
     estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
     values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
     return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
+
+
+def _system_rows(results: Results) -> list[TableRow]:
+    """The systems that ship, under our columns; their average only if they have all data sets of ours."""
+    names = {name: paper.column_of(name, results.size(name)) or name for name in results.data}
+    rows = []
+    for system in systems.shipped().systems:
+        columns = {name: [key] for name, key in names.items() if key in system.figures}
+        averaged_names = averaged_of(results)
+        if averaged_names and all(name in columns for name in averaged_names):
+            columns[AVERAGE] = [names[name] for name in averaged_names]
+        if not columns:
+            continue
+        means = {name: Estimate(system.mean(keys), float("nan"), float("nan")) for name, keys in columns.items()}
+        spread = {name: system.deviation(keys) for name, keys in columns.items()}
+        deviations = {name: value for name, value in spread.items() if value is not None}
+        rows.append(
+            TableRow(system.label, system.label, dict(means), {}, None, deviations=deviations, made_of=system.made_of)
+        )
+    return rows
 
 
 def _paper_rows(results: Results, papers: str) -> list[TableRow]:

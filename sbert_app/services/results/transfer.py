@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.data.groups import sentence_groups
 from training.data.parsing import MISSING
+from training.data.reference import parse_file
 from training.data.tables.table import read_columns
 from training.errors import InputError, Stopped
 from training.evaluation.scoring import sentence_vectors
@@ -53,14 +55,7 @@ class ClassificationData:
     @property
     def groups(self) -> np.ndarray:
         """The group of each row, int (N,). Related rows, and rows that share a sentence, are in the same group."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        first: dict[str, int] = {}
-        same = [(row, first.setdefault(text, row)) for column in self.columns for row, text in enumerate(column)]
-        links = np.array([*same, *self.pairs], dtype=np.int64).reshape(-1, 2)
-        graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(self), len(self)))
-        return connected_components(graph, directed=False)[1]
+        return sentence_groups(self.columns, self.pairs)
 
 
 @dataclass(frozen=True)
@@ -88,12 +83,14 @@ def read_labelled(
 ) -> ClassificationData:
     """Read (sentence, label) or (sentence1, sentence2, label) from a file, or from several with the same columns.
 
+    A path may name its encoding.
+
     Raises:
         InputError: a column is missing, or fewer than two classes with two rows each remain.
     """
-    paths = [path] if isinstance(path, (str, Path)) else path
-    name = name or Path(paths[0]).name
-    tables = [read_columns(each) for each in paths]
+    files = [parse_file(str(each)) for each in ([path] if isinstance(path, (str, Path)) else path)]
+    name = name or Path(files[0].path).name
+    tables = [read_columns(*file) for file in files]
     cells = {column: [cell for table in tables for cell in table[column]] for column in tables[0]}
     texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
     if not {*texts, label} <= set(cells):

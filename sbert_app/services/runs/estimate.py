@@ -22,12 +22,14 @@ from typing import NamedTuple
 from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
+from training.assets import plain_sentences
 from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, Dataset, join
 from training.data.load import HUB_SETS, load_one, split_names
+from training.data.reference import parse_file
 from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for, without_target
 from training.errors import InputError
-from training.evaluation.diagnostics import plain_sentences
-from training.sources.resolve import find_run
+from training.registry import WORD_ENCODERS
+from training.sources.resolve import find_run, has_glove
 from training.trainer.config import RunConfig
 
 # Data sets on the Hub: their form, and the rows of their first split.
@@ -99,13 +101,13 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         data = join(known)
         columns = 3 if config.mine_negatives else len(data.columns)
         kind = TRIPLETS if config.mine_negatives else data.kind
-        return RunEstimate(config, len(data), columns, kind, (*data.notes, *_preparation(config)))
+        return RunEstimate(config, len(data), columns, kind, (*data.notes, *_preparation(config, store.home)))
     kind = next(part for part in parts if isinstance(part, str))
     rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
     total = None if None in rows else sum(filter(None, rows))
     note = "is downloaded from the Hub when the run starts, unless it was before"
-    notes = tuple(f"{name} {note}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS)
-    return RunEstimate(config, total, _columns(config, kind), kind, notes)
+    notes = [f"{name} {note}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS]
+    return RunEstimate(config, total, _columns(config, kind), kind, (*notes, *_preparation(config, store.home)))
 
 
 def _columns(config: RunConfig, kind: str) -> int:
@@ -119,9 +121,14 @@ def _columns(config: RunConfig, kind: str) -> int:
     return 2
 
 
-def _preparation(config: RunConfig) -> list[str]:
+def _preparation(config: RunConfig, home: Path) -> list[str]:
     """What a run does before its first step, besides loading; it is not part of the estimated time."""
     notes = []
+    if config.base in WORD_ENCODERS and not has_glove(home):
+        notes.append(
+            f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; "
+            "without it they are random"
+        )
     if config.mine_negatives:
         notes.append(
             f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there "
@@ -156,6 +163,8 @@ def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
     """Whether `measure_rate` can run now: base and data are on this machine, and no run is running."""
     base = config.base
     base_is_local = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
+    if base in WORD_ENCODERS:
+        base_is_local = has_glove(store.home)
     base_is_local = base_is_local or (store.home / "models" / base).is_dir()
     data_is_local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
     return base_is_local and data_is_local and not any(run.state == "running" for run in store.list())
@@ -266,7 +275,7 @@ def _load(name: str, home: Path) -> Dataset | None:
     """A data set on this machine; None for one on the Hub."""
     if name.partition(":")[0] in HUB_SETS:
         return None
-    file = Path(name).expanduser()
+    file = Path(parse_file(name).path).expanduser()
     stamp = file.stat().st_mtime if file.is_file() else 0.0
     return _load_once(name, home, stamp)
 

@@ -74,6 +74,7 @@ class RunProgress:
     seconds_left: float | None = None
     rows: int | None = None
     device: str | None = None
+    memory_gb: float | None = None  # of a GPU: the most that was held so far
     dtype: str | None = None
     pooling: str | None = None
     notes: tuple[str, ...] = ()  # how the data was transformed
@@ -95,6 +96,7 @@ class RunProgress:
             seconds_left=timed.get("seconds_left"),
             rows=start.get("rows"),
             device=start.get("device"),
+            memory_gb=train.get("memory_gb"),
             dtype=start.get("dtype"),
             pooling=start.get("pooling"),
             notes=tuple(start.get("notes") or ()),

@@ -14,7 +14,7 @@ from sbert_app.services.runs.errors import RunBusy, RunStateError
 from sbert_app.services.runs.record import AT_WORK, Run, slug
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_file
-from training.errors import InputError
+from training.errors import unwritable
 
 
 def export(store: RunStore, run_id: str, folder: Path) -> Path:
@@ -42,7 +42,7 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
                     archive.write(file, f"{name}/{file.relative_to(run.folder / 'model')}")
             archive.writestr(f"{name}/run.json", _settings_and_figures(run, store))
     except OSError as error:
-        raise InputError(f"{target} could not be written: {error.strerror or error}") from error
+        raise unwritable(target, error) from error
     return target
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbert_app.services.runs.record import Run
-from training.registry import DEFAULT_MODEL
-from training.trainer.config import RunConfig
+from training.registry import BILSTM, DEFAULT_MODEL
+from training.trainer.config import RunConfig, default_learning_rate
 
 NLI = ("nli", "snli", "mnli", "all-nli")
 
@@ -64,10 +64,27 @@ PRESETS: dict[str, Preset] = {
         "alone. The paper starts from bert-base-uncased.",
         {"objective": "classification", "train_data": "all-nli:train", "name": "NLI recipe"},
     ),
+    "infersent": Preset(
+        "before BERT: InferSent",
+        "Conneau et al. 2017, in the paper’s Table 1: a bidirectional LSTM over GloVe, the maximum over time, and a "
+        "softmax over (u, v, |u−v|, u∗v) on NLI. All that it knows of language before is in its word vectors. Type "
+        "scratch:dan as the base for the Universal Sentence Encoder’s averaging network, which is many times as fast.",
+        {
+            "objective": "classification",
+            "concatenation": "uv+diff+mul",
+            "train_data": "all-nli:train",
+            "base": BILSTM,
+            "pooling": None,
+            "batch_size": 64,
+            "learning_rate": default_learning_rate(BILSTM),
+            "max_steps": 1_000,
+            "name": "InferSent",
+        },
+    ),
     "two-stage": Preset(
         "two-stage",
         "Section 4.2 again: first NLI, then STSb. Choose a finished run of the NLI recipe as the base; this run then "
-        "goes on from it with regression. The paper gains 1 to 4 points of ρ by the first stage.",
+        "goes on from it with regression. In the paper’s Table 2 the first stage changes ρ by −0.13 to +1.65 points.",
         {"epochs": 4, "name": "two-stage"},
     ),
     "simcse": Preset(

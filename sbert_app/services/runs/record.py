@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from training.trainer.config import RunConfig
 STATES = ("queued", "running", "finished", "failed", "stopped", "interrupted")
 QUEUED = frozenset({"queued"})
 AT_WORK = QUEUED | {"running"}
-RESUMABLE = frozenset({"failed", "stopped", "interrupted"})
+INTERRUPTED = frozenset({"interrupted"})
+RESUMABLE = INTERRUPTED | {"failed", "stopped"}
 LONGEST_NAME = 80
 
 
@@ -29,13 +31,23 @@ class RunRecord:
     started: float | None = None  # None until a process works on it
     ended: float | None = None
     reason: str | None = None
+    worker: str | None = None  # that took it from a shared queue
+    losses: int = 0  # such workers that ended before it did, since somebody queued it
+    attempt: int = 0  # the last one that went through a store (`sbert_app.services.jobs.remote`)
+    is_remote: bool = False  # whether that is where it is queued or running: then nobody holds the lock meanwhile
+
+    def interrupted(self, reason: str | None) -> RunRecord:
+        """The record of a run whose process has ended, or is about to, before it did."""
+        losses = self.losses + (self.worker is not None)
+        return replace(self, state="interrupted", reason=reason, ended=time.time(), losses=losses)
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """Raises RunNotFound if the file does not exist or is damaged."""
+        """What later versions add is ignored. Raises RunNotFound if the file does not exist or is damaged."""
         file = folder / "run.json"
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")))
+            values = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
         except (OSError, ValueError, TypeError) as error:
             raise RunNotFound(f"{file} cannot be read: {one_line(error)}") from error
 

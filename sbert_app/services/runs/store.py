@@ -22,7 +22,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -34,6 +34,7 @@ from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.events import Event, EventReader, RunProgress
 from sbert_app.services.runs.record import (
     AT_WORK,
+    INTERRUPTED,
     LONGEST_NAME,
     QUEUED,
     RESUMABLE,
@@ -59,9 +60,9 @@ class RunStore:
     Methods that take a run's id raise `RunNotFound` if there is no such run.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, folder: Path | None = None) -> None:
         self.home = home
-        self.folder = home / "runs"
+        self.folder = home / "runs" if folder is None else folder
         self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
@@ -95,6 +96,16 @@ class RunStore:
                 runs.append(self.get(file.parent.name))
         return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
 
+    def ids(self, state: str, matches: Callable[[RunRecord], bool] = lambda record: True) -> Sequence[str]:
+        """The ids of the runs in this state whose record matches, the oldest first. Quicker than `list`."""
+        found = []
+        for file in self.folder.glob("[!.]*/run.json"):
+            with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged
+                record = self._current_record(file.parent)
+                if record.state == state and matches(record):
+                    found.append((record.created, file.parent.name))
+        return [run_id for _, run_id in sorted(found)]
+
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
         folder = self._run_folder(run_id)
@@ -120,13 +131,19 @@ class RunStore:
         execute. Raises InputError if the disk is full or the home folder is not writable.
         """
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
+        folder = None
         try:
             run_id, folder = self._create_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
             write_text(folder / "config.json", config.to_json() + "\n")
             write_text(folder / "name.txt", config.name or default_name(config))
             RunRecord("queued" if queue else "stopped", created=time.time()).write(folder)
         except OSError as error:
-            raise InputError(f"no run can be written to {self.folder}: {error.strerror or error}") from error
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            why = error.strerror or error
+            raise InputError(
+                f"no run can be written to {self.folder}: {why}", public=f"no run can be written: {why}"
+            ) from error
         return self.get(run_id)
 
     def rename(self, run_id: str, name: str) -> Run:
@@ -150,24 +167,50 @@ class RunStore:
                 replace(record, state="stopped", ended=time.time()).write(folder)
         return self.get(run_id)
 
-    def requeue(self, run_id: str) -> Run:
+    def requeue(self, run_id: str, is_lost: bool = False) -> Run:
         """Queue a run again that failed, was stopped or interrupted; it will be resumed from its checkpoint.
 
-        Raises RunBusy or RunStateError for any other run.
+        Args:
+            is_lost: nobody has asked for it, its worker was lost: only an interrupted run, and the loss counts.
+
+        Raises:
+            RunBusy, RunStateError: for any other run.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; there is nothing to resume"):
             record = self._locked_record(folder)
-            if record.state not in RESUMABLE:
+            if record.state not in (INTERRUPTED if is_lost else RESUMABLE):
                 raise RunStateError(f"run {run_id} is {record.state}; there is nothing to resume")
             (folder / "stop").unlink(missing_ok=True)
-            replace(record, state="queued", ended=None, reason=None).write(folder)
+            losses = record.losses if is_lost else 0
+            replace(record, state="queued", ended=None, reason=None, losses=losses, is_remote=False).write(folder)
         return self.get(run_id)
+
+    def set_remote(self, run_id: str, attempt: int) -> None:
+        """Note that a queued run has been put into a store. Raises RunStateError if it is not queued any more."""
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is being worked on", timeout=2):
+            record = self._locked_record(folder)
+            if record.state != "queued":
+                raise RunStateError(f"run {run_id} is {record.state}, not queued")
+            replace(record, attempt=attempt, is_remote=True).write(folder)
+
+    def update_remote(self, run_id: str, attempt: int, change: Callable[[RunRecord], RunRecord]) -> bool:
+        """Write what has become of a run that is in a store -> whether it still was, and in this attempt."""
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is being changed by another process", timeout=2):
+            record = self._locked_record(folder)
+            if record.state not in AT_WORK or not record.is_remote or record.attempt != attempt:
+                return False
+            change(record).write(folder)
+            return True
 
     def delete(self, run_id: str) -> None:
         """Remove a run and its model. Raises RunBusy while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
+            if self._locked_record(folder).state == "running":
+                raise RunBusy(f"run {run_id} is running on another machine; stop it before you delete it")
             deleted = self.folder / f".deleted-{run_id}"
             folder.rename(deleted)  # at once, however long the removal takes
         shutil.rmtree(deleted)
@@ -175,11 +218,18 @@ class RunStore:
         self._configs.pop(run_id, None)
 
     @contextmanager
-    def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
+    def lease(self, run_id: str, states: Collection[str] = QUEUED, worker: str | None = None) -> Iterator[RunLease]:
         """Work on a run that is in one of ``states``: it is running inside the block and has ended after it.
 
-        An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised
-        again. Raises RunStateError if the run is in another state, RunBusy if another process works on it.
+        An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised again.
+
+        Args:
+            states: a run in another state is left alone.
+            worker: the name of one that has taken the run from a shared queue.
+
+        Raises:
+            RunStateError: the run is in another state.
+            RunBusy: another process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -189,7 +239,15 @@ class RunStore:
             if record.state != "queued":
                 (folder / "stop").unlink(missing_ok=True)  # left from the last time
             lease = RunLease(self.get(run_id), resume=record.started is not None)
-            record = replace(record, state="running", started=time.time(), ended=None, reason=None)
+            record = replace(
+                record,
+                state="running",
+                started=time.time(),
+                ended=None,
+                reason=None,
+                worker=worker,
+                is_remote=False,
+            )
             record.write(folder)
             try:
                 (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
@@ -200,14 +258,15 @@ class RunStore:
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
+                ended = replace(record, state=lease.state, reason=lease.reason, ended=time.time())
+                (record.interrupted(lease.reason) if lease.state == "interrupted" else ended).write(folder)
 
     # ------------------------------------------------------------ internal
 
     def _current_record(self, folder: Path) -> RunRecord:
         """The record; a running run whose lock is free becomes interrupted here."""
         record = RunRecord.read(folder)
-        if record.state == "running":
+        if record.state == "running" and not record.is_remote:
             with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
                 return self._locked_record(folder)
         return record
@@ -215,8 +274,8 @@ class RunStore:
     def _locked_record(self, folder: Path) -> RunRecord:
         """The record, for the holder of the lock: nobody else works on the run, whatever its state says."""
         record = RunRecord.read(folder)
-        if record.state == "running":
-            record = replace(record, state="interrupted", ended=time.time(), reason=PROCESS_LOST)
+        if record.state == "running" and not record.is_remote:
+            record = record.interrupted(PROCESS_LOST)
             record.write(folder)
             recover(folder / "model")
         return record

@@ -11,22 +11,30 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import socket
+import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from sbert_app.process import configure_process
 from sbert_app.services.shards.blocks import Block
 from sbert_app.services.shards.job import BlockWorker, ShardJob
 from sbert_app.services.shards.run import Outcome, RowCount, ShouldStop
 from training.errors import InputError, Stopped
 
 MISSING = "--engine ray needs Ray: pip install 'sbert-lab[ray]'"
+CONNECT_SECONDS = 5.0
+INIT_DEATHS = 3  # workers in a row that may die while they start, as with their node
 
 
 class ComputeBlock:
     """What an actor does with a row that describes a block."""
 
     def __init__(self) -> None:
+        configure_process()  # the actor has a process of its own
         self._worker: BlockWorker | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -64,8 +72,10 @@ class RayEngine:
         if not blocks:
             return
         data = self._connect()
+        from ray.exceptions import RayError, RayTaskError
+
         # The job travels in the rows: the arguments of an actor's constructor are lost with the node that holds them.
-        settings = json.dumps(asdict(job))
+        settings = json.dumps(asdict(_from_anywhere(job)))
         rows = [{"job": settings, "block": json.dumps(asdict(block))} for block in blocks]
         pool = {"size": self.concurrency} if self.concurrency else {"min_size": 1, "max_size": len(blocks)}
         results = data.from_items(rows, override_num_blocks=len(rows)).map(
@@ -74,10 +84,18 @@ class RayEngine:
             num_gpus=self.gpus_per_worker or None,
             compute=data.ActorPoolStrategy(**pool),
         )
-        for row in results.iter_rows():
-            yield Outcome(Block(**json.loads(row["block"])), int(row["rows"]), row["error"] or None)
-            if should_stop():
-                raise Stopped
+        try:
+            for row in results.iter_rows():
+                yield Outcome(Block(**json.loads(row["block"])), int(row["rows"]), row["error"] or None)
+                if should_stop():
+                    raise Stopped
+        except RayError as error:
+            if isinstance(error, RayTaskError):  # it was raised by what a worker does
+                raise
+            raise InputError(
+                f"Ray at {self.address} cannot go on: {_first_line(error)} The parts that are finished stay in "
+                f"{job.output}; the same command goes on."
+            ) from error
 
     def _connect(self) -> Any:
         try:
@@ -86,12 +104,52 @@ class RayEngine:
         except ImportError as error:
             raise InputError(MISSING) from error
         if not ray.is_initialized():
+            check_listening(self.address)
             try:
                 ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-                raise InputError(f"there is no Ray cluster at {self.address}: {reason}") from error
-        logging.getLogger("ray.data").setLevel(logging.WARNING)
+                raise InputError(f"there is no Ray cluster at {self.address}: {_first_line(error)}") from error
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised, too
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
+        context.max_consecutive_actor_init_deaths = INIT_DEATHS
         return ray.data
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _from_anywhere(job: ShardJob) -> ShardJob:
+    """The job with absolute paths, as the blocks have: a worker of a cluster has another working directory."""
+    return replace(
+        job,
+        output=_absolute(job.output),
+        model=_absolute(job.model),
+        cross_encoder=job.cross_encoder and _absolute(job.cross_encoder),
+        home=job.home and _absolute(job.home),
+    )
+
+
+def _absolute(name: str) -> str:
+    """A path that exists here, absolute; a URL and the name of a model as they are."""
+    path = name.partition("?")[0]  # settings of a model may follow
+    return str(Path(name).absolute()) if "://" not in name and Path(path).exists() else name
+
+
+def check_listening(address: str) -> None:
+    """InputError at once if nothing answers at the address of a cluster. Ray itself would try for minutes.
+
+    "auto" is $RAY_ADDRESS, else the cluster that was started last on this machine, which may have ended since.
+    """
+    place = address
+    if address == "auto":
+        last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+        place = os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
+    host, _, port = place.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # "local", or a form that Ray judges
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"there is no Ray cluster at {address}: nothing answers at {host}:{port}") from error

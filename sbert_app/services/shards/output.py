@@ -15,7 +15,7 @@ from typing import Any
 
 from sbert_app.services.shards.blocks import filesystem, local_copy
 from training.atomic import sweep, write_text
-from training.errors import InputError
+from training.errors import InputError, unwritable
 
 DESCRIPTION = "_job.json"
 
@@ -49,7 +49,7 @@ class OutputFolder:
             if self._is_local:
                 sweep(Path(self._name))  # of processes that died
         except OSError as error:
-            raise InputError(f"{self.url} cannot be written: {error.strerror or error}") from error
+            raise unwritable(self.url, error) from error
         return {name for name in names if name.startswith("part-")}
 
     @contextmanager
@@ -64,7 +64,7 @@ class OutputFolder:
             try:
                 self._files.put_file(str(path), f"{self._name}/{name}")
             except OSError as error:
-                raise InputError(f"{self.url}/{name} cannot be written: {error.strerror or error}") from error
+                raise unwritable(f"{self.url}/{name}", error) from error
 
     @contextmanager
     def read(self, name: str) -> Iterator[Path]:

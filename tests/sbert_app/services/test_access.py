@@ -3,6 +3,7 @@
 import pytest
 
 from sbert_app.services.access import AccessPolicy
+from training.data.load import load_data
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -79,6 +80,19 @@ def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
             policy.check_data(f"{files / 'uploads'}/{name}")
 
 
+def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, files):
+    """As a path, "<upload>+<other path>" lies in the folder of uploads; it is read as two files."""
+    upload, secret = files / "uploads" / "mine.csv", files / "secret.env"
+    for name in (f"{upload}+{secret}", f"{upload}?encoding=koi8-r+{secret}", f"{upload}+{secret}?encoding=koi8-r"):
+        with pytest.raises(InputError, match=r"cannot be used here|there is no text encoding") as error:
+            load_data(policy.check_data(name))
+        assert "PASSWORD" not in str(error.value)
+    assert policy.check_data(f"{upload}?encoding=koi8-r")
+    for name in (f"{secret}?encoding=koi8-r", "/etc/passwd?encoding=utf-8"):
+        with pytest.raises(InputError, match="cannot be used here"):
+            policy.check_data(name)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -89,6 +103,8 @@ def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
         "minilm-stsb",
         "run:r-1",
         "scratch:2x64",
+        "scratch:bilstm",
+        "scratch:dan",
     ],
 )
 def test_models_by_name_may_be_named(policy, name):
@@ -98,7 +114,7 @@ def test_models_by_name_may_be_named(policy, name):
 def test_a_local_folder_is_not_a_model_for_visitors(policy, files, monkeypatch):
     (files / "org" / "model").mkdir(parents=True)
     monkeypatch.chdir(files)
-    for name in (str(files / "org/model"), "org/model", "./org/model", "run:../x", "scratch:/etc"):
+    for name in (str(files / "org/model"), "org/model", "./org/model", "run:../x", "scratch:/etc", "use:/etc"):
         with pytest.raises(InputError):
             policy.check_model(name)
     assert AccessPolicy([files / "org"]).check_model(str(files / "org/model"))

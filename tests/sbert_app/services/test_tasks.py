@@ -7,6 +7,7 @@ import pytest
 
 from sbert_app.services.tasks import Superseded, TaskProgress, TaskResult, TaskRunner
 from training.errors import InputError, Stopped
+from training.sources import progress
 
 
 @pytest.fixture
@@ -54,6 +55,28 @@ def test_a_new_description_begins_a_new_stage_with_its_own_time(tasks):
     *events, _ = tasks.run("me", "First stage", work)
     assert (events[0].description, events[-1].description) == ("First stage", "Second stage")
     assert events[-1].seconds < 0.4
+
+
+def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    ended = threading.Event()
+
+    def work(report_progress, should_stop):
+        (tmp_path / "half").write_bytes(bytes(2_000_000))
+        try:
+            progress.watch("a model", tmp_path, 8.0, threading.Event().wait)
+        except Stopped:
+            ended.set()
+            raise
+
+    (tmp_path / "before").write_bytes(b"")
+    events = tasks.run("me", "Loading", work)
+    event = next(event for event in events if event.description != "Loading")
+    assert (event.description, event.total) == ("Downloading a model, 8 MB", 8.0)
+    tasks.stop("me")
+    with pytest.raises(Stopped):
+        list(events)
+    assert ended.wait(timeout=10)
 
 
 def test_stop_ends_the_iteration_at_once_and_the_work_soon_after(tasks):

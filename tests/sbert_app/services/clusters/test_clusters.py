@@ -138,7 +138,7 @@ class TestUnclusterable:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"method": "k-means"}, "there is no clustering method 'k-means'; choose hdbscan or hierarchical"),
+            ({"method": "dbscan"}, "there is no clustering method 'dbscan'; choose hdbscan or k-means or hierarchical"),
             ({"min_cluster_size": 1}, "the smallest cluster has 1 sentences; it must be at least 2"),
             (
                 {"min_cluster_size": 100},

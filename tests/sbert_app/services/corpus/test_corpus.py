@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sbert_app.services.cache import DiskCache
 from sbert_app.services.corpus import neighbours as neighbours_module
-from sbert_app.services.corpus.corpus import MAX_SENTENCES, Corpus
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode, fingerprint
 from sbert_app.services.corpus.neighbours import neighbours
 from training.data.dataset import Dataset
@@ -36,9 +36,9 @@ class TestText:
             Corpus.from_text(text)
 
     def test_sentences_beyond_the_limit_are_left_out_with_a_note(self):
-        corpus = Corpus.from_text("\n".join(map(str, range(MAX_SENTENCES + 5))))
-        assert len(corpus) == MAX_SENTENCES
-        assert corpus.notes == ("Only the first 100,000 of 100,005 sentences are used.",)
+        corpus = Corpus.from_text("\n".join(map(str, range(1_005))), most=1_000)
+        assert len(corpus) == 1_000
+        assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
 
     @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
     def test_different_sentences_have_different_digests(self, first, second):

@@ -32,6 +32,22 @@ def jobs(tmp_path, monkeypatch):
     return jobs
 
 
+def test_folds_are_counted_for_their_visitor_before_anything_is_written(file, jobs, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 5)
+    folds.start(file, 3, jobs, "10.0.0.1", base="scratch:1x32", max_steps=1)
+    with pytest.raises(InputError, match="3 runs from your address are waiting"):
+        folds.start(file, 3, jobs, "10.0.0.1", base="scratch:1x32", max_steps=1)
+    assert len(list((jobs.store.home / "folds").iterdir())) == 1
+    assert folds.start(file, 3, jobs, "10.0.0.2", base="scratch:1x32", max_steps=1)
+
+
+def test_a_file_is_split_in_the_encoding_that_is_named(file):
+    file.write_text(file.read_text().replace("claim", "café"), encoding="cp1250")
+    data, found = folds.split(f"{file}?encoding=cp1250", None)
+    assert "café" in data.columns[0][0]
+    assert {fold.name for fold in found} == {"guns", "marriage", "penalty"}
+
+
 @pytest.mark.parametrize("k", [2, 5, 6])
 def test_k_folds_hold_out_every_pair_once(file, k):
     data, found = folds.split(file, k)

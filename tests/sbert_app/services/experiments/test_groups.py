@@ -32,7 +32,8 @@ def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
     (store.home / "folds/x/folds.json").write_text(json.dumps(asdict(folds)))
     groups = run_groups(store.home)
     assert group_of(cell, groups).name == "sweep: pooling 20261121-pooling"
-    assert group_of(fold, groups).name == "folds: my.csv by topic"
+    assert group_of(cell, groups).label == "sweep: pooling"
+    assert group_of(fold, groups).label == "folds: my.csv by topic"
     assert group_of(single, groups) is None
     assert matches(cell, group_of(cell, groups), "sweep: pooling 20261121")
     assert not matches(single, None, "sweep")

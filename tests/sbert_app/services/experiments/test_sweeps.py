@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,30 @@ def sweeps(place, monkeypatch) -> Sweeps:
 
 
 @pytest.fixture
-def two_by_two(sweeps) -> Sweep:
+def two_by_two(sweeps, monkeypatch) -> Sweep:
     """A sweep of four cells, queued: pretrained and scratch, seeds 0 and 1."""
+    base = ABLATIONS["base"]
+    two = {name: base.variants[name] for name in ("pretrained", "scratch")}
+    monkeypatch.setitem(ABLATIONS, "base", replace(base, variants=two))
     return sweeps.start("base", 2, {"max_steps": 2})
 
 
+def test_a_sweep_is_counted_for_its_visitor_before_anything_is_written(sweeps, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 9)
+    sweeps.start("base", 2, {"max_steps": 2}, "10.0.0.1")
+    with pytest.raises(InputError, match="8 runs from your address are waiting"):
+        sweeps.start("base", 1, {"max_steps": 2}, "10.0.0.1")
+    assert len(sweeps.list()) == 1
+    assert sweeps.start("base", 1, {"max_steps": 2}, "10.0.0.2").counts["queued"] == 4
+
+
 def end(
-    store: RunStore, run_id: str, spearman: float | None, state: str = "finished", reason: str | None = None
+    store: RunStore,
+    run_id: str,
+    spearman: float | None,
+    state: str = "finished",
+    reason: str | None = None,
+    seconds: float = 10,
 ) -> None:
     """Let a run have ended, as its folder tells it."""
     folder = store.folder / run_id
@@ -61,7 +79,7 @@ def end(
     events = [opening, *({"t": 1.0, "step": step, "kind": "eval", "spearman": rho} for step, rho in figures)]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     now = time.time()
-    RunRecord(state, created=now - 20, started=now - 10, ended=now, reason=reason).write(folder)
+    RunRecord(state, created=now - 20, started=now - seconds, ended=now, reason=reason).write(folder)
 
 
 def run_of(sweep, variant: str, seed: int) -> str:
@@ -101,6 +119,8 @@ def test_changes_hold_for_all_cells_but_never_for_what_is_varied():
     assert [grid.config(name, 0, base="mine", max_steps=7).base for name in grid.variants] == [
         "all-MiniLM-L6-v2",
         "scratch:6x384",
+        "scratch:bilstm",
+        "scratch:dan",
     ]
     assert grid.config("scratch", 0, max_steps=7).max_steps == 7
 
@@ -233,6 +253,13 @@ def test_the_table_fills_as_runs_finish(sweeps, two_by_two):
     assert full.rows[1].before == pytest.approx(50.0)
 
 
+def test_a_run_during_which_the_clock_was_set_back_says_nothing_of_the_time_left(sweeps, two_by_two):
+    end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88, seconds=-3_600)
+    assert sweeps.get(two_by_two.id).seconds_left is None
+    end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
+    assert sweeps.get(two_by_two.id).seconds_left == pytest.approx(20, abs=1)
+
+
 def test_reading_a_sweep_back_needs_nothing_but_the_folders(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.3)
     elsewhere = Sweeps(Jobs(RunStore(sweeps.store.home)))
@@ -320,12 +347,19 @@ def measured(variant: str, seed: int) -> PrecomputedRun:
 
 
 @pytest.fixture
-def made(monkeypatch) -> list[tuple[str, int]]:
+def trained_on() -> list[tuple[str, str, Path | None]]:
+    """For each run that the measuring script makes: its variant, its data, and where its model is kept."""
+    return []
+
+
+@pytest.fixture
+def made(monkeypatch, trained_on) -> list[tuple[str, int]]:
     """The runs that the measuring script makes, in place of training."""
     calls: list[tuple[str, int]] = []
 
-    def measure(config, variant, deadline):
+    def measure(config, variant, deadline, model):
         calls.append((variant, config.seed))
+        trained_on.append((variant, config.train_data, model))
         return measured(variant, config.seed), [{"rows": 5, "device": "cpu", "dtype": "float32"}]
 
     monkeypatch.setattr(measure_ablation, "measure", measure)
@@ -341,6 +375,18 @@ def test_measuring_takes_one_seed_after_another_and_goes_on_where_it_was_interru
     table = PrecomputedTable.read(file)
     assert (table.seeds, len(table.runs), table.settings["max_steps"]) == ([0, 1], 6, 3)
     assert table.command == "python -m scripts.measure_ablation pooling --seeds 2 --max-steps 3"
+
+
+def test_files_of_nli_are_for_the_variants_that_learn_from_it(made, trained_on, tmp_path):
+    files, kept = [tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "models"
+    asked = ["base", "--seeds", "1", "--out", str(tmp_path / "base.json"), "--keep", str(kept), "--nli"]
+    assert measure_ablation.main([*asked, *map(str, files)]) == 0
+    both = f"{files[0]}+{files[1]}"
+    data = {"pretrained": "stsb:train", "scratch": "stsb:train", "bilstm": both, "dan": both}
+    assert trained_on == [(variant, name, kept / f"{variant}-0") for variant, name in data.items()]
+    table = PrecomputedTable.read(tmp_path / "base.json")
+    assert "train_data" not in table.settings  # the variants differ in it
+    assert table.command == "python -m scripts.measure_ablation base --seeds 1 --nli a.csv b.csv"
 
 
 def test_a_table_never_mixes_settings(made, tmp_path):

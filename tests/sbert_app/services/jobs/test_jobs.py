@@ -19,7 +19,8 @@ import pytest
 from huey import RedisHuey
 from paths import ROOT
 
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, JsonSerializer, devices, open_queue
+from sbert_app.services.jobs.backend import JsonSerializer, open_queue
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, devices
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import AT_WORK, Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
@@ -83,6 +84,20 @@ def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch
     here.stop(run.id)
 
 
+def test_a_queued_run_that_the_queue_has_lost_gets_a_worker_too(here, monkeypatch):
+    """A worker was killed between taking a run from the queue and beginning with it."""
+    run = here.start(RunConfig("regression", base="scratch:1x32", max_steps=1))
+    assert here.queue.dequeue() is not None
+    launched = threading.Event()
+    here.starts_workers = True
+    monkeypatch.setattr(here, "_launch", lambda slot: launched.set())
+    here.watch(seconds=0.05)
+    assert launched.wait(30)
+    assert here.queued() == [run.id]
+    here.starts_workers = False
+    here.stop(run.id)
+
+
 class TestRoomInTheQueue:
     config = RunConfig("regression", base="scratch:1x32", max_steps=1)
 
@@ -96,6 +111,28 @@ class TestRoomInTheQueue:
         here.start(self.config)  # the owner of the home folder
         here.stop(first.id)
         assert here.start(self.config, "10.0.0.1").state == "queued"
+
+    def test_runs_of_ablations_and_folds_are_counted_apart(self, here, monkeypatch):
+        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 1)
+        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 3)
+        here.check_room(3, "10.0.0.1")
+        for _ in range(2):
+            here.start(self.config, "10.0.0.1", grouped=True)
+        here.start(self.config, "10.0.0.1")
+        with pytest.raises(InputError, match="2 runs from your address are waiting in the queue, and at most 3"):
+            here.check_room(2, "10.0.0.1")
+        here.check_room(2, "10.0.0.2")
+        here.check_room(2)
+
+    def test_what_is_resumed_counts_too(self, here, monkeypatch):
+        stopped = here.start(self.config)
+        here.stop(stopped.id)
+        assert here.queue.dequeue() is not None
+        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
+        here.start(self.config)
+        with pytest.raises(InputError, match="at most 1 may"):
+            here.resume(stopped.id)
+        assert here.store.get(stopped.id).state == "stopped"
 
     def test_there_is_a_limit_for_all_together(self, here, monkeypatch):
         monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 2)
@@ -207,7 +244,7 @@ def test_a_killed_app_loses_nothing(here, tiny):
 
 
 def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, tiny):
-    config = tiny(max_steps=400, eval_every=100)
+    config = tiny(max_steps=800, eval_every=200)
     run = until(jobs, jobs.start(config), under_way)
     (worker,) = workers(jobs.store.home)
     worker.kill()

@@ -262,6 +262,21 @@ class TestEngine:
         assert imported == [umap_engine.compiled_folder(tmp_path)] * 2
         assert caplog.text.count("could not be compiled in advance") == 2
 
+    def test_compiling_ahead_imports_nothing(self, tmp_path, monkeypatch):
+        def compile_at_once(home, folder):
+            folder.mkdir(parents=True)
+            (folder / "compiled").touch()
+
+        monkeypatch.setattr(umap_engine, "_is_warm", False)
+        monkeypatch.setattr(umap_engine, "_is_compiled", False)
+        monkeypatch.setattr(umap_engine, "import_umap", pytest.fail)
+        monkeypatch.setattr(umap_engine, "_compile_in_subprocess", lambda *_: None)
+        umap_engine.compile_ahead(tmp_path)
+        assert not umap_engine.is_warm(), "it could not be compiled"
+        monkeypatch.setattr(umap_engine, "_compile_in_subprocess", compile_at_once)
+        umap_engine.compile_ahead(tmp_path)
+        assert umap_engine.is_warm()
+
     def test_the_warm_up_can_be_turned_off(self, monkeypatch):
         assert Settings.gather().warm_maps
         monkeypatch.setenv("SBERT_WARM_MAPS", "0")

@@ -2,13 +2,16 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.memory import model_bytes
 from training.errors import InputError
 from training.models.encoder import Encoder
+from training.models.scorer import ENCODER
 from training.sources.resolve import model_folder
 
 
@@ -52,6 +55,38 @@ def test_poolings_of_a_model_share_its_weights(home, loads):
     assert loads == ["scratch:1x32"]
     assert mean.backbone is cls.backbone
     assert (mean.pooling, cls.pooling) == ("mean", "cls")
+
+
+def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads):
+    models = ModelCache(home)
+    exact, short = models.encoder("scratch:1x32?dtype=float32"), models.encoder("scratch:1x32?dtype=float32&dim=8")
+    models.encoder("scratch:1x32")
+    assert loads == ["scratch:1x32?dtype=float32", "scratch:1x32"]
+    assert exact.dtype == torch.float32
+    assert short.backbone is exact.backbone
+    assert models.has(ENCODER, "scratch:1x32?dim=4&dtype=float32")
+    models.forget("scratch:1x32")
+    assert not models.has(ENCODER, "scratch:1x32?dtype=float32")
+
+
+def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def hang(name, home):
+        has_begun.set()
+        may_end.wait(60)
+        raise InputError("the server says nothing")
+
+    monkeypatch.setattr("sbert_app.services.models.cache.model_folder", hang)
+    models = ModelCache(home)
+    with ThreadPoolExecutor(1) as executor:
+        slow = executor.submit(models.encoder, "org/slow")
+        assert has_begun.wait(60)
+        assert models.encoder("scratch:1x32").dimension == 32
+        assert not slow.done()
+        may_end.set()
+        with pytest.raises(InputError, match="says nothing"):
+            slow.result()
 
 
 def test_a_failed_load_is_tried_again(home):

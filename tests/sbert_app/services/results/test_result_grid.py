@@ -21,6 +21,7 @@ from sbert_app.services.results.fingerprint import data_fingerprint, model_finge
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, averaged, data_label
+from sbert_app.services.results.systems import System, Systems
 from sbert_app.services.results.table import tabulate
 from training.data.load import Dataset, load_data
 from training.errors import InputError, Stopped
@@ -309,11 +310,21 @@ def test_text_to_paste_is_well_formed(three):
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
     assert "<b>" not in export.markdown(shown)
     assert r"\_\%" in export.latex(shown)
-    assert export.latex(shown).count(r"\\") == 2 + len(shown.rows) + len(shown.paper_rows)  # and two heads
+    headings = 1 + len({row.made_of for row in shown.system_rows}) + 1  # of the columns, the systems, the paper
+    references = len(shown.system_rows) + len(shown.paper_rows)
+    assert export.latex(shown).count(r"\\") == headings + len(shown.rows) + references
     rows = list(csv.reader(io.StringIO(export.as_csv(shown))))
     assert {len(row) for row in rows} == {3 + 3 * len(shown.columns)}
     assert rows[2][0].startswith("'="), "a spreadsheet would run it"
     assert float(rows[1][2]) == pytest.approx(shown.rows[0].estimates["stsb:test"].value, abs=0.01)
+
+
+def test_the_name_of_a_file_is_no_formula_in_the_csv(three):
+    three.results["good", "uploads/=1+1.csv"] = three.results["good", "mine.csv"]
+    grid = ResultGrid(["good"], ["uploads/=1+1.csv"])
+    grid.results.update(three.results)
+    header = next(csv.reader(io.StringIO(export.as_csv(tabulate(grid, Metric())))))
+    assert [name[:5] for name in header[2:5]] == ["'=1+1"] * 3
 
 
 def test_a_choice_of_model_round_trips():
@@ -359,6 +370,38 @@ def test_the_table_that_ships():
     assert shipped.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
     assert all(shipped.speed(model) > 0 for model in shipped.models)
     assert "nan" not in export.markdown(tabulate(shipped, Metric())).lower()
+
+
+def test_systems_made_here_stand_between_the_models_and_the_paper():
+    results = precomputed.PrecomputedResults.read()
+    table = tabulate(results, Metric())
+    labels = [row.label for row in table.system_rows]
+    assert any("InferSent" in label for label in labels)
+    assert any("Universal Sentence Encoder" in label for label in labels)
+    infersent = table.system_rows[0]
+    assert set(infersent.estimates) == {column.name for column in table.columns}  # the average too
+    averaged = [infersent.estimates[name].value for name in ("sts12", "sts14", "sts16", "stsb:test")]
+    assert infersent.estimates["average"].value == pytest.approx(np.mean(averaged))
+    assert all(0 < infersent.deviations[name] < 5 for name in infersent.estimates)  # over seeds
+    assert not {row.label for row in table.system_rows} & set().union(*table.best.values())
+    assert tabulate(results, Metric("dot")).system_rows == []
+    assert tabulate(results, Metric(), "none").system_rows == []
+    for text in (export.markdown(table), export.latex(table), export.as_csv(table)):
+        assert "SBERT Lab, trained on 19,666 labelled pairs" in text
+        assert text.index("scratch:bilstm") < text.index("Avg. GloVe embeddings")
+
+
+def test_a_system_is_the_mean_over_seeds_and_data_sets():
+    system = System("mine", "nothing", {"a": [70.0, 72.0], "b": [60.0, 64.0]})
+    assert (system.seeds, system.mean(["a"]), system.mean(["a", "b"])) == (2, 71.0, 66.5)
+    assert system.deviation(["a", "b"]) == pytest.approx(np.std([65, 68], ddof=1))
+    assert System("one", "nothing", {"a": [70.0]}).deviation(["a"]) is None
+
+
+def test_a_file_that_is_no_table_of_systems_is_said_so(tmp_path):
+    (tmp_path / "systems.json").write_text('{"systems": [{"speed": 1}]}')
+    with pytest.raises(InputError, match="is not a table of systems"):
+        Systems.read(tmp_path / "systems.json")
 
 
 def test_a_missing_table_gives_one_clear_sentence(tmp_path):

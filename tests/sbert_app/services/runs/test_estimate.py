@@ -190,6 +190,15 @@ def test_nothing_is_fetched_only_to_measure_it(store):
     assert not can_measure_rate(RunConfig("classification", train_data="snli"), store)
 
 
+def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
+    config = RunConfig("regression", train_data=file, eval_data=file, base="scratch:dan")
+    for is_here in (False, True):
+        monkeypatch.setattr(run_estimate, "has_glove", lambda home, is_here=is_here: is_here)
+        notes = " ".join(estimate_run(config, store).notes)
+        assert ("GloVe, 76 MB from the package index" in notes) != is_here
+        assert can_measure_rate(config, store) == is_here
+
+
 # ---------------------------------------------------------------- presets
 
 

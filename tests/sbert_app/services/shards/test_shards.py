@@ -9,15 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from paths import ROOT
+from shard_files import pairs, parts, together
 from tiny_models import make_model
 
 from sbert_app.services.files.score import score_file
@@ -29,20 +28,6 @@ from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
 ROWS = (70, 1, 25)  # of three files
-
-
-def pairs(count: int, seed: int) -> dict[str, list[Any]]:
-    random = np.random.default_rng(seed)
-    words = np.array(["the", "man", "cat", "dog", "guitar", "food", "is", "a"])
-
-    def sentence() -> str:
-        return " ".join(random.choice(words, 5))
-
-    return {
-        "sentence1": [sentence() for _ in range(count)],
-        "sentence2": [sentence() for _ in range(count)],
-        "score": [float(score) for score in random.integers(0, 6, count)],
-    }
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +56,6 @@ def inputs(tmp_path: Path) -> Path:
 @pytest.fixture
 def job(tmp_path: Path, model: Path) -> ShardJob:
     return ShardJob("score", str(tmp_path / "out"), str(model), dtype="float32", block_rows=20)
-
-
-def parts(folder: str | Path) -> dict[str, pa.Table]:
-    return {file.name: pq.read_table(file) for file in sorted(Path(folder).glob("part-*.parquet"))}
-
-
-def together(folder: str | Path) -> pa.Table:
-    """All rows, without the gold scores: those of a CSV file are text, those of the others numbers."""
-    return pa.concat_tables(part.drop_columns("score") for part in parts(folder).values())
 
 
 def first_part(folder: str | Path) -> pa.Table:
@@ -241,64 +217,6 @@ def test_an_id_of_the_input_is_kept(tmp_path: Path, job: ShardJob):
     pq.write_table(pa.table({"id": ["x", "y"], **pairs(2, 0)}), tmp_path / "in.parquet")
     run_job(job, str(tmp_path / "in.parquet"))
     assert first_part(job.output).column_names == ["id", "sentence1", "sentence2", "score", "cosine", "note"]
-
-
-def test_without_ray_it_is_said_how_to_get_it(monkeypatch, inputs: Path, job: ShardJob):
-    from sbert_app.services.shards.on_ray import RayEngine
-
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs Ray: pip install 'sbert-lab\[ray\]'"):
-        run_job(job, str(inputs), RayEngine())
-
-
-# ---------------------------------------------------------------- on a cluster
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """Three nodes of one core each, on this machine."""
-    pytest.importorskip("ray", reason="Ray is not installed")
-    import ray
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
-    try:
-        yield nodes, workers
-    finally:
-        ray.shutdown()
-        nodes.shutdown()
-
-
-@pytest.mark.slow
-def test_a_node_that_dies_loses_nothing(cluster, job: ShardJob, tmp_path: Path):
-    from sbert_app.services.shards.on_ray import RayEngine
-
-    nodes, workers = cluster
-    pq.write_table(pa.table(pairs(1_200, 0)), tmp_path / "in.parquet")
-    engine = RayEngine(nodes.address, concurrency=3)
-
-    def killing(job, blocks, count, should_stop):
-        for number, outcome in enumerate(engine(job, blocks, count, should_stop)):
-            if number == 5:
-                nodes.remove_node(workers[0], allow_graceful=False)
-            yield outcome
-
-    result = run_job(job, str(tmp_path / "in.parquet"), killing)
-    assert (result.blocks, result.rows) == (60, 1_200)
-    here = ShardJob(**{**job.__dict__, "output": str(tmp_path / "here")})
-    run_job(here, str(tmp_path / "in.parquet"))
-    on_cluster, local = together(job.output), together(here.output)
-    assert on_cluster.drop_columns("cosine").equals(local.drop_columns("cosine"))
-    np.testing.assert_allclose(on_cluster["cosine"].to_numpy(), local["cosine"].to_numpy(), atol=1e-6)
-
-
-def test_an_address_without_a_cluster_is_one_sentence(inputs: Path, job: ShardJob):
-    pytest.importorskip("ray", reason="Ray is not installed")
-    from sbert_app.services.shards.on_ray import RayEngine
-
-    with pytest.raises(InputError, match=r"there is no Ray cluster at auto: Could not find any running Ray instance"):
-        run_job(job, str(inputs), RayEngine("auto"))
 
 
 def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):

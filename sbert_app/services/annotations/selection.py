@@ -1,0 +1,164 @@
+"""Which pairs are worth judging: where two models disagree, near a threshold, and a random third.
+
+The random pairs are what an unbiased figure of quality is computed on; the others are where a judgement says most. From
+a corpus of single sentences, pairs are formed first: of each sentence with its nearest ones, and at random.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbert_app.services.annotations.project import ChosenPair, ProjectInfo
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.data.dataset import SENTENCES, TRIPLETS, Dataset
+from training.errors import InputError
+from training.models.reference import bare_name
+from training.models.scorer import ENCODER, kind_of
+
+if TYPE_CHECKING:
+    from sbert_app.services.models.cache import ModelCache
+
+MOST_CANDIDATES = 2_000  # pairs that both models score; of a larger file, a random sample
+MOST_PAIRS = 1_000  # of a project
+FEWEST_PAIRS = 3
+NEIGHBOURS = 2  # of each sentence of a corpus
+LONGEST = 2_000  # characters of a sentence that is shown to a person
+
+DISAGREE, THRESHOLD, RANDOM = "disagree", "threshold", "random"
+REASONS = {
+    DISAGREE: "the two models rank it differently",
+    THRESHOLD: "its score is near the threshold",
+    RANDOM: "drawn at random, for a figure without bias",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asks for."""
+
+    name: str
+    data: str
+    model: str  # a bi-encoder, which can be trained later
+    second_model: str  # a cross-encoder or another bi-encoder
+    threshold: float = 0.5
+    count: int = 60
+    seed: int = 0
+
+    def check(self) -> None:
+        """InputError if a value cannot be used."""
+        if kind_of(bare_name(self.model)) != ENCODER:
+            raise InputError(f"{self.model} cannot be trained later; choose a bi-encoder as the model")
+        if not FEWEST_PAIRS <= self.count <= MOST_PAIRS:
+            raise InputError(f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}")
+        if not -1 <= self.threshold <= 1:
+            raise InputError(f"the threshold is a cosine from -1 to 1, not {self.threshold:g}")
+
+
+def choose_pairs(
+    wanted: Wanted,
+    models: ModelCache,
+    home: Path,
+    report_progress: ReportProgress = lambda *_: None,
+    should_stop: ShouldStop = lambda: False,
+) -> tuple[ProjectInfo, list[ChosenPair]]:
+    """Read the data, score it with both models, choose.
+
+    Raises:
+        InputError: the data or a model cannot be used, or there are fewer than three pairs.
+        Stopped: ``should_stop`` returned True.
+    """
+    from training.data.load import load_data
+
+    wanted.check()
+    report_progress(0, "Reading the data")
+    data = load_data(wanted.data, home)
+    random = np.random.default_rng(wanted.seed)
+    pairs = _candidates(data, wanted, models, random, should_stop)
+    report_progress(0, f"Scoring {len(pairs):,} pairs with {wanted.model}")
+    first = score_pairs(models, wanted.model, pairs, should_stop)
+    report_progress(0.4, f"Scoring {len(pairs):,} pairs with {wanted.second_model}")
+    second = score_pairs(models, wanted.second_model, pairs, should_stop)
+    rows = pick(first, second, wanted.threshold, wanted.count, random)
+    chosen = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
+    info = ProjectInfo(
+        wanted.name, data.name, wanted.model, wanted.second_model, wanted.threshold, wanted.seed, time.time()
+    )
+    return info, chosen
+
+
+def pick(
+    first: np.ndarray, second: np.ndarray, threshold: float, count: int, random: np.random.Generator
+) -> list[tuple[int, str]]:
+    """(row, reason) of ``count`` pairs in random order: a third for each reason, no pair twice.
+
+    The random third is drawn first and from all pairs, so that it is a sample of them.
+
+    Args:
+        first, second: the scores of both models, (N,) each; their ranks are compared, as the scales differ.
+        threshold: on the scale of ``first``.
+    """
+    from training.evaluation.metrics import ranks
+
+    count = min(count, len(first))
+    reasons = dict.fromkeys(random.permutation(len(first))[: count - 2 * (count // 3)].tolist(), RANDOM)
+    orders = {
+        DISAGREE: np.argsort(-np.abs(ranks(first) - ranks(second)), kind="stable"),
+        THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
+    }
+    for reason, order in orders.items():
+        for row in [row for row in order.tolist() if row not in reasons][: count // 3]:
+            reasons[row] = reason
+    rows = list(reasons.items())
+    return [rows[i] for i in random.permutation(len(rows))]
+
+
+def _candidates(
+    data: Dataset, wanted: Wanted, models: ModelCache, random: np.random.Generator, should_stop: ShouldStop
+) -> list[tuple[str, str]]:
+    if data.kind == TRIPLETS:
+        raise InputError(f"{data.name} holds triplets; give pairs of sentences, or single sentences")
+    if data.kind == SENTENCES:
+        pairs = _pairs_of_sentences(data.columns[0], wanted.model, models, random, should_stop)
+    else:
+        pairs = list(zip(data.columns[0], data.columns[1], strict=True))
+    pairs = list(dict.fromkeys((a[:LONGEST], b[:LONGEST]) for a, b in pairs if a.strip() and b.strip() and a != b))
+    if len(pairs) < FEWEST_PAIRS:
+        raise InputError(f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed")
+    if len(pairs) > MOST_CANDIDATES:
+        pairs = [pairs[row] for row in np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])]
+    return pairs
+
+
+def _pairs_of_sentences(
+    sentences: list[str], model: str, models: ModelCache, random: np.random.Generator, should_stop: ShouldStop
+) -> list[tuple[str, str]]:
+    """Each sentence with its nearest ones, and as many pairs at random."""
+    distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
+    most = MOST_CANDIDATES // (2 * NEIGHBOURS)
+    if len(distinct) > most:
+        distinct = [distinct[row] for row in np.sort(random.permutation(len(distinct))[:most])]
+    if len(distinct) < 2:
+        return []
+    vectors = models.encoder(model).encode(distinct, should_stop=should_stop)
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -2)
+    nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
+    pairs = [(i, int(j)) for i, row in enumerate(nearest) for j in row]
+    pairs += [tuple(random.choice(len(distinct), 2, replace=False).tolist()) for _ in range(len(pairs))]
+    unique = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
+    return [(distinct[i], distinct[j]) for i, j in unique if i != j]
+
+
+def score_pairs(
+    models: ModelCache, name: str, pairs: list[tuple[str, str]], should_stop: ShouldStop = lambda: False
+) -> np.ndarray:
+    """The cosine of a bi-encoder or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
+    from training.evaluation.scoring import row_scores
+
+    similarities = row_scores(models.scorer(name), list(zip(*pairs, strict=True)), should_stop=should_stop)[0]
+    return next(iter(similarities.values()))  # cosine comes first

@@ -1,0 +1,86 @@
+"""Groups of sentences that a person has selected, named and coloured. They are kept in the home folder, by corpus.
+
+store = group_store(home)
+save_group(store, corpus, Group(name="to check", colour="vermillion", rows=(3, 14)))
+groups_of(store, corpus) -> [Group, …] in the order in which they were made
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.documents import DocumentStore
+from training.errors import InputError
+
+MAX_GROUPS = 20  # of a corpus: the map tells 21 apart
+MAX_NAME = 60  # characters
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+
+
+class Group(BaseModel):
+    """Sentences under a name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: Name
+    colour: str  # of the palette: "blue"
+    rows: tuple[int, ...]  # positions in the corpus, ascending
+
+
+class Groups(BaseModel):
+    """All groups of a corpus."""
+
+    model_config = ConfigDict(frozen=True)
+
+    groups: tuple[Group, ...] = ()
+
+
+GroupStore = DocumentStore[Groups]
+
+
+def group_store(home: Path) -> GroupStore:
+    """The groups that are kept in a home folder."""
+    return DocumentStore(home / "explore" / "groups", Groups)
+
+
+def groups_of(store: GroupStore, corpus: Corpus) -> tuple[Group, ...]:
+    """The groups of a corpus, the oldest first. Sentences that the corpus does not have are left out."""
+    found = store.get(corpus.digest).groups
+    return tuple(group.model_copy(update={"rows": tuple(r for r in group.rows if r < len(corpus))}) for group in found)
+
+
+def save_group(store: GroupStore, corpus: Corpus, name: str, colour: str, rows: tuple[int, ...]) -> Group:
+    """Keep a group; one of the same name is replaced.
+
+    Raises:
+        InputError: the name is empty or too long, there is no sentence, or there are too many groups.
+    """
+    name = name.strip()
+    if not name:
+        raise InputError("the group has no name yet: type one, then press Save.")
+    if len(name) > MAX_NAME:
+        raise InputError(f"the name has {len(name):,} characters; at most {MAX_NAME} fit.")
+    if not rows:
+        raise InputError("no sentence is selected: draw a lasso or a box on the map first.")
+    group = Group(name=name, colour=colour, rows=rows)
+
+    def edit(document: Groups) -> Groups:
+        others = tuple(each for each in document.groups if each.name != name)
+        if len(others) >= MAX_GROUPS:
+            raise InputError(f"this corpus has {len(others)} groups, which is the most: delete one first.")
+        return Groups(groups=(*others, group))
+
+    store.change(corpus.digest, edit)
+    return group
+
+
+def delete_group(store: GroupStore, corpus: Corpus, name: str) -> None:
+    """Forget a group; nothing happens if there is none of that name."""
+    store.change(
+        corpus.digest, lambda document: Groups(groups=tuple(each for each in document.groups if each.name != name))
+    )

@@ -1,0 +1,258 @@
+"""Applies a threshold to a scored file: a column ``match``, groups of duplicates, the sentences without duplicates.
+
+    summary = apply_threshold(Path("scored.parquet"), ("sentence1", "sentence2"), "cosine", 0.8, outputs)
+
+Two sentences are duplicates if a row pairs them and its score is at least the threshold, or if a chain of such rows
+connects them: the groups are the connected components of that graph, the largest first. Of each group the sentence
+that occurs first in the file is kept. Sentences are compared by a 64-bit hash of their text, so that memory grows by
+bytes a sentence and not by its length; the file is read twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.services.files.writers import Column, Writer, discarded_on_error, open_writers
+from training.data.tables.columns import free_name
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table, as_text, open_table, parse_number
+from training.errors import InputError, Stopped
+from training.evaluation.thresholds import FIXED, Criterion
+
+EXAMPLES = 10  # groups in the summary
+EXAMPLE_SENTENCES = 5  # of each
+WRITTEN = 10_000  # rows of the two lists that are written at a time
+
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class MatchOutputs:
+    """Where to write what; .csv, .tsv or .parquet."""
+
+    matched: Sequence[Path] = ()  # the scored file with the column match
+    groups: Path | None = None  # group, size, sentence: the sentences of every group of at least two
+    deduplicated: Path | None = None  # sentence, row, group, stands_for: one sentence of each group, and all others
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sentences that are connected."""
+
+    size: int
+    sentences: tuple[str, ...]  # the first ones
+
+
+@dataclass(frozen=True)
+class MatchSummary:
+    """What a threshold did to a file."""
+
+    threshold: float
+    score: str  # the column that was compared with it
+    column: str  # the name of the new column
+    pairs: int  # rows with a score
+    matches: int  # rows with at least the threshold
+    sentences: int  # distinct ones
+    groups: int  # of at least two sentences
+    kept: int  # distinct sentences without the duplicates
+    largest: list[Group] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
+    """The threshold that a criterion names for a scored file.
+
+    Raises:
+        InputError: the gold column of the file does not say which rows match, or no threshold fulfils the criterion.
+    """
+    if criterion.kind == FIXED:
+        return criterion.value
+    decision = summary.report.decision if summary.report else None
+    if decision is None:
+        raise InputError(
+            f"no column of {summary.source} says which rows match and which do not, so no threshold can be chosen; "
+            "give a number, such as 0.8"
+        )
+    choice = decision.decision.choice(str(criterion))
+    if not choice.exists:
+        raise InputError(f"no threshold reaches {criterion} on {summary.source}; give a number, such as 0.8")
+    return choice.threshold.value
+
+
+def apply_threshold(
+    scored: Path,
+    sentences: tuple[str, str],
+    score: str,
+    threshold: float,
+    outputs: MatchOutputs,
+    should_stop: ShouldStop = lambda: False,
+) -> MatchSummary:
+    """Write the outputs for a file that `score_file` wrote.
+
+    Args:
+        scored: the scored file.
+        sentences: its two columns with sentences.
+        score: its column that is compared with the threshold.
+        threshold: rows with at least this score match.
+        outputs: what to write.
+        should_stop: asked for each batch of rows; nothing is written then.
+
+    Raises:
+        InputError: an output cannot be written.
+        Stopped: ``should_stop`` returned True.
+    """
+    table = open_table(scored)
+    column = free_name("match", table.columns)
+    matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
+    with discarded_on_error(matched):
+        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, should_stop)
+        for writer in matched:
+            writer.finish()
+    graph = _Graph(keys, together)
+    largest = _write_lists(table, sentences, graph, outputs, should_stop)
+    return MatchSummary(
+        threshold=threshold,
+        score=score,
+        column=column,
+        pairs=pairs,
+        matches=int(together.sum()),
+        sentences=len(graph.first),
+        groups=int((graph.sizes > 1).sum()),
+        kept=len(graph.sizes),
+        largest=largest,
+        outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
+    )
+
+
+class _Graph:
+    """The distinct sentences of a file and their groups.
+
+    ``first``: the place of each sentence's first occurrence; ``group_of``: its group; ``sizes`` and ``kept`` of each
+    group: its number of sentences and the place of the one that is kept. Groups are ordered by size, then by place.
+    """
+
+    def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
+        """``keys``: uint64 (rows, 2), the hash of each sentence, 0 for none; ``together``: bool (rows,)."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        places = np.flatnonzero(keys.ravel())
+        _, first, inverse = np.unique(keys.ravel()[places], return_index=True, return_inverse=True)
+        number = np.full(keys.size, -1, dtype=np.int64)
+        number[places] = inverse
+        links = number.reshape(-1, 2)[together]
+        count = len(first)
+        matrix = coo_array((np.ones(len(links), dtype=bool), (links[:, 0], links[:, 1])), shape=(count, count))
+        groups, group_of = connected_components(matrix, directed=False) if count else (0, np.empty(0, dtype=np.int64))
+        self.first = places[first]
+        sizes = np.bincount(group_of, minlength=groups)
+        kept = np.full(groups, keys.size, dtype=np.int64)
+        np.minimum.at(kept, group_of, self.first)
+        order = np.lexsort((kept, -sizes))
+        rank = np.empty(groups, dtype=np.int64)
+        rank[order] = np.arange(groups)
+        self.group_of, self.sizes, self.kept = rank[group_of], sizes[order], kept[order]
+
+
+def _read(
+    table: Table,
+    sentences: tuple[str, str],
+    score: str,
+    threshold: float,
+    column: str,
+    writers: Sequence[Writer],
+    should_stop: ShouldStop,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Write the column ``match`` -> the hashes of the sentences (rows, 2), which rows match (rows,), rows scored."""
+    keys, together, pairs = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], 0
+    for batch in table.batches():
+        if should_stop():
+            raise Stopped
+        scores = [parse_number(cell) for cell in batch.rows[score]]
+        match = [None if value is None else value >= threshold for value in scores]
+        for writer in writers:
+            writer.write(batch, {column: match})
+        keys.append(np.stack([_hashes(batch.rows[name]) for name in sentences], axis=1))
+        together.append(np.array([bool(value) for value in match]))
+        pairs += sum(value is not None for value in scores)
+    return np.concatenate(keys), np.concatenate(together), pairs
+
+
+def _hashes(cells: Sequence[Any]) -> np.ndarray:
+    """uint64 (N,): 0 for a cell without text."""
+    digests = [
+        b"\0" * 8
+        if (text := as_text(cell)) is None
+        else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for cell in cells
+    ]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def _write_lists(
+    table: Table, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, should_stop: ShouldStop
+) -> list[Group]:
+    """Write the groups and the deduplicated sentences -> the largest groups."""
+    paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
+    kinds = {
+        outputs.groups: {"group": "int64", "size": "int64", "sentence": "string"},
+        outputs.deduplicated: {"sentence": "string", "row": "int64", "group": "int64", "stands_for": "int64"},
+    }
+    writers = {path: open_writers([path], table.path, [], kinds[path])[0] for path in paths}
+    members: list[tuple[int, int, str]] = []  # (group, place, sentence) of the groups of at least two
+    with discarded_on_error(list(writers.values())):
+        kept: list[tuple[Any, ...]] = []
+        for place, group, text in _first_occurrences(table, sentences, graph, should_stop):
+            size = int(graph.sizes[group])
+            if size > 1:
+                members.append((group, place, text))
+            if graph.kept[group] == place:
+                kept.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
+            if outputs.deduplicated and len(kept) >= WRITTEN:
+                _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], kept)
+                kept = []
+        members.sort()
+        if outputs.deduplicated:
+            _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], kept)
+        if outputs.groups:
+            rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
+            for start in range(0, len(rows), WRITTEN):
+                _write_rows(writers[outputs.groups], kinds[outputs.groups], rows[start : start + WRITTEN])
+        for writer in writers.values():
+            writer.finish()
+    return [
+        Group(int(graph.sizes[group]), tuple([text for each, _, text in members if each == group][:EXAMPLE_SENTENCES]))
+        for group in range(min(EXAMPLES, int((graph.sizes > 1).sum())))
+    ]
+
+
+def _first_occurrences(
+    table: Table, sentences: tuple[str, str], graph: _Graph, should_stop: ShouldStop
+) -> Iterator[tuple[int, int, str]]:
+    """(place, group, text) of each distinct sentence, in the order of the file; a row has two places."""
+    order = np.argsort(graph.first)
+    upcoming = iter(zip(graph.first[order].tolist(), graph.group_of[order].tolist(), strict=True))
+    expected = next(upcoming, None)
+    start = 0
+    for batch in table.batches():
+        if should_stop():
+            raise Stopped
+        while expected is not None and expected[0] < 2 * (start + len(batch)):
+            place, group = expected
+            cell = batch.rows[sentences[place % 2]][place // 2 - start]
+            yield place, group, as_text(cell) or ""
+            expected = next(upcoming, None)
+        start += len(batch)
+
+
+def _write_rows(writer: Writer, columns: dict[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        cells: dict[str, Column] = dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
+        writer.write(RowBatch(1, {}, {}), cells)

@@ -1,0 +1,201 @@
+"""Cost: quality against the size of the vectors, for every number of dimensions and every precision.
+
+A model's vectors are computed once; the first 384, 256, … 32 numbers of each are scaled to length 1 and stored in
+float32, bfloat16, int8 and binary (`training.evaluation.vector_precision`). Quality is Spearman's ρ of the cosine of
+the stored vectors with the gold scores; all resamples of the bootstrap draw the same pairs, so that differences have
+intervals too. The time is that of an exact search by FAISS for one query, in one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from sbert_app.services.results.eval_result import Estimate, percentile_interval
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.data.dataset import SCORED, Dataset
+from training.errors import InputError, Stopped
+from training.evaluation.bootstrap import affordable_resamples, bootstrap_replicates
+from training.evaluation.metrics import cosine, spearman
+from training.evaluation.scoring import sentence_vectors
+from training.evaluation.vector_precision import PRECISIONS, bytes_per_vector, quantize, ranges, restore
+from training.models.baselines import TfIdf
+from training.models.vectors import normalize_rows
+
+if TYPE_CHECKING:
+    from training.models.scorer import BiEncoder, Scorer
+
+DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)  # tried, of those that are smaller than the model's own
+SEARCHED = 50_000  # vectors that a query is compared with
+QUERIES = 15
+NEAREST = 10
+MAX_PAIRS = 20_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One size of the vectors."""
+
+    dimension: int
+    precision: str
+    bytes: int  # of a vector
+    rho: Estimate  # ×100
+    change: Estimate  # ×100, against all dimensions in float32
+    milliseconds: float  # of a search
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Every size of the vectors of a model, on one data set."""
+
+    model: str
+    data: str
+    n: int
+    sentences: int  # distinct ones; int8 is calibrated on them
+    cells: tuple[Cell, ...]  # the largest first; the first is the full one
+    searched: int
+    machine: str
+
+    def cell(self, dimension: int, precision: str) -> Cell:
+        """The cell of this size."""
+        return next(each for each in self.cells if (each.dimension, each.precision) == (dimension, precision))
+
+    @property
+    def dimensions(self) -> list[int]:
+        """The largest first."""
+        return list(dict.fromkeys(cell.dimension for cell in self.cells))
+
+    def smallest_within(self, points: float) -> Cell:
+        """The smallest size whose ρ ×100 is at most ``points`` below that of the full vectors."""
+        near = [cell for cell in self.cells if cell.rho.value >= self.cells[0].rho.value - points]
+        return min(near, key=lambda cell: (cell.bytes, -cell.rho.value))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self) | {
+            "cells": [
+                asdict(cell) | {"rho": cell.rho._asdict(), "change": cell.change._asdict()} for cell in self.cells
+            ]
+        }
+
+
+def measure_cost(
+    scorer: Scorer,
+    data: Dataset,
+    report_progress: ReportProgress = lambda *_: None,
+    should_stop: ShouldStop = lambda: False,
+) -> CostTable:
+    """Measure every size.
+
+    Raises:
+        InputError: the model has no dense vectors, the data no gold scores, or a ρ is undefined.
+        Stopped: ``should_stop`` returned True.
+    """
+    if not hasattr(scorer, "encode") or isinstance(scorer, TfIdf):
+        what = (
+            "one number for each word" if isinstance(scorer, TfIdf) else "no vectors: it reads both sentences at once"
+        )
+        raise InputError(f"{scorer.name} has {what}; choose a bi-encoder")
+    if data.kind != SCORED:
+        raise InputError(f"{data.name} holds {data.kind}; this needs a gold score for each pair: a column score")
+    if len(data) > MAX_PAIRS:
+        data = data.select(range(MAX_PAIRS))
+    place = {text: i for i, text in enumerate(dict.fromkeys(text for column in data.columns for text in column))}
+    encoder = cast("BiEncoder", scorer)
+    report_progress(0, "Encoding")
+    vectors = np.asarray(
+        sentence_vectors(encoder, list(place), lambda done, total: report_progress(done / (total or 1)), should_stop)
+    )
+    pairs = np.array([[place[text] for text in column] for column in data.columns])
+    gold = np.asarray(data.scores, dtype=np.float64)
+    full = vectors.shape[1]
+    sizes = [(d, name) for d in [full, *(d for d in DIMENSIONS if d < full)] for name in PRECISIONS]
+    cells: list[Cell] = []
+    reference = np.empty(0)
+    for number, (dimension, precision) in enumerate(sizes):
+        if should_stop():
+            raise Stopped
+        report_progress(number / len(sizes), "Measuring sizes")
+        kept = _unit(vectors[:, :dimension])
+        calibration = ranges(kept)
+        codes = quantize(kept, precision, calibration)
+        scores = cosine(*(restore(codes[rows], precision, calibration) for rows in pairs))
+        value = spearman(scores, gold)
+        replicates = bootstrap_replicates(scores, gold, resamples=affordable_resamples(len(gold)))
+        if not cells:
+            if np.isnan(value):
+                raise InputError(f"all scores of {scorer.name} or all gold scores of {data.name} are equal")
+            reference = replicates
+        change = percentile_interval(value - (cells[0].rho.value / 100 if cells else value), replicates - reference)
+        cells.append(
+            Cell(
+                dimension,
+                precision,
+                bytes_per_vector(dimension, precision),
+                percentile_interval(value, replicates),
+                change,
+                _search_milliseconds(kept, precision),
+            )
+        )
+    return CostTable(scorer.name, data.name, len(data), len(place), tuple(cells), SEARCHED, describe_processor())
+
+
+def describe_processor() -> str:
+    """The processor's name and the number of cores that this process may use."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    name = next(iter(names), "") or platform.processor() or platform.machine()
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(normalize_rows(vectors), dtype=np.float32)
+
+
+def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
+    """The median time in which FAISS finds the nearest of `SEARCHED` vectors to one query, in one thread.
+
+    The vectors (N, D) are repeated until there are so many: an exact search takes the same time whatever they are.
+    """
+    import faiss
+
+    stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
+    index, queries = _index(stored, precision)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        seconds = []
+        for query in queries:
+            started = time.perf_counter()
+            index.search(query[None], NEAREST)
+            seconds.append(time.perf_counter() - started)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return 1000 * statistics.median(seconds)
+
+
+def _index(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
+    """An exact index of these vectors in this precision, and queries for it."""
+    import faiss
+
+    dimension, queries = vectors.shape[1], vectors[:QUERIES]
+    if precision == "binary":
+        index: Any = faiss.IndexBinaryFlat(8 * (-(-dimension // 8)))
+        vectors, queries = (quantize(each, precision, vectors[:2]) for each in (vectors, queries))
+    elif precision == "float32":
+        index = faiss.IndexFlatIP(dimension)
+    else:
+        kind = faiss.ScalarQuantizer.QT_bf16 if precision == "bfloat16" else faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
+        index.train(vectors)
+    index.add(vectors)
+    return index, queries

@@ -1,0 +1,139 @@
+"""Ratings are on the disk when `rate` returns, whatever happens to the process then; the last word counts."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sbert_app.services.annotations.project import MOST_RATERS, ChosenPair, ProjectInfo, Projects
+from training.errors import InputError
+
+INFO = ProjectInfo("My pairs", "mine.csv", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
+PAIRS = [ChosenPair(f"a {i}", f"b {i}", "random", 0.5, 0.5) for i in range(4)]
+
+
+@pytest.fixture
+def projects(tmp_path):
+    return Projects(tmp_path)
+
+
+@pytest.fixture
+def project(projects):
+    return projects.open(projects.create(INFO, PAIRS))
+
+
+def test_a_project_is_read_back(projects, project):
+    assert project.id == "my-pairs" and project.info == INFO and list(project.pairs) == PAIRS
+    assert projects.list() == [("my-pairs", INFO)]
+    assert project.ratings() == {}
+
+
+def test_the_last_word_of_each_rater_counts(project):
+    project.rate("Ann", 0, 3)
+    project.rate("Ben", 0, 5)
+    project.rate(" Ann ", 0, 4)
+    assert project.ratings() == {"Ann": {0: 4}, "Ben": {0: 5}}
+
+
+def test_undo_takes_back_step_by_step_and_only_the_raters_own(project):
+    project.rate("Ann", 0, 3)
+    project.rate("Ann", 1, 2)
+    project.rate("Ben", 2, 1)
+    project.rate("Ann", 0, 5)
+    assert project.undo("Ann") == 0
+    assert project.ratings()["Ann"] == {0: 3, 1: 2}
+    assert project.undo("Ann") == 1 and project.undo("Ann") == 0
+    assert project.undo("Ann") is None
+    assert project.ratings() == {"Ben": {2: 1}}
+
+
+def test_a_line_that_was_cut_off_is_no_rating_and_spoils_no_other(project):
+    project.rate("Ann", 0, 3)
+    file = project.folder / "ratings.jsonl"
+    file.write_bytes(file.read_bytes() + b'{"rater":"Ann","pair":1,"sc')
+    assert project.ratings() == {"Ann": {0: 3}}
+    project.rate("Ann", 2, 1)
+    assert project.ratings() == {"Ann": {0: 3, 2: 1}}
+
+
+def test_kill_9_after_a_rating_loses_nothing(projects, project, tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from sbert_app.services.annotations.project import Projects\n"
+        "project = Projects(Path(sys.argv[1])).open('my-pairs')\n"
+        "for i in range(4): project.rate('Ann', i, i)\n"
+        "print('done', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"done\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert project.ratings() == {"Ann": {0: 0, 1: 1, 2: 2, 3: 3}}
+
+
+def test_a_rating_is_synchronised_before_it_counts_as_saved(project, monkeypatch):
+    synchronised = []
+    monkeypatch.setattr(os, "fsync", lambda number: synchronised.append(Path(f"/proc/self/fd/{number}").resolve().name))
+    project.rate("Ann", 0, 3)
+    assert synchronised == ["ratings.jsonl"]
+
+
+def test_several_raters_at_once_lose_nothing(projects):
+    pairs = [ChosenPair(f"a {i}", f"b {i}", "random", 0.5, 0.5) for i in range(30)]
+    project = projects.open(projects.create(INFO, pairs))
+    threads = [
+        threading.Thread(target=lambda name=name: [projects.open(project.id).rate(name, i, i % 6) for i in range(30)])
+        for name in ("Ann", "Ben", "Cem")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert project.ratings() == {name: {i: i % 6 for i in range(30)} for name in ("Ann", "Ben", "Cem")}
+
+
+def test_reading_ten_thousand_ratings_takes_less_than_a_second(project):
+    line = b'{"rater": "Ann", "pair": 1, "score": 3, "at": 1.0}\n'
+    (project.folder / "ratings.jsonl").write_bytes(line * 10_000)
+    started = time.process_time()
+    assert project.ratings() == {"Ann": {1: 3}}
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("rater", "pair", "score", "message"),
+    [
+        ("", 0, 3, "a rater needs a name"),
+        ("x" * 61, 0, 3, "a rater needs a name"),
+        ("Ann", 0, 6, "a whole number from 0 to 5"),
+        ("Ann", 0, -1, "a whole number from 0 to 5"),
+        ("Ann", 4, 3, "there is none with number 5"),
+    ],
+)
+def test_what_is_no_rating_is_refused_and_not_written(project, rater, pair, score, message):
+    with pytest.raises(InputError, match=message):
+        project.rate(rater, pair, score)
+    assert not (project.folder / "ratings.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "", "x" * 99, "a/b", "."])
+def test_no_name_leads_out_of_the_folder(projects, project, name):
+    with pytest.raises(InputError, match="there is no project"):
+        projects.open(name)
+
+
+def test_a_second_project_of_a_name_is_refused(projects, project):
+    with pytest.raises(InputError, match="there is a project 'my-pairs' already"):
+        projects.create(INFO, PAIRS)
+
+
+def test_not_any_number_of_people_judges_a_project(project):
+    for number in range(MOST_RATERS):
+        project.rate(f"rater {number}", 0, 1)
+    with pytest.raises(InputError, match=f"{MOST_RATERS} people have judged"):
+        project.rate("one more", 0, 1)
+    project.rate("rater 7", 1, 2)
+    assert project.ratings()["rater 7"] == {0: 1, 1: 2}

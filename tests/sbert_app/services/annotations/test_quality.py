@@ -1,0 +1,150 @@
+"""What follows from ratings: agreement, ρ with an interval, a split without a sentence on two sides, a CSV."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.annotations import fine_tuning, quality
+from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.store import RunStore
+from training.data.load import load_data
+from training.errors import InputError
+from training.evaluation.agreement import krippendorff_alpha
+
+INFO = ProjectInfo("My pairs", "stsb:dev", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
+
+
+@pytest.fixture
+def project(home, tmp_path):
+    """Sixty pairs of STSb dev, judged by their rounded gold scores."""
+    data = load_data("stsb:dev", home)
+    rows = np.linspace(0, len(data) - 1, 60).astype(int)
+    reasons = ("disagree", "threshold", "random")
+    pairs = [
+        ChosenPair(data.columns[0][row], data.columns[1][row], reasons[i % 3], 0.5, 0.5) for i, row in enumerate(rows)
+    ]
+    projects = Projects(tmp_path)
+    project = projects.open(projects.create(INFO, pairs))
+    for i, row in enumerate(rows):
+        project.rate("Ann", i, round(data.scores[row]))
+    return project
+
+
+@pytest.fixture(scope="module")
+def models(home):
+    return ModelCache(home)
+
+
+def test_agreement_is_that_of_the_table(project):
+    for i in range(20):
+        project.rate("Ben", i, min(5, project.ratings()["Ann"][i] + i % 2))
+    found = quality.agreement(project)
+    ratings = project.ratings()
+    both = np.array([[ratings[name][i] for i in range(20)] for name in ("Ann", "Ben")], dtype=float)
+    assert found.judged == {"Ann": 60, "Ben": 20} and found.shared == 20
+    assert found.alpha == pytest.approx(krippendorff_alpha(both))
+    assert found.between["Ann", "Ben"][1] == 20 and found.between["Ann", "Ben"][0] > 0.8
+
+
+def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):
+    found = quality.model_quality(project, models, "all-MiniLM-L6-v2")
+    assert found.interval.low < found.rho < found.interval.high
+    assert 60 < found.rho < 100 and found.pairs == 60
+    assert found.random_pairs == 20 and found.random_interval.low < found.random_rho < found.random_interval.high
+
+
+def test_too_few_or_equal_ratings_are_no_measure(project, models):
+    empty = replace(project, folder=project.folder.parent)
+    with pytest.raises(InputError, match="0 pairs are judged; from 10 on"):
+        quality.model_quality(empty, models, "all-MiniLM-L6-v2")
+    for i in range(60):
+        project.rate("Ann", i, 3)
+    with pytest.raises(InputError, match="the same score"):
+        quality.model_quality(project, models, "all-MiniLM-L6-v2")
+
+
+@given(st.integers(0, 1_000), st.integers(40, 90))
+def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
+    random = np.random.default_rng(seed)
+    rows = [(f"s{random.integers(count * 2)}", f"t{random.integers(count * 2)}", float(i)) for i in range(count)]
+    try:
+        parts = fine_tuning.split(rows, seed)
+    except InputError:
+        return
+    sentences = {name: {text for row in part for text in row[:2]} for name, part in parts.items()}
+    assert not sentences["train"] & sentences["dev"] and not sentences["train"] & sentences["held-out"]
+    assert not sentences["dev"] & sentences["held-out"]
+    assert sorted(row for part in parts.values() for row in part) == sorted(rows)
+
+
+def test_parts_have_their_shares_where_no_sentence_repeats():
+    parts = fine_tuning.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
+    assert {name: len(part) for name, part in parts.items()} == {"train": 60, "dev": 20, "held-out": 20}
+
+
+def test_pairs_that_all_share_a_sentence_cannot_be_divided():
+    with pytest.raises(InputError, match="share so many sentences"):
+        fine_tuning.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
+    with pytest.raises(InputError, match="training needs 40 at least"):
+        fine_tuning.split([(f"a{i}", f"b{i}", 1.0) for i in range(39)], 0)
+
+
+def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project, tmp_path, monkeypatch):
+    jobs = Jobs(RunStore(tmp_path))
+    monkeypatch.setattr(jobs, "start_workers", lambda: None)
+    assert fine_tuning.last_training(project) is None
+    run = fine_tuning.start(project, jobs)
+    training = fine_tuning.last_training(project)
+    train, dev = (load_data(name) for name in (run.config.train_data, run.config.eval_data))
+    assert (len(train), len(dev), len(training.held_out)) == (training.train, training.dev, 12)
+    seen = {text for data in (train, dev) for column in data.columns for text in column}
+    assert not seen & {text for row in training.held_out for text in row[:2]}
+    assert max(train.scores) <= 5 and run.config.base == INFO.model and training.run == run.id
+
+
+def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
+    rows = [(pair.first, pair.second, float(score)) for pair, score in zip(project.pairs, range(60), strict=True)]
+    training = fine_tuning.Training("x", "all-MiniLM-L6-v2", 1, 1, rows)
+    same = replace(training, base="all-MiniLM-L6-v2")
+    monkey = {"run:x": "all-MiniLM-L6-v2"}
+
+    class Renamed:
+        def scorer(self, name):
+            return models.scorer(monkey.get(name, name))
+
+    found = fine_tuning.compare(same, Renamed())
+    assert found.before == pytest.approx(found.after) and found.pairs == 60
+    assert found.difference.points == pytest.approx(0)
+
+
+def test_the_csv_has_a_column_for_each_rater(project, tmp_path):
+    project.rate("score", 0, 1)
+    with fine_tuning.export_csv(project, tmp_path / "out" / "x.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    first = rows[0]
+    assert first["sentence1"] == project.pairs[0].first and first["reason"] == "disagree"
+    assert first["rater score"] == "1" and rows[1]["rater score"] == ""
+    assert float(first["score"]) == (int(first["Ann"]) + 1) / 2
+
+
+def test_no_cell_of_the_csv_is_a_formula(tmp_path):
+    projects = Projects(tmp_path)
+    pairs = [
+        ChosenPair("=cmd|' /C calc'!A0", "＠SUM(1+1)", "random", -0.5, 0.5),
+        ChosenPair("-1.5", "x", "random", 0, 0),
+    ]
+    project = projects.open(projects.create(INFO, pairs))
+    for rater in ("=HYPERLINK(1)", "+Ann"):
+        project.rate(rater, 0, 3)
+    with fine_tuning.export_csv(project, tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        header, first, second = csv.reader(file)
+    assert header[-2:] == ["'+Ann", "'=HYPERLINK(1)"]
+    assert first[:2] == ["'=cmd|' /C calc'!A0", "'＠SUM(1+1)"] and second[0] == "-1.5"
+    assert first[4] == "-0.5000", "a number is no formula"

@@ -1,0 +1,74 @@
+"""Each pair is chosen for the reason that it states."""
+
+import numpy as np
+import pytest
+
+from sbert_app.services.annotations.selection import DISAGREE, RANDOM, THRESHOLD, Wanted, choose_pairs, pick
+from sbert_app.services.models.cache import ModelCache
+from training.errors import InputError
+from training.evaluation.metrics import ranks
+
+
+def test_a_third_for_each_reason_and_no_pair_twice():
+    random = np.random.default_rng(0)
+    first, second = random.random(200), random.random(200)
+    chosen = pick(first, second, 0.5, 60, random)
+    rows = {reason: [row for row, why in chosen if why == reason] for reason in (DISAGREE, THRESHOLD, RANDOM)}
+    assert [len(each) for each in rows.values()] == [20, 20, 20]
+    assert len({row for row, _ in chosen}) == 60
+    gap, distance = np.abs(ranks(first) - ranks(second)), np.abs(first - 0.5)
+    others = set(range(200)) - {row for row, _ in chosen}
+    assert min(gap[rows[DISAGREE]]) >= max(gap[row] for row in others)
+    assert min(distance[row] for row in others) >= max(distance[rows[THRESHOLD]])
+
+
+def test_the_random_third_is_drawn_from_all_pairs():
+    first = np.linspace(0, 1, 30)
+    drawn = [{row for row, why in pick(first, first[::-1], 0.5, 9, np.random.default_rng(seed)) if why == RANDOM}
+             for seed in range(300)]  # fmt: skip
+    counts = np.bincount([row for each in drawn for row in each], minlength=30)
+    assert counts.min() > 10 and counts.max() < 60  # 30 expected of each
+
+
+def test_fewer_pairs_than_wanted_are_all_taken():
+    chosen = pick(np.arange(5) / 5, np.arange(5) / 5, 0.5, 60, np.random.default_rng(0))
+    assert sorted(row for row, _ in chosen) == [0, 1, 2, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def models(home):
+    return ModelCache(home)
+
+
+def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models, home, tmp_path):
+    file = tmp_path / "lines.csv"
+    topics = ("A dog runs in the park.", "The bank raised its rates.", "She cooks rice for dinner.")
+    file.write_text("sentence\n" + "".join(f'"{topic} Number {i}."\n' for i in range(5) for topic in topics))
+    wanted = Wanted("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb", count=15)
+    info, pairs = choose_pairs(wanted, models, home)
+    assert len(pairs) == 15 and info.source == "lines.csv"
+    assert len({(pair.first, pair.second) for pair in pairs}) == 15
+    assert all(pair.first != pair.second for pair in pairs)
+    again = choose_pairs(wanted, models, home)[1]
+    assert again == pairs  # the same seed, the same pairs
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "minilm-stsb"}, "cannot be trained later"),
+        ({"count": 2}, "3 to 1,000 pairs"),
+        ({"threshold": 2.0}, "a cosine from -1 to 1"),
+    ],
+)
+def test_what_cannot_be_used_is_said(models, home, changes, message):
+    values = {"name": "x", "data": "stsb:dev", "model": "all-MiniLM-L6-v2", "second_model": "minilm-stsb", **changes}
+    with pytest.raises(InputError, match=message):
+        choose_pairs(Wanted(**values), models, home)
+
+
+def test_a_file_with_two_pairs_is_too_small(models, home, tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
+    with pytest.raises(InputError, match=r"two\.csv has 2 different pairs; at least 3 are needed"):
+        choose_pairs(Wanted("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb"), models, home)

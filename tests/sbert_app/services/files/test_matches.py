@@ -1,0 +1,153 @@
+"""A threshold applied: the column match, groups of duplicates as connected components, one sentence of each."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from bag_encoder import BagEncoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.files import matches as module
+from sbert_app.services.files.matches import MatchOutputs, apply_threshold
+from sbert_app.services.files.score import score_file
+from training.errors import InputError, Stopped
+
+# d-e-f are connected through e; b has the same text in two rows; a row without text has no score.
+ROWS = [("a", "x", 0.1), ("d", "e", 0.9), ("b", "c", 0.95), ("e", "f", 0.8), ("b", "g", 0.2), ("h", "", None)]
+
+
+@pytest.fixture
+def scored(tmp_path) -> Path:
+    path = tmp_path / "scored.csv"
+    lines = [f"{a},{b},{'' if score is None else score}" for a, b, score in ROWS]
+    path.write_text("left,right,cosine\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def outputs(folder: Path) -> MatchOutputs:
+    return MatchOutputs([folder / "m.csv", folder / "m.parquet"], folder / "g.csv", folder / "d.csv")
+
+
+def applied(scored: Path, threshold: float = 0.8):
+    return apply_threshold(scored, ("left", "right"), "cosine", threshold, outputs(scored.parent))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_row_says_whether_it_matches(scored):
+    summary = applied(scored)
+    assert [row["match"] for row in read(scored.with_name("m.csv"))] == ["false", "true", "true", "true", "false", ""]
+    assert pq.read_table(scored.with_name("m.parquet"))["match"].to_pylist() == [False, True, True, True, False, None]
+    assert (summary.pairs, summary.matches) == (5, 3)
+
+
+def test_groups_are_connected_components_the_largest_first(scored):
+    summary = applied(scored)
+    rows = [(row["group"], row["size"], row["sentence"]) for row in read(scored.with_name("g.csv"))]
+    assert rows == [("1", "3", "d"), ("1", "3", "e"), ("1", "3", "f"), ("2", "2", "b"), ("2", "2", "c")]
+    assert (summary.groups, summary.sentences, summary.kept) == (2, 9, 6)
+    assert [(group.size, group.sentences) for group in summary.largest] == [(3, ("d", "e", "f")), (2, ("b", "c"))]
+
+
+def test_the_first_sentence_of_each_group_is_kept_in_the_order_of_the_file(scored):
+    applied(scored)
+    rows = [tuple(row.values()) for row in read(scored.with_name("d.csv"))]
+    assert rows == [
+        ("a", "1", "", "1"),
+        ("x", "1", "", "1"),
+        ("d", "2", "1", "3"),
+        ("b", "3", "2", "2"),
+        ("g", "5", "", "1"),
+        ("h", "6", "", "1"),
+    ]
+
+
+def test_nothing_matches_and_everything_matches(scored):
+    assert (applied(scored, 2).groups, applied(scored, 2).kept) == (0, 9)
+    everything = applied(scored, -1)
+    assert (everything.groups, everything.matches) == (3, 5)
+
+
+def test_the_lists_do_not_depend_on_how_much_is_written_at_a_time(scored, monkeypatch):
+    applied(scored)
+    whole = [scored.with_name(name).read_bytes() for name in ("g.csv", "d.csv")]
+    monkeypatch.setattr(module, "WRITTEN", 2)
+    applied(scored)
+    assert [scored.with_name(name).read_bytes() for name in ("g.csv", "d.csv")] == whole
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), min_size=1, max_size=30))
+def test_groups_are_those_of_scipy(tmp_path_factory, rows):
+    """Against a graph whose nodes are the sentences themselves."""
+    folder = tmp_path_factory.mktemp("graph")
+    path = folder / "scored.csv"
+    path.write_text("s1,s2,cosine\n" + "".join(f"t{a},t{b},{1 if linked else 0}\n" for a, b, linked in rows))
+    parents = {text: text for a, b, _ in rows for text in (a, b)}
+
+    def root(text: int) -> int:
+        while parents[text] != text:
+            text = parents[text]
+        return text
+
+    for a, b, linked in rows:
+        if linked:
+            parents[root(a)] = root(b)
+    found = apply_threshold(path, ("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv"))
+    assert found.kept == len({root(text) for text in parents})
+    members = {row["sentence"]: row["group"] for row in read(folder / "g.csv")}
+    for text, other in ((a, b) for a in parents for b in parents):
+        if f"t{text}" in members and f"t{other}" in members:
+            assert (members[f"t{text}"] == members[f"t{other}"]) == (root(text) == root(other))
+
+
+def test_stop_and_a_folder_that_does_not_exist_leave_nothing(scored):
+    with pytest.raises(Stopped):
+        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent), lambda: True)
+    with pytest.raises(InputError, match="There is no folder"):
+        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent / "none"))
+    assert [file.name for file in scored.parent.iterdir()] == ["scored.csv"]
+
+
+class TestGold:
+    def file(self, tmp_path: Path, header: str, labels: list[str]) -> Path:
+        path = tmp_path / "pairs.csv"
+        rows = [f"the dog {i},the dog {i} runs,{label}" for i, label in enumerate(labels)]
+        path.write_text(f"{header}\n" + "\n".join(rows) + "\n")
+        return path
+
+    @pytest.mark.parametrize(
+        ("header", "labels", "meaning"),
+        [
+            ("premise,hypothesis,label", ["entailment", "neutral", "contradiction"], "entailment is a match, neutral"),
+            ("premise,hypothesis,label", ["0", "1", "2"], "entailment is a match, neutral"),
+            ("sentence1,sentence2,label", ["1", "0", "0"], "1 is a match, 0 is not"),
+            ("question1,question2,is_duplicate", ["yes", "no", "no"], "what is labelled as the same is a match"),
+            ("sentence1,sentence2,score", ["4.5", "2", "0"], "a gold score of at least 4 (of 5) is a match"),
+            ("sentence1,sentence2,score", ["0.9", "0.2", "0.5"], "a gold score of at least 0.8 (of 1) is a match"),
+        ],
+    )
+    def test_labels_and_scores_say_what_matches(self, tmp_path, header, labels, meaning):
+        summary = score_file(self.file(tmp_path, header, labels * 6), [tmp_path / "out.csv"], BagEncoder())
+        decision = summary.report.decision
+        assert pytest.approx((18, 6)) == (decision.decision.n, decision.decision.matches)
+        assert decision.meaning.startswith(meaning)
+        assert summary.bad_gold == 0
+
+    def test_labels_that_say_nothing_are_left_alone(self, tmp_path):
+        summary = score_file(
+            self.file(tmp_path, "sentence1,sentence2,label", ["spam", "ham"]), [tmp_path / "out.csv"], BagEncoder()
+        )
+        assert (summary.bad_gold, summary.report.decision, summary.report.cosine_gold) == (0, None, None)
+
+    def test_a_label_among_labels_that_is_unknown_is_noted(self, tmp_path):
+        path = self.file(tmp_path, "sentence1,sentence2,label", ["entailment"] * 60 + ["perhaps"])
+        summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
+        assert summary.bad_gold == 1
+        assert "'perhaps' is none of entailment, neutral, contradiction" in summary.notes[0][1]

@@ -1,0 +1,259 @@
+"""ScoreJobs: files scored in the background, with progress, Stop, and results that outlive the page and the process."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from bag_encoder import BagEncoder, OverlapCrossEncoder
+
+from sbert_app.services.files.jobs import KEPT_SECONDS, MOST_OF_ONE, MOST_WAITING, ScoreJobs, ScoreRequest
+from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.services.tasks import TaskProgress
+from training.data.tables.table import open_table
+from training.errors import InputError, NotFoundError, Stopped
+
+
+class Models:
+    """A cache whose models are loaded at once, or when ``ready`` is set."""
+
+    def __init__(self, encoder=None):
+        self.ready = threading.Event()
+        self.ready.set()
+        self._encoder = encoder or BagEncoder()
+
+    def encoder(self, name, pooling=None, role=None):
+        if name == "no-such":
+            raise InputError("there is no model no-such")
+        if name == "lost":
+            raise NotFoundError("lost: long", "model lost was not found", ("Hub: no answer", "home folder: not there"))
+        self.ready.wait(timeout=30)
+        return self._encoder
+
+    def cross_encoder(self, name):
+        return OverlapCrossEncoder()
+
+
+class SlowEncoder(BagEncoder):
+    """A hundred sentences a second."""
+
+    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
+        for _ in sentences:
+            if should_stop():
+                raise Stopped
+            time.sleep(0.01)
+        return super().encode(sentences)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("s1,s2,score\n" + "".join(f"sentence {i},neighbour {i},{i % 6}\n" for i in range(200)))
+    return path
+
+
+def make(tmp_path: Path, encoder=None) -> ScoreJobs:
+    return ScoreJobs(Models(encoder), tmp_path / "tmp")
+
+
+def started(jobs: ScoreJobs, pairs: Path, model: str = "bag", **options) -> str:
+    job = jobs.open(pairs)
+    return jobs.start(job.id, ScoreRequest(open_table(job.path), None, model, **options)).id
+
+
+def ended(jobs: ScoreJobs, job: str) -> str:
+    list(jobs.watch(job))
+    return jobs.get(job).state
+
+
+def test_progress_is_reported_and_the_summary_comes_last(pairs, tmp_path):
+    jobs = make(tmp_path, SlowEncoder())
+    *events, summary = jobs.watch(started(jobs, pairs, cross_encoder="overlap"))
+    assert all(isinstance(event, TaskProgress) for event in events)
+    assert (events[-1].description, 0 < events[-1].done <= events[-1].total) == ("Scoring", True)
+    assert isinstance(summary, ScoreSummary)
+    assert [Path(output).name for output in summary.outputs] == ["pairs-scored.csv", "pairs-scored.parquet"]
+    assert all(Path(output).is_relative_to(tmp_path / "tmp") for output in summary.outputs)
+
+
+def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs)
+    pairs.unlink()
+    next(jobs.watch(job)), jobs.watch(job).close()
+    first = list(jobs.watch(job))[-1]
+    later = make(tmp_path)
+    assert later.get(job).state == "finished"
+    assert list(later.watch(job)) == [first], "figures, notes and decision as they were, also what is NaN"
+    assert first.report.decision is not None
+    assert open_table(later.get(job).path).row_estimate == 200
+
+
+def test_a_job_whose_process_ended_is_interrupted_and_can_be_scored_again(pairs, tmp_path):
+    jobs = make(tmp_path, SlowEncoder())
+    job = started(jobs, pairs)
+    later = make(tmp_path)
+    assert later.get(job).state == "interrupted"
+    with pytest.raises(InputError, match="the app ended while it was being scored"):
+        list(later.watch(job))
+    again = later.start(job, ScoreRequest(open_table(later.get(job).path), None, "bag"))
+    assert again.id != job
+    assert ended(later, again.id) == "finished"
+    jobs.stop(job)
+    ended(jobs, job)
+
+
+def test_stop_keeps_the_rows_scored_so_far(pairs, tmp_path):
+    jobs = make(tmp_path, SlowEncoder())
+    job = started(jobs, pairs, formats=(".csv",))
+    for event in jobs.watch(job):
+        if isinstance(event, TaskProgress) and event.done >= 16:
+            jobs.stop(job)
+    assert 0 < event.stopped_at < 200
+    assert len(Path(event.outputs[0]).read_text().splitlines()) == event.stopped_at + 1
+    assert jobs.get(job).state == "stopped"
+
+
+def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_path):
+    jobs = make(tmp_path)
+    jobs._models.ready.clear()
+    waiting = [started(jobs, pairs) for _ in range(4)]
+    time.sleep(0.5)
+    assert [jobs.get(job).state for job in waiting] == ["running"] * 2 + ["queued"] * 2
+    for job in reversed(waiting):
+        jobs.stop(job)
+        with pytest.raises(Stopped):
+            list(jobs.watch(job))
+    assert {jobs.get(job).state for job in waiting} == {"stopped"}
+    jobs._models.ready.set()
+
+
+def test_a_threshold_is_applied_to_what_is_scored(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs)
+    assert ended(jobs, job) == "finished"
+    found = jobs.apply_threshold(job, 0.4)
+    assert (found.pairs, found.sentences) == (200, 400)
+    assert [Path(output).name for output in found.outputs] == [
+        *("pairs-matches.csv", "pairs-matches.parquet", "pairs-groups.csv", "pairs-deduplicated.csv")
+    ]
+    with pytest.raises(InputError, match="Score the file first"):
+        jobs.apply_threshold(jobs.open(pairs).id, 0.4)
+
+
+def test_errors_are_told_to_everyone_who_asks(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs, model="no-such")
+    for each in (jobs, jobs, make(tmp_path)):
+        with pytest.raises(InputError, match="no-such"):
+            list(each.watch(job))
+    assert jobs.get(job).state == "failed"
+
+
+def test_the_reasons_of_a_model_that_is_not_found_stay_apart_from_the_sentence(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs, model="lost")
+    for each in (jobs, make(tmp_path)):  # also in another process
+        with pytest.raises(NotFoundError) as raised:
+            list(each.watch(job))
+        assert raised.value.summary == "model lost was not found"
+        assert raised.value.details == ("Hub: no answer", "home folder: not there")
+    assert jobs.get(job).reason == "model lost was not found"
+
+
+def test_a_fault_is_no_users_error_and_its_text_stays_in_the_log(pairs, tmp_path, monkeypatch):
+    class Broken(BagEncoder):
+        def encode(self, *_, **__):
+            raise RuntimeError("secret")
+
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    jobs = make(tmp_path, Broken())
+    with pytest.raises(InputError, match="because of a fault in the app"):
+        list(jobs.watch(started(jobs, pairs)))
+
+
+@pytest.mark.parametrize("job", ["", "..", "0" * 16, "../../etc", "x" * 16])
+def test_what_is_no_job_is_said(tmp_path, job):
+    jobs = make(tmp_path)
+    with pytest.raises(InputError, match="no longer kept"):
+        jobs.get(job)
+    jobs.delete(job)
+    assert jobs.summary(job) is None
+
+
+def test_deleted_jobs_leave_nothing(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs)
+    ended(jobs, job)
+    jobs.delete(job)
+    assert list((tmp_path / "tmp" / "scored").iterdir()) == []
+
+
+def test_jobs_are_removed_after_a_day(pairs, tmp_path):
+    old = tmp_path / "tmp" / "scored" / "old"
+    old.mkdir(parents=True)
+    long_ago = time.time() - KEPT_SECONDS - 60
+    os.utime(old, (long_ago, long_ago))
+    young = make(tmp_path).open(pairs)
+    assert not old.exists()
+    assert young.path.read_bytes() == pairs.read_bytes()
+
+
+def test_not_any_number_of_jobs_waits(pairs, tmp_path, monkeypatch):
+    jobs = make(tmp_path)
+    jobs._live.update({str(i): TaskProgress("", 0, 1, 0) for i in range(MOST_WAITING)})
+    with pytest.raises(InputError, match="files are being scored or wait for it"):
+        started(jobs, pairs)
+
+
+def test_the_answer_of_a_request_is_its_summary(pairs, tmp_path):
+    _, summary = make(tmp_path).run(ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",)))
+    assert (summary.rows, [Path(output).suffix for output in summary.outputs]) == (200, [".csv"])
+    with pytest.raises(InputError, match=r"gone\.csv cannot be kept: No such file"):
+        make(tmp_path).run(ScoreRequest(tmp_path / "gone.csv", None, "bag"))
+
+
+def test_one_visitor_leaves_places_for_the_others(pairs, tmp_path):
+    jobs = make(tmp_path)
+    jobs._models.ready.clear()
+    request = ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",))
+    theirs = [jobs.start(jobs.open(pairs).id, request, "192.0.2.1").id for _ in range(MOST_OF_ONE)]
+    with pytest.raises(InputError, match=f"{MOST_OF_ONE} files from your address"):
+        jobs.start(jobs.open(pairs).id, request, "192.0.2.1")
+    others = [jobs.start(jobs.open(pairs).id, request, visitor).id for visitor in ("192.0.2.2", "")]
+    jobs._models.ready.set()
+    assert {ended(jobs, job) for job in [*theirs, *others]} == {"finished"}
+    assert jobs.start(jobs.open(pairs).id, request, "192.0.2.1").state == "queued"
+
+
+def test_results_that_do_not_fit_are_refused_before_and_while_they_wait(pairs, tmp_path):
+    room = [10**9]
+
+    def check_room(size):
+        if size > room[0]:
+            raise InputError("the folder for uploads and results is full")
+
+    jobs = ScoreJobs(Models(), tmp_path / "tmp", check_room)
+    jobs._models.ready.clear()
+    waiting = [started(jobs, pairs) for _ in range(3)]
+    while {jobs.get(job).state for job in waiting[:2]} != {"running"}:
+        time.sleep(0.02)
+    room[0] = 0  # what is computed has taken it
+    with pytest.raises(InputError, match="is full"):
+        started(jobs, pairs)
+    jobs._models.ready.set()
+    states = [jobs.get(job).state for job in waiting if list_or_none(jobs, job)]
+    assert len(states) == 2 and set(states) == {"finished"}
+    [refused] = [job for job in waiting if jobs.get(job).state == "failed"]
+    assert "is full" in jobs.get(refused).reason
+    with pytest.raises(InputError, match="is full"):
+        jobs.apply_threshold(next(job for job in waiting if job != refused), 0.4)
+
+
+def list_or_none(jobs: ScoreJobs, job: str) -> list | None:
+    """What the job says until it has ended; None if it failed."""
+    try:
+        return list(jobs.watch(job))
+    except InputError:
+        return None

@@ -1,0 +1,80 @@
+"""Quality against size: the figures are those of the vectors that are stored, every size is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sentence_transformers.util import quantize_embeddings
+
+from sbert_app.services.results import cost
+from sbert_app.services.results.cost import measure_cost
+from sbert_app.services.results.eval_result import percentile_interval
+from sbert_app.services.tasks import TaskRunner
+from training.data.load import load_data
+from training.errors import InputError, Stopped
+from training.evaluation.bootstrap import bootstrap_replicates
+from training.models.baselines import TfIdf
+from training.models.encoder import Encoder
+
+
+@pytest.fixture(scope="module")
+def pairs(home):
+    return load_data("stsb:dev", home).select(range(150))
+
+
+@pytest.fixture(scope="module")
+def encoder(home):
+    return Encoder.load("all-MiniLM-L6-v2", dtype="float32", home=home)
+
+
+@pytest.fixture(scope="module")
+def table(encoder, pairs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "SEARCHED", 500)
+        return measure_cost(encoder, pairs)
+
+
+def test_every_size_is_measured_the_largest_first(table):
+    assert table.dimensions == [384, 256, 128, 64, 32]
+    assert len(table.cells) == 5 * 4
+    assert [table.cell(384, name).bytes for name in ("float32", "bfloat16", "int8", "binary")] == [1536, 768, 384, 48]
+    assert table.cell(32, "binary").bytes == 4
+    assert all(cell.milliseconds > 0 and cell.rho.low <= cell.rho.value <= cell.rho.high for cell in table.cells)
+    assert "core" in table.machine
+
+
+def test_the_full_vectors_are_the_models_own(table, encoder, pairs):
+    u, v = (encoder.encode(column) for column in pairs.columns)
+    full = table.cells[0]
+    assert full.rho.value == pytest.approx(100 * stats.spearmanr((u * v).sum(1), pairs.scores)[0], abs=1e-3)
+    assert (full.change.value, full.change.low, full.change.high) == (0, 0, 0)
+
+
+def test_binary_is_the_agreement_of_sentence_transformers_bits(table, encoder, pairs):
+    u, v = (encoder.encode(column)[:, :128] for column in pairs.columns)
+    bits = [np.unpackbits(quantize_embeddings(each, "ubinary"), axis=1) for each in (u, v)]
+    scores = (bits[0] == bits[1]).mean(axis=1)
+    cell = table.cell(128, "binary")
+    assert cell.rho.value == pytest.approx(100 * stats.spearmanr(scores, pairs.scores)[0], abs=1e-6)
+    replicates = bootstrap_replicates(scores, np.array(pairs.scores))
+    assert cell.rho == pytest.approx(percentile_interval(cell.rho.value / 100, replicates), abs=1e-6)
+
+
+def test_the_smallest_that_comes_near(table):
+    near = table.smallest_within(1.0)
+    assert near.rho.value >= table.cells[0].rho.value - 1
+    assert all(cell.rho.value < table.cells[0].rho.value - 1 for cell in table.cells if cell.bytes < near.bytes)
+
+
+def test_what_has_no_vectors_or_no_scores_is_refused(encoder, pairs):
+    with pytest.raises(InputError, match="tfidf has one number for each word; choose a bi-encoder"):
+        measure_cost(TfIdf(), pairs)
+    with pytest.raises(InputError, match="needs a gold score"):
+        measure_cost(encoder, load_data("stsb:dev").select([0]).__class__("mine", (["a"], ["b"])))
+
+
+def test_it_can_be_stopped(encoder, pairs):
+    with pytest.raises(Stopped):
+        for _ in TaskRunner().run("me", "", lambda report, _: measure_cost(encoder, pairs, report, lambda: True)):
+            pass

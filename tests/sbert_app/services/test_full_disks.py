@@ -1,0 +1,90 @@
+"""A home folder on a disk that is full, or that may only be read: one sentence each, nothing left behind."""
+
+import errno
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sbert_app.services.jobs.execution import execute
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs import store as stores
+from sbert_app.services.runs.store import RunStore
+from training.errors import InputError
+from training.sources.home import make_home
+from training.trainer.config import RunConfig
+
+CONFIG = RunConfig("regression", base="scratch:1x32", max_steps=1, eval_data=None)
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def failing(error: Exception):
+    """A function that raises it, whatever it is called with."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Jobs:
+    jobs = Jobs(RunStore(tmp_path / "home"))
+    jobs.starts_workers = False
+    return jobs
+
+
+def test_a_home_on_a_full_disk_can_be_used_for_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", failing(NO_SPACE))
+    make_home(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied")]
+)
+def test_a_home_that_cannot_be_written_to_is_named(tmp_path, monkeypatch, number, says):
+    monkeypatch.setattr(tempfile, "TemporaryFile", failing(OSError(number, os.strerror(number))))
+    with pytest.raises(InputError, match=f"{tmp_path} cannot be written to: {says}; name another one with --home"):
+        make_home(tmp_path)
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(jobs, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "write_text", failing(NO_SPACE))
+        with pytest.raises(InputError, match=r"no run can be written to .*: No space left on device") as error:
+            jobs.start(CONFIG)
+    assert error.value.public == "no run can be written: No space left on device"
+    assert list(jobs.store.folder.iterdir()) == []
+    assert jobs.start(CONFIG).state == "queued"
+
+
+def test_a_queue_that_cannot_be_read_does_not_hide_what_is_wrong(jobs, monkeypatch):
+    """SQLite needs room also to read; what writes the run says that there is none."""
+    monkeypatch.setattr(jobs, "queued", failing(sqlite3.OperationalError("database or disk is full")))
+    monkeypatch.setattr(stores, "write_text", failing(NO_SPACE))
+    with pytest.raises(InputError, match="No space left on device"):
+        jobs.start(CONFIG)
+
+
+def test_a_run_that_does_not_fit_into_the_queue_is_queued_once_there_is_room(jobs, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "_queue_run", failing(sqlite3.OperationalError("database or disk is full")))
+        with pytest.raises(InputError, match=r"cannot be queued \(database or disk is full\): is the disk full\?"):
+            jobs.start(CONFIG)
+    [run] = jobs.store.list()
+    jobs.reconcile()
+    assert jobs.queued() == [run.id]
+
+
+def test_a_run_whose_log_does_not_fit_fails_with_the_reason_and_can_be_resumed(jobs, monkeypatch):
+    from training.trainer import train as training
+
+    run = jobs.start(CONFIG)
+    monkeypatch.setattr(training, "train", failing(NO_SPACE))
+    with pytest.raises(InputError, match="the run cannot go on: a file: No space left on device"):
+        execute(jobs.store, run.id)
+    failed = jobs.store.get(run.id)
+    assert (failed.state, failed.record.reason) == ("failed", "the run cannot go on: a file: No space left on device")
+    assert jobs.resume(run.id).state == "queued"

@@ -1,0 +1,49 @@
+"""The folder of uploads and results holds what the settings allow, and nothing for longer than a day."""
+
+import os
+import time
+
+import pytest
+
+from sbert_app.services.temp_folder import RESULTS, TempFolder, folder_size
+from training.errors import InputError
+
+DAY = 24 * 3600
+
+
+def make(path, size, age=0.0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def test_results_are_refused_when_uploads_and_results_fill_it(tmp_path):
+    temp = TempFolder(tmp_path, 2_000_000)
+    make(tmp_path / "upload.csv", 1_000_000)
+    assert temp.results("explore") == tmp_path / "explore"
+    make(tmp_path / "scored" / "ab" / "x-scored.csv", 999_000)
+    temp.check_room(1_000)
+    for refused in (lambda: temp.check_room(1_001), lambda: temp.check_room(10**12)):
+        with pytest.raises(InputError, match=r"is full \(1.9 MB\); files in it are removed after a day"):
+            refused()
+    make(tmp_path / "label" / "p.csv", 2_000)
+    with pytest.raises(InputError, match="is full"):
+        temp.results("label")
+
+
+def test_links_and_folders_have_no_size(tmp_path):
+    (tmp_path / "tmp" / "empty").mkdir(parents=True)
+    (tmp_path / "tmp" / "link").symlink_to(make(tmp_path / "outside", 500))
+    make(tmp_path / "tmp" / "file", 7)
+    assert folder_size(tmp_path / "tmp") == 7
+    assert folder_size(tmp_path / "none") == 0
+
+
+def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
+    old = [make(tmp_path / kind / "ab" / "old.csv", 1, 2 * DAY) for kind in RESULTS]
+    new = [make(tmp_path / kind / "cd" / "new.csv", 1) for kind in RESULTS]
+    of_gradio = make(tmp_path / "1f2e" / "icon.png", 1, 2 * DAY)
+    TempFolder(tmp_path).clean()
+    assert not any(file.exists() for file in old)
+    assert all(file.exists() for file in [*new, of_gradio])
