@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,6 +31,7 @@ def ablate(
     train_data: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
     ] = None,
+    encoding: options.Encoding = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -45,7 +45,9 @@ def ablate(
 
     sweeps = Sweeps(Jobs(RunStore(place)))
     with clean_stdout():
-        sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data)
+        sweep_id = resume or _created(
+            sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding
+        )
         print(f"sweep {sweep_id}", file=sys.stderr)
         try:
             sweep = sweeps.run_here(sweep_id, _runner(sweeps))
@@ -58,12 +60,20 @@ def ablate(
         raise typer.Exit(1)
 
 
-def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, Any], train_data: str | None) -> str:
+def _created(
+    sweeps: Sweeps,
+    preset: str | None,
+    seeds: int,
+    changes: dict[str, Any],
+    train_data: str | None,
+    encoding: str | None,
+) -> str:
     if preset is None:
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
     if train_data is not None:  # a file by its whole path: the sweep may be resumed from elsewhere
-        file = Path(train_data).expanduser()
-        changes["train_data"] = str(file.absolute()) if file.exists() else train_data
+        changes["train_data"] = options.data_names(train_data, encoding, "--train-data")
+    elif encoding is not None:
+        raise InputError("--encoding is that of a file; name one with --train-data")
     given = {key: value for key, value in changes.items() if value is not None}
     return sweeps.create(preset, seeds, given).id
 
@@ -71,6 +81,7 @@ def _created(sweeps: Sweeps, preset: str | None, seeds: int, changes: dict[str, 
 def _runner(sweeps: Sweeps) -> Callable[[str], object]:
     """Returns a function that executes one run and shows its progress."""
     from sbert_app.services.jobs.execution import execute
+    from sbert_app.services.runs.record import RESUMABLE
 
     def execute_run(run_id: str) -> None:
         run = sweeps.store.get(run_id)
@@ -80,7 +91,7 @@ def _runner(sweeps: Sweeps) -> Callable[[str], object]:
                 if event["kind"] == "train":
                     bar(event["step"], event["steps"])
 
-            result = execute(sweeps.store, run_id, on_event=show_progress, foreground=True)
+            result = execute(sweeps.store, run_id, on_event=show_progress, states=RESUMABLE)
         after = (result.final or {}).get("spearman")
         print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
 

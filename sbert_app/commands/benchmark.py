@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +24,7 @@ def benchmark(
         str | None, typer.Option(metavar="PEER", help="Measure beside this library: sentence-transformers.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, metavar="<int>", help="Times each side is measured.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="<float>", help="How long soak lasts. [30]")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Measure how fast this machine is: all sides in turn, medians and ratios. Needs a clone of the repository."""
@@ -30,10 +34,15 @@ def benchmark(
     command = [sys.executable, "-m", "benchmarks", name, "--no-save"]
     command += ["--against", against] if against else []
     command += ["--rounds", str(rounds)] if rounds else []
+    command += ["--minutes", str(minutes)] if minutes else []
     command += ["--json"] if as_json else []
-    with subprocess.Popen(command, cwd=CLONE) as process:
+    # In a session of its own, which is ended whole: the terminal's Ctrl-C does not reach it, and what it has started
+    # ends with it.
+    with subprocess.Popen(command, cwd=CLONE, start_new_session=True) as process:
         try:
             return process.wait()
-        except KeyboardInterrupt:  # whichever signal it was, the benchmark ends too, and says nothing
-            process.kill()
+        except KeyboardInterrupt:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()  # which leaving the block does not after an interrupt
             raise

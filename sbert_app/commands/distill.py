@@ -21,6 +21,7 @@ def distill(
         str | None,
         typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
     ] = None,
+    encoding: options.Encoding = None,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     home: options.Home = None,
@@ -33,6 +34,8 @@ def distill(
     from training.models.distill import distill as make_static
     from training.models.files import check_replaceable
 
+    if encoding is not None:
+        data = options.data_names(data or "", encoding)
     started = time.perf_counter()
     with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
         check_replaceable(output.expanduser().absolute())  # reports errors before the model is loaded

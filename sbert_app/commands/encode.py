@@ -30,9 +30,7 @@ def encode(
     dimension: options.Dimension = None,
     prompt: options.Prompt = None,
     prompt_name: options.PromptName = None,
-    column: Annotated[
-        str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
-    ] = None,
+    column: options.Column = None,
     encoding: options.Encoding = None,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
     engine: sharded.EngineName = None,

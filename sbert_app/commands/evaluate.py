@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
+from training.errors import InputError
 from training.registry import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from training.models.scorer import Scorer
 
 
 def evaluate(
@@ -26,6 +34,9 @@ def evaluate(
     dimension: options.Dimension = None,
     prompt: options.Prompt = None,
     prompt_name: options.PromptName = None,
+    encoding: options.Encoding = None,
+    threshold: options.Threshold = None,
+    match_from: options.MatchFrom = 4.0,
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     home: options.Home = None,
@@ -34,31 +45,94 @@ def evaluate(
 ) -> None:
     """Measure a model on a data set.
 
-    Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets.
+    Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets. With
+    --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other.
     """
     place = options.prepare(home, offline)
     model = options.with_settings(model, dimension, prompt, prompt_name)
+    if encoding is not None:
+        data = options.data_names(data, encoding)
     from training.data.load import load_data
     from training.evaluation.mteb_tasks import MTEB_PREFIX, evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
 
     found: dict[str, Any]
+    loading = (model, pooling, dtype, device, place)
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-        if data.startswith(MTEB_PREFIX):
+        if threshold is not None:
+            found = _decide(data, threshold, match_from, lambda: options.load_scorer(*loading), place, bar)
+        elif data.startswith(MTEB_PREFIX):
             task = find_task(data.removeprefix(MTEB_PREFIX))  # reports a wrong name before the model is loaded
-            scorer = options.load_scorer(model, pooling, dtype, device, place)
+            scorer = options.load_scorer(*loading)
             found = evaluate_task(scorer, task, place, on_progress=bar)
         else:
             dataset = load_data(data, place, split="test")  # the same
-            scorer = options.load_scorer(model, pooling, dtype, device, place)
+            scorer = options.load_scorer(*loading)
             found = measure(scorer, dataset, place, on_progress=bar)
-    print_result(found, as_json, _table(found) if "n" in found else _mteb_table(found))
+            for note in dataset.notes:
+                print(f"{dataset.name}: {note}", file=sys.stderr)
+    table = _decision if "choices" in found else _table if "n" in found else _mteb_table
+    print_result(found, as_json, table(found))
+
+
+def _decide(
+    data: str, threshold: str, match_from: float, load: Callable[[], Scorer], home: Path, bar: ProgressBar
+) -> dict[str, Any]:
+    """The threshold on this data, as plain values."""
+    from training.data.load import load_data
+    from training.evaluation.mteb_tasks import MTEB_PREFIX
+    from training.evaluation.thresholds import decide_data, match_labels, parse_criteria
+
+    if data.startswith(MTEB_PREFIX):
+        raise InputError("mteb chooses its own thresholds; leave --threshold out, or name a data set")
+    criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
+    started, dataset = time.perf_counter(), load_data(data, home, split="test")
+    match_labels(dataset, match_from)  # reports what is wrong before the model is loaded
+    scorer = load()
+    found = decide_data(scorer, dataset, criteria, match_from, bar)
+    return {
+        "model": scorer.name,
+        "pooling": getattr(scorer, "pooling", None),
+        "data": dataset.name,
+        **found.to_dict(),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def _decision(found: dict[str, Any]) -> str:
+    """Average precision, then a line for each threshold."""
+    ap, n = found["average_precision"], found["n"]
+    lines = [
+        f"{_head(found)}: {found['match']}",
+        f"average precision ×100 {100 * ap['value']:.2f} (95% {100 * ap['low']:.2f} to {100 * ap['high']:.2f}); "
+        f"{found['matches']:,} of {n:,} pairs are matches",
+    ]
+    place = f"on the other {found['reported_on']:,}" if found["held_out"] else "on the same pairs"
+    for choice in found["choices"]:
+        at = choice["threshold"]
+        if at["value"] != at["value"]:
+            lines.append(f"{choice['criterion']}: no threshold reaches it on the {found['chosen_on']:,} pairs")
+            continue
+        interval = f" (95% {at['low']:.3f} to {at['high']:.3f})" if at["low"] < at["high"] else ""
+        figures = ", ".join(
+            f"{name} ×100 {100 * value['value']:.1f} ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
+            for name, value in ((key, choice[key.lower()]) for key in ("precision", "recall", "F1"))
+        )
+        lines.append(
+            f"{choice['criterion']}: {found['similarity']} from {at['value']:.3f}{interval} on, chosen on "
+            f"{found['chosen_on']:,} pairs; {place}: {figures}"
+        )
+    return "\n".join(lines)
+
+
+def _head(found: dict[str, Any]) -> str:
+    pooling = f" ({found['pooling']})" if found["pooling"] not in (None, "none") else ""
+    return f"{found['model']}{pooling} on {found['data']}"
 
 
 def _table(found: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
-    pooling = f" ({found['pooling']})" if found["pooling"] not in (None, "none") else ""
-    head = f"{found['model']}{pooling} on {found['data']}: n = {found['n']:,}, {found['seconds']:.1f} s"
+    head = f"{_head(found)}: n = {found['n']:,}, {found['seconds']:.1f} s"
     measures = {
         "spearman": "Spearman ρ ×100",
         "pearson": "Pearson ×100",

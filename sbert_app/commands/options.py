@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from training.data.reference import absolute_names, names_file
 from training.errors import InputError
 from training.sources.home import home_folder, set_offline
 
@@ -29,16 +30,31 @@ Prompt = Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Pu
 PromptName = Annotated[
     str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
 ]
+Column = Annotated[
+    str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
+]
 Encoding = Annotated[
     str | None,
     typer.Option("--encoding", metavar="NAME", help="Of a text file: windows-1251, shift_jis, … [found out]"),
 ]
 Dtype = Annotated[
-    str, typer.Option("--dtype", metavar="auto|float32|bfloat16", help="Precision; auto is what is fast here.")
+    str,
+    typer.Option("--dtype", metavar="auto|float32|bfloat16|int8", help="Precision; auto is bfloat16 where it is fast."),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 Home = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
+]
+Threshold = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold",
+        metavar="best-f1|precision=0.95|NUMBER",
+        help="From which score on a pair is a match: chosen by labels or gold scores, or given; several with commas.",
+    ),
+]
+MatchFrom = Annotated[
+    float, typer.Option("--match-from", metavar="SCORE", help="The gold score (0 to 5) from which a pair is a match.")
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
@@ -65,6 +81,17 @@ def with_settings(model: str, dimension: int | None, prompt: str | None, prompt_
     if prompt is not None or prompt_name is not None:
         stated = stated._replace(prompt=prompt, prompt_name=prompt_name)
     return str(stated)
+
+
+def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
+    """Names of data with the files by their whole paths, and with ``encoding`` where they name none.
+
+    Raises:
+        InputError: there is an encoding, and no file.
+    """
+    if encoding is not None and not names_file(name):
+        raise InputError(f"--encoding is that of a file; name one with {option}")
+    return absolute_names(name, encoding)
 
 
 def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:

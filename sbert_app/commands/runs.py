@@ -1,7 +1,8 @@
-"""runs list | show | stop | resume | rename | export | delete: the runs of the home folder."""
+"""runs list | show | stop | resume | rename | export | push | delete: the runs of the home folder."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,11 @@ from sbert_app.terminal import print_result
 from training.errors import InputError
 
 if TYPE_CHECKING:
+    from sbert_app.services.jobs.remote.follow import Follower
     from sbert_app.services.runs.record import Run
     from sbert_app.services.runs.store import RunStore
 
-runs = typer.Typer(help="List, show, stop, resume, rename, export or delete runs.", rich_markup_mode=None)
+runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id, see runs list.")]
 
@@ -33,7 +35,7 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 @runs.command("list")
 def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
     """List all runs, the newest first."""
-    found = _store(home).list()
+    found = _followed(home).list()
     lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
     print_result({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
 
@@ -41,7 +43,7 @@ def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
 @runs.command()
 def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
-    store = _store(home)
+    store = _followed(home)
     run = store.get(run_id)
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
@@ -52,7 +54,11 @@ def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 @runs.command()
 def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Stop a run. It keeps its checkpoint and can be resumed."""
-    _told(_store(home).stop(run_id), as_json)
+    store = _store(home)
+    run = store.stop(run_id)
+    if (follower := _follower(store)) is not None:
+        follower.stop(run_id)
+    _told(run, as_json)
 
 
 @runs.command()
@@ -87,7 +93,7 @@ def export(
     from training.atomic import replace_folder
     from training.models.files import check_replaceable
 
-    run = _store(home).get(run_id)
+    run = _followed(home).get(run_id)
     if not run.has_model:
         raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
@@ -95,6 +101,26 @@ def export(
     with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
     print_result({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
+
+
+@runs.command()
+def push(
+    run_id: RunId,
+    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
+    public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
+    from sbert_app.services.runs.hub import push as push_run
+
+    store = _store(home)
+    store.get(run_id)
+    token = os.environ.get("HF_TOKEN", "")
+    if not token and sys.stdin.isatty():
+        token = typer.prompt("Token of the Hub, with the right to write", hide_input=True, err=True)
+    address = push_run(store, run_id, repo, token, private=not public)
+    print_result({"id": run_id, "url": address}, as_json, f"the model of {run_id} is at {address}")
 
 
 @runs.command()
@@ -118,6 +144,20 @@ def _store(home: Path | None) -> RunStore:
     from sbert_app.services.runs.store import RunStore
 
     return RunStore(place)
+
+
+def _followed(home: Path | None) -> RunStore:
+    """The runs as they are now, also those on machines without this home folder."""
+    store = _store(home)
+    if (follower := _follower(store)) is not None:
+        follower.look()
+    return store
+
+
+def _follower(store: RunStore) -> Follower | None:
+    from sbert_app.services.jobs.remote.follow import follower
+
+    return follower(store)
 
 
 def _told(run: Run, as_json: bool) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sbert_app.commands import options, sharded
+from sbert_app.commands import matching, options, sharded
+from sbert_app.formats import json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.errors import Stopped
+from training.errors import InputError, Stopped
 from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -41,6 +44,15 @@ def score(
         str | None,
         typer.Option("--columns", metavar="A,B", help="The two columns, a third with gold scores. [sentence1, …]"),
     ] = None,
+    threshold: options.Threshold = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Write the groups of duplicates, the largest first, here too."),
+    ] = None,
+    deduplicated: Annotated[
+        Path | None,
+        typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
+    ] = None,
     encoding: options.Encoding = None,
     engine: sharded.EngineName = None,
     address: sharded.Address = None,
@@ -56,11 +68,16 @@ def score(
 ) -> None:
     """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
 
-    Into a folder, many files are scored in parts; the same command after an interruption does what is missing.
+    With --threshold a column match is added: whether the cosine reaches the threshold, which is a number or is chosen
+    by the gold scores or labels of the file. Into a folder, many files are scored in parts; the same command after an
+    interruption does what is missing.
     """
+    applied = matching.Matching.of(threshold, Path(output), groups, deduplicated)
     place = options.prepare(home, offline)
     model = options.with_settings(model, dimension, prompt, prompt_name)
     if sharded.is_sharded(source, output, engine):
+        if applied:
+            raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
         from sbert_app.services.shards.job import ShardJob
 
         job = ShardJob(
@@ -81,10 +98,13 @@ def score(
         return
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table, pick_columns
+    from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
         table = open_table(sharded.local_path(source), encoding)  # reports errors before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
+        if applied:
+            applied.check(table, picked)
         encoder = options.load_encoder(model, pooling, dtype, device, place)
         cross_encoder_model = None
         if cross_encoder:
@@ -93,18 +113,23 @@ def score(
             cross_encoder_model = CrossEncoder.load(cross_encoder, dtype, device, place)
         if should_stop():
             raise Stopped
-        summary = score_file(
-            table,
-            [Path(output)],
-            encoder,
-            cross_encoder_model,
-            picked,
-            on_progress=bar,
-            should_stop=should_stop,
-        )
-    if summary.stopped_at is not None:
-        raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
-    print_result(_figures(summary), as_json, _text(summary))
+        with applied.temporary() if applied else nullcontext() as copy:
+            summary = score_file(
+                table,
+                [Path(output), *([copy] if copy else [])],
+                encoder,
+                cross_encoder_model,
+                picked,
+                on_progress=bar,
+                should_stop=should_stop,
+                criteria=applied.criteria if applied else CRITERIA,
+            )
+            if summary.stopped_at is not None:
+                raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
+            matches = applied.apply(copy, summary) if applied and copy else None
+    summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
+    figures = _figures(summary) | ({} if matches is None else {"matches": json_values(asdict(matches))})
+    print_result(figures, as_json, "\n".join([_text(summary), *([] if matches is None else [matching.text(matches)])]))
 
 
 def _figures(summary: ScoreSummary) -> dict[str, Any]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sbert_app.commands import options
+from sbert_app.process import not_installed
 from sbert_app.settings import Settings
+
+OPTIONAL: dict[str, Callable[[Settings], bool]] = {  # package that Gradio or huey imports -> whether it is used
+    "mcp": lambda settings: settings.mcp,
+    "redis": lambda settings: "SBERT_QUEUE" in os.environ,
+}
 
 
 def serve(
@@ -44,6 +52,8 @@ def serve(
     }
     settings = Settings.gather(**given)
     options.prepare(settings.home, settings.offline)
-    from sbert_app.pages import serve as launch
+    unused = [package for package, is_asked_for in OPTIONAL.items() if not is_asked_for(settings)]
+    with not_installed(*unused):
+        from sbert_app.pages import serve as launch
 
     launch(settings)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ from sbert_app.commands import options
 from sbert_app.formats import format_duration
 from sbert_app.services.runs.record import RESUMABLE
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.load import split_names
+from training.data.reference import absolute_names, names_file
 from training.errors import InputError, Stopped
 from training.trainer.config import CHOICES, REPORTERS, RunConfig
 
@@ -45,10 +44,13 @@ def train(
     eval_data: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Measure on; none for no data. [stsb:dev]")
     ] = None,
+    encoding: options.Encoding = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the data. [1]")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Optimiser steps, in place of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows a step. [16]")] = None,
-    learning_rate: Annotated[float | None, typer.Option("--lr", help="Highest learning rate. [2e-5]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pairs per step. [16]")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--lr", help="Peak learning rate. [2e-5; of scratch:bilstm and scratch:dan 1e-3]")
+    ] = None,
     warmup: Annotated[float | None, typer.Option(help="Share of the steps that warms up. [0.1]")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Decoupled weight decay. [0]")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random. [0]")] = None,
@@ -93,6 +95,9 @@ def train(
     report_to: Annotated[
         str | None, typer.Option(metavar=",".join(REPORTERS), help="Write the figures to these trackers too.")
     ] = None,
+    no_start: Annotated[
+        bool, typer.Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="What to call the run.")] = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
     home: options.Home = None,
@@ -109,9 +114,26 @@ def train(
     if preview:
         _preview(store, settings, as_json)
         return
-    with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal() as should_end:
+    if no_start:
+        if resume:
+            raise InputError("--no-start writes a new run; leave out --resume")
+        run_id = _created(store, settings)
+        print_result({"id": run_id}, as_json, run_id)
+        return
+    running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
+    with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
-        result = execute(store, run_id, on_event=_progress_handler(bar, run_id), should_end=should_end, foreground=True)
+        show = _progress_handler(bar, run_id)
+
+        def handle(event: dict[str, Any]) -> None:
+            if event.get("state") == "running":
+                running.append(run_id)
+            show(event)
+
+        try:
+            result = execute(store, run_id, on_event=handle, should_end=should_end, states=RESUMABLE)
+        except KeyboardInterrupt:
+            raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
     if should_end() and result.status == "stopped":
         raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
     print_result(asdict(result), as_json, _summary(result))
@@ -120,7 +142,7 @@ def train(
         raise typer.Exit(1)
 
 
-_NOT_SETTINGS = ("resume", "home", "offline", "as_json", "preview")
+_NOT_SETTINGS = ("resume", "home", "offline", "as_json", "preview", "no_start")
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
@@ -153,20 +175,17 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     """The config of a new run. InputError if it cannot start."""
     from sbert_app.services.runs.estimate import estimate_run
 
-    for key in ("base", "teacher", "train_data", "eval_data"):
-        if key in settings:
-            settings[key] = _absolute_paths(settings[key])
+    encoding = settings.pop("encoding", None)
+    if encoding is not None and not any(names_file(settings.get(key) or "") for key in ("train_data", "eval_data")):
+        raise InputError("--encoding is that of a file; name one with --train-data or --eval-data")
+    for key, its_encoding in (("base", None), ("teacher", None), ("train_data", encoding), ("eval_data", encoding)):
+        if key in settings:  # by its whole path, as the run may be resumed from another folder
+            settings[key] = absolute_names(settings[key], its_encoding)
     if settings.get("eval_data") == "none":
         settings["eval_data"] = None
     config = RunConfig.from_dict(settings)
     estimate_run(config, store)
     return config
-
-
-def _absolute_paths(name: str) -> str:
-    """Names of files and folders as absolute paths: the run may be resumed from another folder."""
-    paths = {part: Path(part).expanduser() for part in split_names(name)}
-    return "+".join(str(path.absolute()) if path.exists() else part for part, path in paths.items())
 
 
 def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:

@@ -1,23 +1,55 @@
-"""worker: take runs from the queue and execute them. The app starts one itself unless the queue is Redis."""
+"""worker: take runs from the queue and execute them. The app starts one itself unless the queue is Redis.
+
+With --once it executes one run and ends, for schedulers that start processes themselves. Exit codes: 0 finished, 1
+failed, 2 wrong input, 75 interrupted (the same command again resumes it), 130 stopped by a user.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from typing import Annotated
 
 import typer
 
 from sbert_app.commands import options
+from sbert_app.terminal import clean_stdout
+from training.errors import InputError, Stopped
 
 
 def worker(
     device: Annotated[int, typer.Option(metavar="N", help="Which GPU, counted from 0.")] = 0,
     idle_seconds: Annotated[float, typer.Option(help="End after so long without work; 0 for never.")] = 0,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What it is called in a Redis queue. [the host's name]")
+    ] = None,
+    once: Annotated[
+        str | None, typer.Option("--once", metavar="RUN_ID", help="Execute this run alone, and end with its outcome.")
+    ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
 ) -> None:
     """Execute queued runs, one after another, on one device. Ctrl-C leaves a checkpoint."""
     place = options.prepare(home, offline)
-    from sbert_app.services.jobs.worker import run_worker
+    if once is not None and (name or idle_seconds):
+        raise InputError("--once takes no run from the queue; leave out --name and --idle-seconds")
+    from sbert_app.services.jobs.worker import run_once, run_worker
 
-    run_worker(place, device, idle_seconds or math.inf)
+    if once is None:
+        run_worker(place, device, idle_seconds or math.inf, name)
+        return
+    with clean_stdout():
+        state = run_once(place, device, once)
+    if state == "stopped":
+        raise Stopped(f"{once}; the same command resumes it")
+    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == "finished" else sys.stderr)
+    if code := EXIT_CODES[state]:
+        raise typer.Exit(code)
+
+
+EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 75}  # 75 is EX_TEMPFAIL of sysexits.h: try again
+_HINTS = {
+    "finished": "",
+    "failed": "; `runs show` has the reason",
+    "interrupted": "; the same command resumes it",
+}

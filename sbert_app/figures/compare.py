@@ -12,6 +12,7 @@ from sbert_app.figures.style import DIVERGING, apply_style, short_label
 
 MOST_HEIGHT = 900  # pixels of a word map, however many words there are
 MOST_LABELS = 40  # words beside one another that can be read
+MOST_NUMBERS = 12  # numbers beside one another that can be read, on a phone too
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
@@ -57,6 +58,8 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     figure = go.Figure(
         go.Heatmap(
             z=np.round(matrix, 3).tolist(),
+            x0=1,
+            y0=1,
             zmin=-1,
             zmax=1,
             colorscale=DIVERGING,
@@ -65,18 +68,16 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             if n <= 150
             else "line %{y} × line %{x}: %{z:.3f}<extra></extra>",
             texttemplate="%{z:.2f}" if n <= 12 else None,
-            textfont={"size": 10},
             colorbar={"thickness": 10, "outlinewidth": 0},
             xgap=1 if n <= 60 else 0,
             ygap=1 if n <= 60 else 0,
         )
     )
     apply_style(figure, height=480, alt=f"{title}: every pair of {n} sentences")
-    numbers = [str(i + 1) for i in range(n)]
-    step = max(1, n // 40)
-    ticks = {"tickvals": list(range(0, n, step)), "ticktext": numbers[::step], "showgrid": False}
-    figure.update_xaxes(side="top", **ticks)
-    figure.update_yaxes(autorange="reversed", **ticks)
+    # Every line has its number; of many lines Plotly numbers as many as there is room for.
+    numbers: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
+    figure.update_xaxes(side="top", showgrid=False, **numbers)
+    figure.update_yaxes(autorange="reversed", showgrid=False, **numbers)
     figure.update_layout(title={"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}, margin_b=44)
     return figure
 

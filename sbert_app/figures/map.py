@@ -17,10 +17,21 @@ from sbert_app.figures.style import PALETTE, apply_style, short_label
 
 HEIGHT = 580
 HOVER_WIDTH, HOVER_LINES = 64, 3  # characters and lines of a hover text
+MANY_POINTS = 20_000  # from which on hover texts have one line: 50,000 points are 7 MB
 POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # (up to so many points, pixels)
 COLOUR_SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]
 STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
+
+NAME_LENGTH = 26  # characters of a group's name on the map
+NAME_WIDTH, NAME_HEIGHT = 0.005, 0.022  # half of a character and half of a line, as fractions of the map
+NAME_STYLE = {
+    "showarrow": False,
+    "font": {"size": 11, "color": "white"},
+    "bgcolor": "rgba(31,41,51,0.78)",
+    "borderpad": 2,
+    "captureevents": False,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +53,8 @@ class MapData:
     colouring: Colouring = None
     lines: Sequence[PairLines] = ()
     key: str = ""  # figures with the same key share zoom and position, e.g. after a change of colours
+    rows: np.ndarray | None = None  # (N,): the points' rows in the corpus, of which they are a sample; None: all
+    names_groups: bool = False  # write the names of the groups onto the map
 
 
 def single_map(data: MapData) -> go.Figure:
@@ -58,7 +71,9 @@ def paired_maps(data: MapData) -> go.Figure:
 
 
 def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
-    apply_style(figure, HEIGHT)
+    colours = f", coloured by {data.colouring.title}" if data.colouring else ""
+    alt = f"Map of {len(data.maps[0]):,} sentences in {data.maps[0].shape[1]} dimensions{colours}"
+    apply_style(figure, HEIGHT, alt)
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
         suffix = "" if panel == 0 else "2"
@@ -72,6 +87,8 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
             figure.update_layout(
                 {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
             )
+        if data.names_groups and isinstance(data.colouring, Labels) and panels == len(data.maps):
+            _add_names(figure, data.maps[panel], data.colouring, panel)
         if panels == 2:
             title = short_label(data.titles[panel], 60)
             position = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
@@ -88,11 +105,38 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
             "font": {"size": 12},
         },
         uirevision=data.key,
-        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
+        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",  # assets/explore.js sets lasso and box
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
     )
     return figure
+
+
+def _add_names(figure: go.Figure, points: np.ndarray, labels: Labels, panel: int) -> None:
+    """Write the name of each group at the point that is most in its middle; where two would overlap, the larger's."""
+    extent = np.maximum(np.ptp(points, axis=0), 1e-9)
+    sizes = np.bincount(labels.groups, minlength=len(labels.names))
+    taken: list[tuple[np.ndarray, np.ndarray]] = []  # centres and half extents, as fractions of the map
+    scene = []
+    for group in np.argsort(-sizes, kind="stable").tolist():
+        if labels.is_rest(group) or not sizes[group]:
+            continue
+        members = points[labels.groups == group]
+        middle = members[np.abs(members - np.median(members, axis=0)).sum(axis=1).argmin()]
+        text = short_label(labels.names[group], NAME_LENGTH)
+        place, half = middle / extent, np.array([NAME_WIDTH * len(text), NAME_HEIGHT, *[0.0] * (len(extent) - 2)])
+        if len(extent) == 2 and any((np.abs(place - other) < half + other_half).all() for other, other_half in taken):
+            continue
+        taken.append((place, half))
+        at: dict[str, object] = {axis: float(value) for axis, value in zip("xyz", middle, strict=False)}
+        name = {**at, "text": text, **NAME_STYLE}
+        if len(extent) == 3:
+            scene.append(name)
+        else:
+            axes = {"xref": "x2", "yref": "y2"} if panel else {"xref": "x", "yref": "y"}
+            figure.add_annotation(**name, **axes)
+    if scene:
+        figure.update_layout({f"scene{panel + 1 if panel else ''}": {"annotations": scene}})
 
 
 def _fix_axes(figure: go.Figure, points: np.ndarray) -> None:
@@ -107,11 +151,13 @@ def _fix_axes(figure: go.Figure, points: np.ndarray) -> None:
 
 def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
     points, colouring = data.maps[panel], data.colouring
-    texts = np.array([hover_text(sentence) for sentence in data.sentences], dtype=object)
-    custom = np.concatenate([np.arange(len(points))[:, None], *data.maps], axis=1).astype(np.float64)
+    lines = HOVER_LINES if len(points) <= MANY_POINTS else 1  # what the browser has to load
+    texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
+    rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
+    custom = np.concatenate([rows_of_points[:, None], *data.maps], axis=1).astype(np.float32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
-    traces = [_lines(data, panel, lines) for lines in data.lines]
+    traces = [_lines(data, panel, pairs) for pairs in data.lines]
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
             rows = np.flatnonzero(colouring.groups == group)
@@ -176,11 +222,11 @@ def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
     return coordinates
 
 
-def hover_text(sentence: str) -> str:
-    """A sentence wrapped to at most three lines, HTML-escaped."""
+def hover_text(sentence: str, most: int = HOVER_LINES) -> str:
+    """A sentence wrapped to at most so many lines, HTML-escaped."""
     lines: list[str] = []
-    rest = sentence[: HOVER_WIDTH * HOVER_LINES + 1]
-    while rest and len(lines) < HOVER_LINES:
+    rest = sentence[: HOVER_WIDTH * most + 1]
+    while rest and len(lines) < most:
         if len(rest) <= HOVER_WIDTH:
             lines.append(rest)
             rest = ""
@@ -189,5 +235,5 @@ def hover_text(sentence: str) -> str:
         cut = cut if cut > 0 else HOVER_WIDTH
         lines.append(rest[:cut])
         rest = rest[cut:].lstrip()
-    is_truncated = bool(rest) or len(sentence) > HOVER_WIDTH * HOVER_LINES + 1
+    is_truncated = bool(rest) or len(sentence) > HOVER_WIDTH * most + 1
     return "<br>".join(short_label(line, HOVER_WIDTH) for line in lines) + (" …" if is_truncated else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,24 @@ class Labels:
     title: str
     names: list[str]  # of the groups, the largest first, numbers in their order; then OTHER and BLANK
     groups: np.ndarray  # (N,) int32, index in ``names``
+    colours: Sequence[str] | None = None  # of the palette, where they are chosen; groups beyond them are grey
 
     def style(self, group: int) -> dict[str, str]:
         """The colour and the shape of a group."""
+        if self.colours is not None:
+            return {"color": PALETTE[self.colours[group] if group < len(self.colours) else "grey"], "symbol": "circle"}
         if self.names[group] in (OTHER, BLANK):
             return {"color": PALETTE["grey"], "symbol": "circle"}
         shape, colour = divmod(group, len(COLOURS))
         return {"color": PALETTE[COLOURS[colour]], "symbol": SHAPES[shape]}
+
+    def of(self, rows: np.ndarray) -> Labels:
+        """The groups of some of the points."""
+        return replace(self, groups=self.groups[rows])
+
+    def is_rest(self, group: int) -> bool:
+        """Whether a group is what belongs to none."""
+        return group >= len(self.colours) if self.colours is not None else self.names[group] in (OTHER, BLANK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +52,10 @@ class Scale:
 
     title: str
     values: np.ndarray  # (N,) float32; NaN = missing
+
+    def of(self, rows: np.ndarray) -> Scale:
+        """The numbers of some of the points."""
+        return replace(self, values=self.values[rows])
 
 
 Colouring = Labels | Scale | None

@@ -3,7 +3,6 @@
 A page of `open_page` is monitored: a console error, an uncaught exception or a request to another host fails the test.
 """
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,21 +11,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paths import ROOT
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from scripts.chromium import FLAGS, chromium_path
 
 TIMEOUT_MS = 60_000  # for any one expectation, on a slow machine
 START_UP_SECONDS = 240
@@ -56,9 +47,8 @@ def app_url(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One browser for all tests: the one on the PATH, else Playwright's own."""
-    path = next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
         yield browser
         browser.close()
 
@@ -92,6 +82,20 @@ def open_page(chromium: Browser, app_url: str) -> Iterator[Callable[..., Page]]:
     if len(loads) > len(contexts):  # a page was reloaded
         faults = [fault for fault in faults if not any(text in fault for text in ABORTED)]
     assert faults == []
+
+
+@pytest.fixture
+def new_project(open_page: Callable[..., Page]) -> Callable[..., Page]:
+    """new_project() -> the Label page with the form of a new project open, whether or not the app has projects."""
+
+    def open_form(**how: Any) -> Page:
+        page = open_page("/label", **how)
+        expect(page.locator("#label-card [data-version]")).to_be_visible()  # its projects are known
+        if not page.locator("#label-name").is_visible():
+            page.get_by_role("button", name="A new project").click()
+        return page
+
+    return open_form
 
 
 def _is_local(url: str, app_url: str) -> bool:

@@ -88,6 +88,88 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
     assert downloaded(page, "#parquet").read_bytes()[:4] == b"PAR1"
 
 
+def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
+    page = opened(open_page)
+    upload(page, pairs)
+    expect(page).to_have_url(re.compile(r"/bulk\?job=[0-9a-f]{16}$"))
+    page.reload()
+    expect(page.locator("#file-line")).to_contain_text("mine.csv")
+    expect(page.locator("#status")).to_contain_text("Choose the two columns")
+    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-gold", "rank")):
+        choose(page, place, column)
+    page.click("#score")
+    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    page.reload()
+    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    expect(page.locator("#column-1 input")).to_have_value("left")
+    assert downloaded(page, "#csv").read_text().startswith("left,right,rank,what,cosine")
+
+    page.goto(page.url.partition("?")[0])
+    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    listed = page.locator("#bulk-history tbody tr")
+    expect(listed).to_have_count(1)
+    expect(listed).to_contain_text("finished")
+    listed.get_by_role("link", name="mine.csv").click()
+    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    page.click("#forget-jobs")
+    expect(listed).to_have_count(0)
+    page.reload()
+    expect(page.locator("#status .problem")).to_contain_text("no longer kept")
+
+
+def test_a_file_is_scored_on_when_the_page_is_left(open_page, tmp_path):
+    path = tmp_path / "long.csv"
+    rows = "".join(f"This is sentence number {i} of many.,And {i} is its neighbour.\n" for i in range(20_000))
+    path.write_text("sentence1,sentence2\n" + rows)
+    page = opened(open_page)
+    upload(page, path)
+    page.click("#score")
+    expect(page.locator("#status .lead")).to_have_text(re.compile(r"[1-9][\d,]* of 20,000 rows"))
+    page.reload()
+    expect(page.locator("#status .lead")).to_have_text(re.compile(r"[1-9][\d,]* of 20,000 rows"))
+    page.click("#stop")
+    expect(page.locator("#status")).to_contain_text("Stopped at row")
+
+
+def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, tmp_path):
+    path = tmp_path / "nli.csv"
+    same = [
+        ("A man sleeps.", "A man is asleep."),
+        ("A man is asleep.", "A man is sleeping."),
+        ("Dogs run.", "Dogs ran."),
+    ]
+    rows = [f"{a},{b},entailment" for a, b in same * 2] + [
+        f"{a},Stocks fell {i}.,neutral" for i, (a, _) in enumerate(same)
+    ]
+    rows += [f"{b},The minister resigned.,contradiction" for _, b in same]
+    path.write_text("premise,hypothesis,label\n" + "\n".join(rows) + "\n")
+    page = opened(open_page)
+    expect(page.locator("#decision")).to_contain_text("is a match")
+    upload(page, path)
+    expect(page.locator("#column-gold input")).to_have_value("label")
+    page.click("#score")
+    expect(page.locator("#decision")).to_contain_text("Entailment is a match, neutral and contradiction are not.")
+    expect(page.locator("#bulk-curve .js-plotly-plot")).to_be_visible()
+    page.fill("#bulk-threshold input", "0.6")
+    page.click("#apply-threshold")
+    expect(page.locator("#matches .lead")).to_contain_text("6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups")
+    expect(page.locator("#matches tbody tr").first).to_contain_text("A man is sleeping.")
+    with downloaded(page, "#deduplicated").open(newline="", encoding="utf-8") as file:
+        kept = [row["sentence"] for row in csv.DictReader(file)]
+    assert kept == [
+        "A man sleeps.",
+        "Dogs run.",
+        "Stocks fell 0.",
+        "Stocks fell 1.",
+        "Stocks fell 2.",
+        "The minister resigned.",
+    ]
+    with downloaded(page, "#matched-csv").open(newline="", encoding="utf-8") as file:
+        assert [row["match"] for row in csv.DictReader(file)] == ["true"] * 6 + ["false"] * 6
+    assert downloaded(page, "#matched-parquet").read_bytes()[:4] == b"PAR1"
+    assert len(downloaded(page, "#groups").read_text().splitlines()) == 1 + 5
+
+
 def test_stop_keeps_what_is_done(open_page, tmp_path):
     path = tmp_path / "long.csv"
     with path.open("w") as file:
@@ -126,6 +208,18 @@ def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, p
     expect(page.locator("#score")).to_be_enabled()
 
 
+def test_a_model_that_is_not_found_is_one_sentence_and_the_reasons_are_behind_details(open_page):
+    page = opened(open_page)
+    page.locator(".model input").first.fill("no/such-model")
+    page.locator(".model input").first.press("Enter")
+    page.click("#score")
+    problem = page.locator("#status .problem")
+    expect(problem).to_contain_text("Model no/such-model was not found; check the name and the network")
+    expect(problem.locator("li").first).to_be_hidden()
+    problem.locator("summary").click()
+    expect(problem.locator("li").first).to_be_visible()
+
+
 def test_a_cross_encoder_adds_its_scores(open_page):
     page = opened(open_page)
     choose(page, ".cross", re.compile("minilm-stsb"))
@@ -143,6 +237,8 @@ def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width + 1
+    second = page.locator("#disagreements tbody tr").first.locator("td").last.bounding_box()
+    assert second["x"] + second["width"] <= width, "both sentences are in sight"
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     shade = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert (shade < 60) is dark
@@ -157,6 +253,17 @@ class TestEndpoint:
         json.dumps(summary, allow_nan=False)
         with Path(scored).open(newline="", encoding="utf-8") as file:
             assert list(csv.DictReader(file))[1]["note"] == "no text in right"
+
+    def test_a_threshold_adds_a_column(self, app_url, pairs):
+        client = Client(app_url, verbose=False)
+        summary, scored = client.predict(
+            handle_file(pairs), columns="left,right", threshold="0.7", api_name="/score_file"
+        )
+        assert (summary["matches"]["pairs"], summary["matches"]["matches"]) == (2, 1)
+        with Path(scored).open(newline="", encoding="utf-8") as file:
+            assert [row["match"] for row in csv.DictReader(file)] == ["true", "", "false"]
+        with pytest.raises(AppError, match=r"no column of mine\.csv says which rows match"):
+            client.predict(handle_file(pairs), columns="left,right", threshold="best-f1", api_name="/score_file")
 
     def test_what_is_wrong_is_said(self, app_url, pairs):
         with pytest.raises(

@@ -103,7 +103,9 @@ def test_text_is_text_never_markup(open_page):
     expect(page.locator("#answer .card")).to_have_count(2)
     for name in ("Tokens", "What if a word is left out", "Which words make it"):
         tab(page, name)
-        page.wait_for_timeout(500)
+    expect(page.locator("#tokens .tokens")).to_have_count(2)
+    expect(page.locator("#what-if tbody tr").first).to_be_attached()
+    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
     assert page.locator("#answer img, #what-if img, #what-if script, #tokens b, #word-map img").count() == 0
 
 
@@ -116,6 +118,9 @@ def test_a_link_reproduces_the_view_and_copies_work(open_page):
     tab(page, "Copy")
     expect(page.locator("#as-python")).to_contain_text("Encoder.load('all-MiniLM-L6-v2', pooling='max')")
     expect(page.locator("#as-python")).to_contain_text("Vier")  # the address may change before the answer
+    page.locator("#copy-link").click()
+    expect(page.get_by_text("The link is copied.")).to_be_visible()
+    assert "b=Vier" in page.evaluate("navigator.clipboard.readText()")
     shown = page.locator(SCORE).first.inner_text()
     again = open_page("/?" + page.url.split("?")[1])
     expect(again.locator(SCORE).first).to_have_text(shown)
@@ -138,7 +143,10 @@ def test_a_long_text_stays_out_of_the_address_and_in_sight(open_page):
     expect(page.locator("#answer")).to_contain_text("words had no effect")
     page.wait_for_function("!location.search.includes('a=')")
     assert page.evaluate("document.documentElement.scrollHeight") < 3_500
+    expect(page.locator("#answer .note")).to_have_text(re.compile(r"its last 4,\d\d\d words had no effect"))
     tab(page, "Copy")
+    expect(page.locator("#as-curl .cm-content")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollHeight") < 3_000
     page.locator("#copy-link").click()
     expect(page.locator("body")).to_contain_text("too long for a link")
 
@@ -179,6 +187,22 @@ def test_many_sentences_and_what_they_cost(open_page):
     expect(page.locator("#times .problem")).to_contain_text("Got 1 line with text; paste 2 to 500 sentences")
     for stale in ("#cosine-matrix", "#cross-matrix", "#ranked table"):
         expect(page.locator(stale)).to_be_hidden()
+
+
+def test_five_hundred_sentences_fit_a_telephone(open_page):
+    page = open_page("/?tab=many", width=390)
+    expect(page.locator("#cosine-matrix .js-plotly-plot")).to_be_visible()
+    lines = [f"Sentence number {i} is about {('cats', 'dogs', 'the weather in Spain')[i % 3]}." for i in range(500)]
+    page.locator("#lines textarea").fill("\n".join(lines))
+    page.locator("#compare-all").click()
+    expect(page.locator("#times")).to_contain_text("500 encodings took")
+    assert 2 <= page.locator("#cosine-matrix .xtick").count() <= 12  # numbers that can be read
+    second = page.locator("#ranked tbody tr").first.locator("td").last.bounding_box()
+    assert second["x"] + second["width"] <= 390
+    page.locator("#lines textarea").fill("\n".join([*lines, "One more."]))
+    page.locator("#compare-all").click()
+    expect(page.locator("#times .problem")).to_contain_text("Got 501 lines with text; paste 2 to 500 sentences")
+    expect(page.locator("#cosine-matrix")).to_be_hidden()
 
 
 @pytest.mark.parametrize("dark", [False, True])

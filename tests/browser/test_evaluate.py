@@ -51,7 +51,8 @@ def measured(page, models, files=()):
     choose(page, "#evaluate-models", *models)
     choose(page, "#evaluate-data")
     page.set_input_files("#evaluate-files input[type=file]", list(files))
-    expect(page.locator("#evaluate-files")).to_contain_text(files[-1].name)
+    # The table is there when the files have arrived. It has the ending of a name in an element of its own.
+    expect(page.locator("#evaluate-files table")).to_contain_text(files[-1].stem)
     page.click("#measure")
     expect(page.locator("#shipped-again")).to_be_visible()
 
@@ -170,7 +171,7 @@ def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
     pick(page, "#errors-model", "tfidf")
     page.set_input_files("#errors-file input[type=file]", mine)
-    expect(page.locator("#errors-file")).to_contain_text(re.compile(r"mine\s*\.csv"))
+    expect(page.locator("#errors-file table")).to_contain_text("mine")
     page.click("#show-errors")
     expect(page.locator("#errors-status")).to_contain_text("TF-IDF on mine.csv: 24 pairs")
     expect(page.locator("#errors-pair")).to_contain_text("cannot be decomposed by words")

@@ -16,7 +16,9 @@ def opened(open_page: Callable[..., Page]) -> Callable[..., Page]:
     def tab(name: str, **how: object) -> Page:
         page = open_page("/evaluate", **how)
         expect(page.locator("#measure")).to_be_visible()
-        page.get_by_role("tab", name=name).click()
+        if not page.get_by_role("tab", name=name).is_visible():  # on a phone: behind the button of further tabs
+            page.locator(".overflow-menu > button").click()
+        page.get_by_role("tab", name=name).or_(page.locator(".overflow-dropdown button", has_text=name)).first.click()
         return page
 
     return tab
@@ -42,11 +44,83 @@ def test_triplets_of_stsb_and_labels_of_a_file(opened):
     expect(page.locator("#labels-spread .js-plotly-plot")).to_be_visible()
 
 
+def test_the_columns_of_a_file_are_picked_by_hand(opened):
+    page = opened("Threshold")
+    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#threshold-columns")).to_be_hidden()
+    rows = "".join(f"{i};A man plays {i}.;A man is playing {i}.;5\n{i};A dog {i}.;Stocks fell.;0\n" for i in range(9))
+    upload(page, "#threshold-file", "no;left;right;rank\n" + rows)
+    page.click("#find-threshold")
+    expect(page.locator("#threshold-status .problem")).to_contain_text("it needs sentence1 and sentence2")
+    for place, column in (("-1", "left"), ("-2", "right"), ("-target", "rank")):
+        page.locator(f"#threshold-columns{place} input").click()
+        page.locator(f"#threshold-columns{place}").get_by_role("option", name=column, exact=True).click()
+    page.click("#find-threshold")
+    expect(page.locator("#threshold-status .lead")).to_contain_text("on 18 pairs, of which 9 are matches")
+
+
 def test_a_file_of_neither_kind_is_said_in_one_sentence(opened):
     page = opened("Triplets and labels")
     upload(page, "#labels-file", "sentence\nonly one\n")
     page.click("#score-labels")
     expect(page.locator("#labels-status .problem")).to_contain_text("this needs triplets, or pairs with labels")
+
+
+def test_a_threshold_is_found_at_once_and_on_a_file_with_labels(opened):
+    page = opened("Threshold")
+    table = page.locator("#threshold-status table")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("#threshold-status .lead")).to_contain_text("on 1,500 pairs, of which 264 are matches")
+    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#threshold-lines .js-plotly-plot")).to_be_visible()
+    rows = "".join(f"A man plays {i}.,A man is playing {i}.,yes\nA dog {i}.,<b>Stocks</b> fell.,no\n" for i in range(9))
+    upload(page, "#threshold-file", "sentence1,sentence2,label\n" + rows)
+    page.fill("#threshold-precision input", "0.9")
+    page.click("#find-threshold")
+    expect(page.locator("#threshold-status .lead")).to_contain_text("average precision 100.0")
+    expect(page.locator("#threshold-status")).to_contain_text("Yes is a match, no is not.")
+    expect(table).to_contain_text("precision ≥ 90%")
+
+
+def test_the_table_of_thresholds_fits_a_telephone(opened):
+    page = opened("Threshold", width=390, dark=True)
+    last = page.locator("#threshold-status tbody tr").first.locator("td").last
+    expect(last).to_be_visible()
+    box = last.bounding_box()
+    assert box["x"] + box["width"] <= 390
+
+
+def test_what_no_threshold_can_be_found_on_is_said(opened):
+    page = opened("Threshold")
+    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
+    upload(page, "#threshold-file", "sentence1,sentence2\na b,c d\n")
+    page.click("#find-threshold")
+    expect(page.locator("#threshold-status .problem")).to_contain_text("a threshold needs pairs with labels or gold")
+    expect(page.locator("#threshold-curve")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened, width, dark):
+    page = opened("Cost", width=width, dark=dark)
+    expect(page.locator("#cost-table tbody tr")).to_have_count(5)
+    expect(page.locator("#cost-table tbody tr").first.locator("td")).to_have_count(4)
+    expect(page.locator("#cost-status .lead")).to_contain_text("384 dimensions in float32, 1,536 bytes a vector")
+    expect(page.locator("#cost-table")).to_contain_text(re.compile(r"Measured now, on this machine \(.+ cores?\)"))
+    expect(page.locator("#cost-figure .js-plotly-plot")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_tabs_are_used_by_keyboard_alone(opened):
+    page = opened("Triplets and labels")
+    page.get_by_role("tab", name="Triplets and labels").focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("tab", name="Threshold")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()  # the example, during which it is disabled
+    expect(page.locator("#find-threshold")).to_be_enabled()
+    page.locator("#threshold-match input").focus()
+    page.keyboard.press("Tab")
+    expect(page.locator("#find-threshold")).to_be_focused()
 
 
 def test_transfer_scores_each_model_and_says_why_one_has_no_score(opened):

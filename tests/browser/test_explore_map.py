@@ -94,7 +94,7 @@ def test_colour_by_nothing_cluster_and_a_query(open_page):
     choose(page, "#map-colour", "similarity to a query")
     page.locator("#map-query textarea").fill("The match ended in a draw.")
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
-    choose(page, "#map-colour", "cluster (HDBSCAN)")
+    choose(page, "#map-colour", "cluster")
     expect(page.locator("#map-plot .legendtext").first).to_have_text(re.compile(r"^1: \w+"))
     expect(page.locator("#map-query")).to_be_hidden()
 

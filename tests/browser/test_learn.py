@@ -40,7 +40,7 @@ def test_from_the_first_to_the_last_each_is_measured_and_hides_its_answer_until_
             page.locator("#next").click()
     expect(page.locator("#next")).to_be_disabled()
     page.locator("#previous").click()
-    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[5].title)
+    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[-2].title)
 
 
 def test_progress_outlives_a_reload(open_page):
@@ -131,7 +131,61 @@ def test_7_both_orders_stand_next_to_each_other(open_page):
     expect(page.locator("#page-link-7 a")).to_have_attribute("href", "/explore?tab=search")
 
 
+def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_page):
+    page = open_lesson(open_page, 8)
+    expect(page.locator("#result-8 tbody tr")).to_have_count(3)
+    own = page.locator("#result-8 tbody tr").nth(1).locator("td").last
+    before = own.inner_text()
+    page.locator("#learn-negation-b textarea").fill("Stocks fell on Monday.")
+    expect(own).not_to_have_text(before)
+    page.locator("#reset-8").click()
+    expect(page.locator("#learn-negation-b textarea")).to_have_value("The medicine is not safe for children.")
+    expect(own).to_have_text(before)
+
+
+def test_9_the_temperature_is_chosen_by_the_arrow_keys(open_page):
+    page = open_lesson(open_page, 9)
+    expect(page.locator("#result-9 tbody tr")).to_have_count(7)
+    expect(page.locator("#result-9")).to_contain_text("The temperature decides how crowded they end")
+    page.locator("#learn-temperature input").first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#result-9 tbody tr", has_text="(shown)")).to_contain_text("0.02")
+
+
+def test_10_random_weights_gain_by_whitening(open_page):
+    page = open_lesson(open_page, 10)
+    expect(page.locator("#result-10 .found")).to_contain_text("Whitening to 256 dimensions raises ρ by")
+    slide(page, "#learn-keep", 64)
+    expect(page.locator("#result-10 .found")).to_contain_text("Whitening to 64 dimensions")
+
+
+def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
+    page = open_page("/learn?lesson=4")
+    page.locator("#teacher button").first.click()
+    page.locator("#class-title").get_by_role("textbox").fill("NLP 101")
+    page.locator("#class-seed").get_by_role("textbox").fill("7")
+    for name in ("4 Collapse", "8 Negation"):
+        page.locator("#class-lessons").get_by_label(name).check()
+    page.locator("#make-class").click()
+    page.locator("#class-links a[data-class]").click()
+    expect(page.locator("#class-banner")).to_contain_text("NLP 101")
+    expect(page.locator("#class-banner")).to_contain_text("seed 7")
+    expect(page.locator("#rail button:visible")).to_have_count(2)
+    page.wait_for_url(re.compile(r"class=NLP\+101.*&lesson=4$"))
+    page.locator("#next").click()
+    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[7].title)
+    expect(page.locator("#next")).to_be_disabled()
+    page.goto(page.url.split("?")[0] + "/sheet?class=NLP+101&lessons=4,8&answers=1")
+    expect(page.locator("main h2")).to_have_count(2)
+    expect(page.locator(".answers")).to_contain_text("For ranking with exact arithmetic")
+
+
+def test_a_class_link_that_is_wrong_says_what(open_page):
+    page = open_page("/learn?class=A&seed=x")
+    expect(page.locator("#class-banner .problem")).to_contain_text("Seed is 'x', but must be a whole number")
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_telephone(open_page, dark):
-    page = open_lesson(open_page, 7, width=390, dark=dark)
+    page = open_lesson(open_page, 12, width=390, dark=dark)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

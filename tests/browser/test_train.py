@@ -111,7 +111,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(page.locator("#curve-measure .scatterlayer .trace")).to_have_count(2)
     expect(page.locator("#curve-measure .legend .traces")).to_have_count(2)
 
-    page.get_by_text("Rename, delete, log").click()
+    page.get_by_text("Rename, delete, push to the Hub, log").click()
     name = page.locator("#new-name textarea, #new-name input")
     expect(name).to_have_value("a short one")  # the field is mounted when its section opens, and gets its value then
     name.fill("<b>mine</b>")
@@ -186,6 +186,20 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
     page.get_by_role("radio", name="regression").check()
     expect(page.locator("#train-teacher")).to_be_hidden()
     expect(page.locator("#mine-negatives")).to_be_hidden()
+
+
+def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(open_page):
+    page = open_page("/train")
+    expect(page.locator("#plan")).to_contain_text("scored pairs")
+    expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
+    page.locator("#train-base input").click()
+    page.get_by_role("option", name="scratch:dan (Universal Sentence Encoder: averaging network)").click()
+    expect(page.get_by_label("Learning rate")).to_have_value("0.001")
+    expect(page.get_by_role("radio", name="as the base")).to_be_checked()
+    expect(page.locator("#plan .problem")).to_have_count(0)
+    page.locator("#train-base input").fill("scratch:1x32")
+    page.locator("#train-base input").press("Enter")
+    expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
 
 
 def test_a_preset_fills_the_form(open_page):

@@ -21,6 +21,7 @@ from tiny_models import make_model
 
 from sbert_app import cli
 from sbert_app.commands import options
+from sbert_app.services.jobs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
 from training.errors import InputError, Stopped
 
@@ -89,6 +90,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = "".join(json.dumps({"id": i, "sentence": text}) + "\n" for i, text in enumerate(SENTENCES))
     (tmp_path / "sentences.jsonl").write_text(rows, encoding="utf-8")
     return tmp_path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def left_over(folder: Path) -> set[str]:
@@ -187,6 +193,38 @@ def test_score_says_in_words_how_it_went(run: Run, folder: Path, model: Path):
     assert "3 rows: 3 scored" in said.out
 
 
+def test_score_with_a_threshold_finds_matches_and_groups(run: Run, folder: Path, model: Path):
+    rows = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
+    (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{rows}")
+    asked = ("score", "labelled.csv", "matched.csv", "--model", model)
+    lists = ("--groups", "groups.csv", "--deduplicated", "kept.csv")
+    said = run(*asked, "--threshold", "best-f1", *lists, "--json").json
+    assert (said["matches"]["pairs"], said["matches"]["matches"]) == (16, 8)
+    assert said["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
+    assert [row["match"] for row in table(folder / "matched.csv")] == ["true", "false"] * 8
+    assert len(table(folder / "kept.csv")) == said["matches"]["kept"]
+    assert "of duplicates among" in run(*asked, "--threshold", "0.99").out
+    assert not list(folder.glob(".sbert-lab-*")), "the scores in between"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--groups", "groups.csv"), "need --threshold"),
+        (("--threshold", "f2"), "must be best-f1"),
+        (("--threshold", "0.8", "--groups", "groups.txt"), "groups.txt has to end with"),
+        (("--threshold", "0.8", "--groups", "out.csv"), "the same file"),
+        (("--threshold", "best-f1", "--columns", "sentence1,sentence2"), "no column of gold scores or labels"),
+    ],
+)
+def test_what_a_threshold_needs_is_said_before_anything_is_scored(run: Run, folder: Path, options, message):
+    (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\n")
+    said = run("score", "plain.csv", "out.csv", *options)
+    assert said.code == 2
+    assert message in said.err
+    assert not (folder / "out.csv").exists()
+
+
 def test_evaluate_prints_the_design_s_object(run: Run, folder: Path, model: Path):
     said = run("evaluate", "--data", "pairs.csv", "--model", model, "--pooling", "max", "--json").json
     assert {"model", "pooling", "data", "n", "spearman", "pearson", "seconds"} <= set(said)
@@ -209,6 +247,22 @@ def test_evaluate_for_people(run: Run, folder: Path, model: Path):
     said = run("evaluate", "--data", "pairs.csv", "--model", model).out
     assert "Spearman ρ ×100" in said
     assert "95% interval" in said
+
+
+def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
+    pairs = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
+    (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{pairs}")
+    asked = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
+    said = run(*asked, "--json").json
+    assert (said["n"], said["matches"], said["match"], said["held_out"]) == (16, 8, "1 is a match, 0 is not", True)
+    best, precise, given = said["choices"]
+    assert best["f1"]["value"] == precise["precision"]["value"] == 1.0
+    assert (given["criterion"], given["precision"]["value"]) == ("2", None), "no cosine is 2"
+    assert "chosen on 8 pairs; on the other 8: precision" in run(*asked).out
+    assert run(*asked[:-1], "f2").code == 2
+    assert "a gold score of at least 3 (of 5) is a match" in run(
+        "evaluate", "--data", "pairs.csv", "--model", model, "--threshold", "best-f1", "--match-from", "3"
+    ).out  # fmt: skip
 
 
 # ---------------------------------------------------------------- train, runs
@@ -258,6 +312,44 @@ def test_home_and_json_before_a_command_of_runs_hold_for_the_command(run: Run, t
         assert here.folder.is_dir(), "another home was named: nothing is deleted in the default one"
         both = run("runs", "--home", tmp_path / "none", "list", "--home", tmp_path / "elsewhere", "--json").json
         assert [one["id"] for one in both["runs"]] == [elsewhere.id], "the option nearest to the command counts"
+
+
+@pytest.fixture
+def koi8(folder: Path) -> Path:
+    """Scored pairs of Russian sentences in KOI8-R, too few to be certain of it."""
+    rows = "".join(f"Кот номер {i} спит.,Кошка {i} дремлет.,{i % 6}\n" for i in range(12))
+    path = folder / "old.csv"
+    path.write_text("sentence1,sentence2,score\n" + rows, encoding="koi8-r")
+    return path
+
+
+def test_a_run_keeps_the_encoding_of_its_file(run: Run, koi8: Path, home: Path):
+    at = ("--home", koi8.parent / "home", "--encoding", "koi8-r")
+    (koi8.parent / "home").mkdir()
+    (koi8.parent / "home" / "models").symlink_to(home / "models")
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "old.csv", "--eval-data", "none")
+    said = run("train", *what, "--max-steps", 1, "--batch-size", 2, *at, "--json").json
+    [listed] = run("runs", "list", *at[:2], "--json").json["runs"]
+    assert listed["config"]["train_data"] == f"{koi8}?encoding=koi8-r"
+    assert said["status"] == "finished"
+    assert "certainty" not in run("runs", "show", said["id"], *at[:2]).out, "nothing was guessed"
+    assert "there is no text encoding 'klingon'" in run("train", *what, "--encoding", "klingon").complaint
+
+
+@pytest.mark.parametrize("command", ["evaluate --data", "distill out --data", "ablate --preset pooling --train-data"])
+def test_an_encoding_needs_a_file(run: Run, folder: Path, command: str):
+    said = run(*command.split(), "stsb:dev", "--encoding", "koi8-r")
+    assert said.code == cli.WRONG_INPUT
+    assert "--encoding is that of a file; name one with --" in said.complaint
+
+
+def test_evaluate_says_how_a_file_was_understood(run: Run, koi8: Path):
+    guessed = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--json")
+    assert "old.csv: The text is not UTF-8; it is read as" in guessed.err
+    named = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--encoding", "koi8-r", "--json")
+    assert "not UTF-8" not in named.err
+    wrong = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--encoding", "utf-16-le", "--json")
+    assert wrong.code == cli.WRONG_INPUT or wrong.json["n"] != named.json["n"]
 
 
 def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
@@ -364,7 +456,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a prompt and its name": ("encode sentences.jsonl out.npy --model MODEL --prompt a --prompt-name b", "not both"),
     "a dimension of words": ("evaluate --data sentences.jsonl --model tfidf --dim 8", ""),
     "no such setting": ("encode sentences.jsonl out.npy --model MODEL?zork=1", "'zork' is no setting"),
-    "no such dtype": ("encode sentences.jsonl out.npy --dtype int8", "choose auto, float32 or bfloat16"),
+    "no such dtype": ("encode sentences.jsonl out.npy --dtype int4", "choose auto, float32, bfloat16, int8"),
     "no such device": ("encode sentences.jsonl out.npy --device abacus", "cannot be used"),
     "no such model": ("encode sentences.jsonl out.npy --model no-such-model", "no-such-model"),
     "a folder without a model": ("encode sentences.jsonl out.npy --model .", "holds no model"),
@@ -394,6 +486,20 @@ WRONG: dict[str, tuple[str, str]] = {
     "a run outside the home": ("runs delete ../../etc --yes", "there is no run"),
     "no such run to export": ("runs export nobody out", "there is no run"),
     "no such verb for runs": ("runs frobnicate", "No such command"),
+    "export to no known kind": ("export sentences.jsonl out.csv", "has to end with .parquet"),
+    "export no such column": ("export pairs.csv out.parquet --column zork", "zork"),
+    "export into no folder": ("export sentences.jsonl no/such/out.parquet", "there is no folder"),
+    "export onto itself": ("export in.parquet in.parquet", "in.parquet"),
+    "export a map of a few points": ("export sentences.jsonl out.parquet --map-points 5", "--map-points"),
+    "export fewer than no clusters": ("export sentences.jsonl out.parquet --clusters -1", "--clusters"),
+    "export too few sentences": (
+        "export pairs.csv out.parquet --column sentence1 --model MODEL",
+        "5 different sentences",
+    ),
+    "parts from nowhere": ("score nosuch://bucket/x.csv out/", "Protocol not known"),
+    "parts by no engine": ("score pairs.csv out/ --engine spark", "choose local or ray"),
+    "parts into a file": ("score pairs.csv out.csv --engine local", "name a folder"),
+    "parts of an address without Ray": ("score pairs.csv out/ --address auto", "options of --engine ray"),
     "a port that is none": ("serve --port http", "--port"),
     "a port out of range": ("serve --port 99999", "port is '99999'"),
     "a password without a name": ("serve --auth secret", "USER:PASSWORD"),
@@ -596,6 +702,37 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path,
     assert (listed["state"], 0 < listed["step"] < 300) == ("interrupted", True)
     said = run("train", "--resume", listed["id"], "--home", folder / "home", "--json").json
     assert (said["id"], said["status"], said["steps"]) == (listed["id"], "finished", 300)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_signal_while_a_run_is_loaded_ends_it_at_once(run: Run, folder: Path, home: Path, monkeypatch, loaded: bool):
+    """Before its first step there is nothing to keep; the run can be resumed."""
+    from training.trainer.trainer import Trainer
+
+    (folder / "home").mkdir()
+    (folder / "home" / "models").symlink_to(home / "models")
+    at = ("--home", folder / "home")
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
+    place = "_run_steps" if loaded else "_load_encoder"
+    original = getattr(Trainer, place)
+
+    def interrupted(trainer: Trainer, *arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+        assert loaded, "it went on loading"
+        return original(trainer, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, place, interrupted)
+        answer = run("train", *what, "--max-steps", 3, *at)
+    assert answer.code == cli.INTERRUPTED
+    [listed] = run("runs", "list", *at, "--json").json["runs"]
+    where = "at step 0" if loaded else "before its next step"
+    last = answer.err.strip().splitlines()[-1]
+    assert last == f"stopped: {listed['id']} {where}; resume it with: train --resume {listed['id']}"
+    assert listed["state"] == "interrupted"
+    assert listed["reason"] == PROCESS_ENDED
+    assert run("train", "--resume", listed["id"], *at, "--json").json["status"] == "finished"
 
 
 def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path):

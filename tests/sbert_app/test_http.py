@@ -1,18 +1,15 @@
 """The HTTP API of a running app, as curl uses it: the ten endpoints, and what visitors may ask of them."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from paths import ROOT
+from running_app import RUN as PATH
+from running_app import running_app
 
 Ask = Callable[..., tuple[int, str]]
 RUN = ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "", None]
@@ -22,54 +19,18 @@ PROJECT = [[f"Sentence {i}." for i in range(12)], "scratch:1x32", "", 2, 5, 0.1,
 @pytest.fixture(scope="module")
 def ask(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """ask("compare", "a", "b") -> (status, body). The app has a home folder of its own."""
-    own = tmp_path_factory.mktemp("http")
-    for kind in ("models", "data", "numba"):
-        (own / kind).symlink_to(home / kind)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "app.py", "--port", str(port), "--home", str(own), "--upload-limit-mb", "1"]
-    app = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "SBERT_WARM_MAPS": "0"}, stdout=subprocess.DEVNULL)
+    with running_app(home, tmp_path_factory.mktemp("http"), "--upload-limit-mb", "1") as app:
 
-    def send(path: str, body: bytes, content_type: str) -> tuple[int, str]:
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"Content-Type": content_type})
-        try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        def send(path: str, body: bytes, content_type: str) -> tuple[int, str]:
+            answer = app.ask(path, body, {"Content-Type": content_type})
+            return answer.status, answer.text
 
-    def call(name: str, *arguments: object, body: bytes | None = None) -> tuple[int, str]:
-        content = json.dumps({"data": list(arguments)}).encode() if body is None else body
-        return send(f"/gradio_api/run/{name}", content, "application/json")
+        def call(name: str, *arguments: object, body: bytes | None = None) -> tuple[int, str]:
+            content = json.dumps({"data": list(arguments)}).encode() if body is None else body
+            return send(f"{PATH}{name}", content, "application/json")
 
-    call.send = send  # type: ignore[attr-defined]
-    try:
-        _wait(call, app)
+        call.send, call.port, call.home, call.app = send, app.port, app.home, app  # type: ignore[attr-defined]
         yield call
-    finally:
-        app.terminate()
-        app.wait(30)
-        _end_workers(own)
-
-
-def _wait(call: Ask, app: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert app.poll() is None, "the app ended"
-        try:
-            if call("list_runs")[0] == 200:
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError("the app did not start")
-
-
-def _end_workers(home: Path) -> None:
-    import psutil
-
-    for process in psutil.process_iter(["cmdline"]):
-        if str(home) in (process.info["cmdline"] or ()):
-            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -149,3 +110,113 @@ def test_an_upload_beyond_the_limit_is_refused_and_leaves_nothing(ask, tmp_path)
     status, body = ask.send("/gradio_api/upload", parts + b"--x--\r\n", "multipart/form-data; boundary=x")
     assert status == 413
     assert "all files together" in body
+
+
+def test_an_upload_that_is_cut_off_leaves_nothing(ask):
+    before = files_below(ask.home / "tmp")  # of the tests that came first
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="cut.csv"\r\n\r\n'
+    request = (
+        f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nContent-Length: 900000\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+    )
+    for sent in (0, 100_000, 800_000):
+        with socket.create_connection(("127.0.0.1", ask.port)) as connection:
+            connection.sendall(request.encode() + head + b"a" * sent)
+            time.sleep(0.3)  # until it has been written
+    deadline = time.monotonic() + 30
+    while (left := files_below(ask.home / "tmp") - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == set()
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {file for file in folder.rglob("*") if file.is_file()}
+
+
+def test_two_clients_without_a_session_may_score_the_same_file_at_once(ask):
+    rows = "sentence1,sentence2\n" + "A man sleeps.,A man is asleep.\n" * 200
+    part = b'--x\r\nContent-Disposition: form-data; name="files"; filename="same.csv"\r\n\r\n%b\r\n--x--\r\n'
+    status, body = ask.send("/gradio_api/upload", part % rows.encode(), "multipart/form-data; boundary=x")
+    assert status == 200, body
+    file = {"path": json.loads(body)[0], "meta": {"_type": "gradio.FileData"}}
+    with ThreadPoolExecutor(4) as threads:
+        asked = [
+            threads.submit(ask, "score_file", file, "", "scratch:1x32", "", "none", "csv", "utf-8") for _ in range(4)
+        ]
+    answers = [one.result() for one in asked]
+    assert [status for status, _ in answers] == [200] * 4, answers
+    assert {json.loads(body)["data"][0]["scored"] for _, body in answers} == {200}
+    status, body = ask("score_file", file, "", "scratch:1x32", "", "none", "csv", "klingon")
+    assert "there is no text encoding" in body
+
+
+FILE = {"path": "@", "meta": {"_type": "gradio.FileData"}}
+# The arguments that name data, a model, a file or a run; "@" stands for a path.
+NAMING = {
+    "data of evaluate": ("evaluate", ["@", "tfidf", ""]),
+    "a part of the data of evaluate": ("evaluate", ["stsb:dev+@", "tfidf", ""]),
+    "model of evaluate": ("evaluate", ["stsb:dev", "@", ""]),
+    "data of search": ("search", ["x", "@", None, "scratch:1x32", "", 3, "none"]),
+    "model of search": ("search", ["x", "", ["a", "b"], "@", "", 3, "none"]),
+    "cross-encoder of search": ("search", ["x", "", ["a", "b"], "scratch:1x32", "", 3, "@"]),
+    "model of compare": ("compare", ["a", "b", "@", "", "none"]),
+    "cross-encoder of compare": ("compare", ["a", "b", "scratch:1x32", "", "@"]),
+    "model of encode": ("encode", [["a"], "@", "", True]),
+    "model of project": ("project", changed(PROJECT, 1, "@")),
+    "model of distill": ("distill", ["@", 16, ""]),
+    "data of distill": ("distill", ["scratch:1x32", 16, "@"]),
+    "training data": ("start_run", changed(RUN, 1, "@")),
+    "data to measure on": ("start_run", changed(RUN, 2, "@")),
+    "base": ("start_run", changed(RUN, 3, "@")),
+    "options": ("start_run", changed(RUN, 12, {"train_data": "@"})),
+    "teacher": ("start_run", changed(RUN, 12, {"teacher": "@"})),
+    "run to look at": ("run_status", ["@", 0]),
+    "run to stop": ("stop_run", ["@"]),
+    "file to score": ("score_file", [FILE, "", "scratch:1x32", "", "none", "csv"]),
+    "model that scores": ("score_file", [FILE, "", "@", "", "none", "csv"]),
+}
+
+
+@pytest.mark.parametrize("what", NAMING)
+def test_no_argument_opens_a_file_or_tells_whether_there_is_one(ask, tmp_path, what):
+    endpoint, arguments = NAMING[what]
+    secret = tmp_path / "secret.csv"
+
+    def refused(name: str) -> str:
+        status, body = ask(endpoint, *json.loads(json.dumps(arguments).replace("@", name)))
+        assert status >= 400, body
+        assert not any(word in body for word in ("TOPSECRET", "SQLite", "Traceback"))
+        return body
+
+    absent = refused(str(secret))
+    secret.write_text("sentence1,sentence2,score\n" + "TOPSECRET a,TOPSECRET b,1\n" * 9)
+    assert refused(str(secret)) == absent
+    refused(f"{ask.home}/data/../jobs.sqlite")
+
+
+@pytest.mark.parametrize("way", ["file=", "file/", "stream/", "custom_component/x/y/z/", "proxy=file://"])
+def test_no_path_is_served(ask, way):
+    for path in ("/etc/passwd", f"{ask.home}/jobs.sqlite", "app.py", ".git/config", "..%2f..%2fetc%2fpasswd"):
+        for prefix in ("/gradio_api/", "/"):
+            answer = ask.app.ask(f"{prefix}{way}{path}")
+            assert answer.status >= 400 or "<!doctype html>" in answer.text.lower()
+            assert not any(word in answer.text for word in ("root:x:", "SQLite format", "[core]", "import annotations"))
+
+
+def test_others_are_answered_while_hundreds_of_connections_say_nothing(ask):
+    head = b"POST /gradio_api/run/compare HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n{"
+    silent = []
+    try:
+        for _ in range(300):
+            silent.append(socket.create_connection(("127.0.0.1", ask.port), 5))
+            silent[-1].sendall(head)
+        assert ask("compare", "A cat.", "A dog.", "scratch:1x32", "", "none")[0] == 200
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_thresholds_are_bounded_in_number(ask):
+    status, body = ask("evaluate", "stsb:dev", "tfidf", "", ",".join(["0.5"] * 1_000))
+    assert status >= 400
+    assert "at most 20" in body

@@ -114,12 +114,79 @@ def test_blocks_of_the_size_of_activations_come_from_the_heap() -> None:
     assert ended.stdout.split() == ["1", "0"], ended.stderr
 
 
+ARENAS = """
+import ctypes, os, tempfile, threading
+from sbert_app.process import configure_malloc
+configure_malloc()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.fopen.restype, libc.malloc_info.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+libc.fclose.argtypes = [ctypes.c_void_p]
+together = threading.Barrier(41)
+def work():
+    libc.malloc(1000)
+    together.wait()
+    together.wait()
+for _ in range(40):
+    threading.Thread(target=work, daemon=True).start()
+together.wait()
+with tempfile.NamedTemporaryFile() as written:
+    file = libc.fopen(written.name.encode(), b"w")
+    libc.malloc_info(0, file)
+    libc.fclose(file)
+    print(open(written.name).read().count("<heap "), max(2, os.cpu_count()))
+together.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_threads_share_an_arena_for_each_core() -> None:
+    ended = python(ARENAS)
+    arenas, most = map(int, ended.stdout.split())
+    assert arenas <= most, ended.stderr
+
+
+FREED_BLOCKS = """
+import ctypes, time, weakref
+from sbert_app.process import configure_malloc, release_memory_regularly
+configure_malloc()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+blocks = [libc.malloc(1 << 20) for _ in range(300)]
+for block in blocks:
+    ctypes.memset(block, 1, 1 << 20)
+for block in blocks[:-1]:  # the last keeps the end of the heap, and with it everything before
+    libc.free(block)
+class Connection:
+    pass
+connection = Connection()
+connection.protocol = connection  # a cycle
+is_there = weakref.ref(connection)
+del connection
+before = resident()
+release_memory_regularly(0.1)
+time.sleep(1)
+print(before, resident(), int(is_there() is not None))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_freed_memory_is_given_back_from_time_to_time() -> None:
+    ended = python(FREED_BLOCKS)
+    before, after, cycles = map(int, ended.stdout.split())
+    assert before - after > 250, ended.stderr
+    assert cycles == 0
+
+
 def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.ctypes, "CDLL", lambda name: object())
     process.configure_malloc()
     monkeypatch.setattr(process.sys, "platform", "darwin")
     monkeypatch.setattr(process.ctypes, "CDLL", None)
     process.configure_malloc()
+    process.release_memory()
 
 
 def test_the_library_changes_no_process_wide_setting(home: Path) -> None:
@@ -163,6 +230,28 @@ def test_threads_are_joined_and_exit_handlers_run() -> None:
         "exit_now(0)"
     )
     assert ended.stdout.split() == ["thread", "handler"]
+
+
+@pytest.mark.parametrize(("error", "reported"), [("RuntimeError", False), ("KeyError", True)])
+def test_work_that_the_end_cuts_off_is_no_error(error: str, reported: bool) -> None:
+    """A daemon thread that hands work to an executor until there is an error; the executors close when Python ends."""
+    ended = python(
+        f"""{BEFORE}
+from concurrent.futures import ThreadPoolExecutor
+def work():
+    executor = ThreadPoolExecutor(1)
+    try:
+        while True:
+            executor.submit(int).result()
+    except RuntimeError:
+        raise {error} from None
+working = threading.Thread(target=work, daemon=True)
+working.start()
+atexit.register(working.join)
+exit_now(0)"""
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ("Exception in thread" in ended.stderr) is reported
 
 
 def test_a_failing_exit_handler_does_not_keep_the_process() -> None:

@@ -1,16 +1,22 @@
 """Ctrl-C, SIGTERM and SIGHUP end every command alike: one line, exit code 130, nothing half-written."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from paths import ROOT
 
+from sbert_app import signals
+from sbert_app.commands import benchmark
 from sbert_app.signals import ENDING, interruptible, on_ending_signal
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
@@ -57,10 +63,103 @@ def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
 
 
 @pytest.mark.parametrize("number", ENDING)
+def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_path):
+    """Not what it has started either: a benchmark starts apps."""
+    script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
+    started, children = tmp_path / "started", []
+    monkeypatch.setattr(benchmark, "CLONE", tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    (tmp_path / "benchmarks" / "__main__.py").write_text(script)
+
+    def interrupt() -> None:
+        while not started.exists():
+            time.sleep(0.05)
+        children.extend(psutil.Process().children(recursive=True))
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        benchmark.benchmark("encode")
+    assert len(children) == 2
+    gone, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    assert len(gone) == 2
+
+
+@pytest.mark.parametrize("number", ENDING)
 def test_each_interrupts_what_is_interruptible(number):
     with pytest.raises(KeyboardInterrupt), interruptible():
         os.kill(os.getpid(), number)
         time.sleep(1)
+
+
+def test_an_interrupt_that_a_library_swallows_is_raised_again():
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            pass  # as where a callback or a finaliser is interrupted
+        time.sleep(10)
+        pytest.fail("the process went on")
+
+
+@pytest.fixture
+def slow_module(tmp_path, monkeypatch) -> Iterator[str]:
+    """The name of a module that a signal comes to while it is imported, and that is there half a second later."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(0.5)\n"
+        "if os.environ.get('TWICE'): os.kill(os.getpid(), signal.SIGTERM); time.sleep(1)\n"
+        "done = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "slow_to_import"
+    sys.modules.pop("slow_to_import", None)
+
+
+def test_an_interrupt_waits_for_an_import(slow_module):
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        importlib.import_module(slow_module)
+        time.sleep(1)
+    assert sys.modules[slow_module].done
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_but_not_for_long_and_a_second_one_does_not_wait(slow_module, monkeypatch, twice):
+    if twice:
+        monkeypatch.setenv("TWICE", "1")
+    else:
+        monkeypatch.setattr(signals, "IMPORT_SECONDS", 0.1)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        importlib.import_module(slow_module)
+    assert slow_module not in sys.modules
+
+
+def test_what_removes_files_after_an_interrupt_is_not_interrupted_again(monkeypatch):
+    monkeypatch.setattr(signals, "AGAIN_SECONDS", 0.1)
+    removed = []
+
+    @contextmanager
+    def temporary() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            time.sleep(0.3)
+            removed.append("in a context manager")
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            with temporary():
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)
+        finally:
+            time.sleep(0.3)
+            removed.append("in a finally block")
+    time.sleep(0.3)
+    assert removed == ["in a context manager", "in a finally block"]
 
 
 def test_what_is_ignored_stays_ignored_as_under_nohup():

@@ -3,15 +3,21 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from paths import ROOT
 
+import sbert_app.pages  # noqa: F401 - so that the test can replace `serve`
+from sbert_app.commands import serve as command
+
 HEAVY = {
     *("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "datasets", "huggingface_hub"),
     *("gradio", "fastapi", "plotly", "huey", "umap", "faiss", "sklearn"),
     *("numpy", "scipy", "pandas", "pyarrow", "openpyxl", "rich"),
+    *("mcp", "redis"),
 }
 
 
@@ -71,3 +77,30 @@ from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
+
+
+def test_what_gradio_and_huey_can_do_without_is_not_loaded_until_it_is_asked_for():
+    hidden = """
+from sbert_app.process import not_installed
+with not_installed("mcp", "redis"):
+    import sbert_app.pages
+"""
+    assert loaded_by(hidden) & {"gradio", "huey", "mcp", "redis"} == {"gradio", "huey"}
+    assert "mcp" in loaded_by(f"{hidden}\nimport mcp"), "it is there afterwards"
+
+
+@pytest.mark.parametrize(("asked_for", "hidden"), [(False, ["mcp", "redis"]), (True, [])])
+def test_the_app_loads_them_where_they_are_asked_for(monkeypatch, tmp_path, asked_for: bool, hidden: list[str]):
+    if asked_for:
+        monkeypatch.setenv("SBERT_QUEUE", "redis://localhost:1/0")
+    seen: list[str] = []
+
+    @contextmanager
+    def record(*packages: str) -> Iterator[None]:
+        seen.extend(packages)
+        yield
+
+    monkeypatch.setattr(command, "not_installed", record)
+    monkeypatch.setattr("sbert_app.pages.serve", lambda settings: None)
+    command.serve(home=tmp_path, mcp=asked_for)
+    assert seen == hidden

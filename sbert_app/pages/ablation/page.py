@@ -17,7 +17,8 @@ from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import sweep as ablation_sweep
 from sbert_app.pages.ablation import views
 from sbert_app.pages.ablation.sweep import Panel
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.api.endpoint import visitor_of
+from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading, section
 from sbert_app.pages.components.pickers import MODELS
 from sbert_app.services.container import Services
@@ -121,13 +122,17 @@ def _connect(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned
     chosen = opened.then(_about, form.name, outputs, **UNQUEUED)
     refresh_after(chosen)
     estimate_after(chosen)
-    other = form.name.input(_about, form.name, outputs, **UNQUEUED)
+    other = form.name.input(_about, form.name, outputs, **EVERY)
     refresh_after(other.then(lambda: None, None, panel.selected, **UNQUEUED))
     estimate_after(other)
     edited = [each.change for each in form.inputs[1:]]
     # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
     gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
-    started = start.click(partial(_start, sweeps), form.inputs, [planned, panel.selected], **UNQUEUED)
+
+    def start_from_form(request: gr.Request, *values: Any) -> tuple[Any, Any]:
+        return _start(sweeps, visitor_of(request), *values)
+
+    started = start.click(start_from_form, form.inputs, [planned, panel.selected], **UNQUEUED)
     refresh_after(started).then(None, None, None, js=SHOW_SWEEP)
 
 
@@ -196,10 +201,10 @@ def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
     return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
 
 
-def _start(sweeps: Sweeps, *values: Any) -> tuple[Any, Any]:
+def _start(sweeps: Sweeps, visitor: str, *values: Any) -> tuple[Any, Any]:
     """Queue the sweep. Returns updates of the estimate (an error message) and of the sweep to show."""
     try:
-        sweep = sweeps.start(*_arguments(*values))
+        sweep = sweeps.start(*_arguments(*values), visitor)
     except UserFacingError as error:
         return error_message(error), gr.skip()
     return gr.skip(), sweep.id

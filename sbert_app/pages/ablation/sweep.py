@@ -15,7 +15,7 @@ import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.pages.components.messages import error_of
 from sbert_app.services.experiments.record import Sweep
 from sbert_app.services.experiments.sweeps import Sweeps
@@ -79,7 +79,7 @@ def connect(sweeps: Sweeps, name: gr.Radio, panel: Panel) -> Callable[[Any], Any
         return event.then(partial(refresh, sweeps), inputs, panel.outputs, **UNQUEUED)
 
     gr.Timer(POLL_SECONDS).tick(partial(refresh, sweeps), inputs, panel.outputs, **UNQUEUED)
-    refresh_after(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **UNQUEUED))
+    refresh_after(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **EVERY))
     for button, action in ((panel.stop, sweeps.stop), (panel.resume, sweeps.resume), (panel.confirm, sweeps.delete)):
         refresh_after(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED))
     panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **UNQUEUED)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -12,7 +13,7 @@ from markupsafe import Markup
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import estimate_plan, note
 from sbert_app.pages.components.templates import render
-from sbert_app.services.experiments.ablations import Ablation
+from sbert_app.services.experiments.ablations import ABLATIONS, Ablation
 from sbert_app.services.experiments.precomputed import PrecomputedTable
 from sbert_app.services.experiments.record import Sweep, SweepCell
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
@@ -34,14 +35,13 @@ def source(table: PrecomputedTable) -> Markup:
     settings, machine = table.settings, table.machine
     steps = sorted({run.steps for run in table.runs})
     seeds = format_count(len(table.seeds), "seed")
-    rows_seen = min(steps[-1] * settings["batch_size"], table.training_rows)
     variants = {run.variant for run in table.runs}
     threads = f", {format_count(int(machine['threads']), 'thread')}" if "threads" in machine else ""
     facts = {
         "Runs": f"{len(table.runs)}: {seeds} ({', '.join(map(str, table.seeds))})",
-        "Length": f"{' to '.join(f'{step:,}' for step in steps)} steps of {settings['batch_size']} rows, "
-        f"learning rate {settings['learning_rate']:g}",
-        "Trained on": f"{settings['train_data']}, {table.training_rows:,} rows; a run saw {rows_seen:,} of them",
+        "Length": f"{' to '.join(f'{step:,}' for step in (steps[0], steps[-1])[: len(steps)])} steps of "
+        f"{_of_variants(table, 'batch_size', str)} rows, learning rate {_of_variants(table, 'learning_rate', _rate)}",
+        "Trained on": _of_variants(table, "train_data", str) + _rows_seen(table),
         "Measured on": f"{settings['eval_data']}, 1,500 pairs, before the first step and after the last",
         "Machine": f"{machine['device']}{threads}, {machine['dtype']}, torch {machine['torch']}; "
         f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
@@ -49,11 +49,35 @@ def source(table: PrecomputedTable) -> Markup:
     }
     return render(
         "ablation/templates/source.html",
-        summary=f"{format_count(len(table.runs), 'run')}, {seeds}, {steps[-1]:,} steps each",
+        summary=f"{format_count(len(table.runs), 'run')}, {seeds}" + (f", {steps[0]:,} steps each" * (len(steps) == 1)),
         facts=facts,
         command=table.command,
         complete=len(table.runs) == len(table.seeds) * len(variants),
     )
+
+
+def _of_variants(table: PrecomputedTable, name: str, as_text: Callable[[Any], str]) -> str:
+    """A setting in words: of all variants, or where they differ in it, which has which."""
+    if name in table.settings:
+        return as_text(table.settings[name])
+    grid = ABLATIONS[table.ablation]
+    variants: dict[str, list[str]] = {}
+    for variant in dict.fromkeys(run.variant for run in table.runs):
+        value = as_text(getattr(grid.config(variant, 0), name))
+        variants.setdefault(value, []).append(grid.variants[variant].label.partition(":")[0])
+    return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
+
+
+def _rows_seen(table: PrecomputedTable) -> str:
+    """How many rows a run had, where all had the same."""
+    if not {"train_data", "batch_size"} <= set(table.settings):
+        return ""
+    seen = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
+    return f", {table.training_rows:,} rows; a run saw {seen:,} of them"
+
+
+def _rate(value: float) -> str:
+    return f"{value:g}"
 
 
 def not_measured(ablation: Ablation) -> Markup:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sbert_app.formats import json_values
 from sbert_app.pages.api.arguments import register
-from sbert_app.pages.api.endpoint import MOST_AT_ONCE, endpoint
+from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
 from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
@@ -57,20 +58,35 @@ def build(services: Services) -> None:
             "embeddings": vectors.round(7).tolist(),
         }
 
-    @endpoint(at_once=MOST_AT_ONCE)
-    def evaluate(data: str = "stsb:test", model: str = DEFAULT_MODEL, pooling: str = "") -> dict[str, Any]:
-        """Spearman and Pearson of a model on a named data set, correlations in -1 to 1.
+    @endpoint(at_once=MOST_AT_ONCE, match_from=Between(0.01, 5.0))
+    def evaluate(
+        data: str = "stsb:test",
+        model: str = DEFAULT_MODEL,
+        pooling: str = "",
+        threshold: str = "",
+        match_from: float = 4.0,
+    ) -> dict[str, Any]:
+        """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches.
 
         Args:
             data: stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line.
             model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
             pooling: mean, max or cls; empty = the model's own.
+            threshold: best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not
+                chosen on, in place of the correlations.
+            match_from: the gold score (0 to 5) from which a pair counts as a match.
         """
+        from training.data.load import load_data
         from training.evaluation.scoring import evaluate as measure
+        from training.evaluation.thresholds import decide_data
 
         services.access.check_data(data)
         scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
-        return measure(scorer, data, services.settings.home)
+        if not threshold:
+            return measure(scorer, data, services.settings.home)
+        pairs = load_data(data, services.settings.home, split="test")
+        found = decide_data(scorer, pairs, threshold.split(","), match_from)
+        return json_values({"model": scorer.name, "data": pairs.name, **found.to_dict()})
 
     register(compare, queue=False)
     register(encode, concurrency_limit=2)

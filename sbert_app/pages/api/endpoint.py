@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -21,6 +21,7 @@ import gradio as gr
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import INTERNAL_ERROR
+from sbert_app.pages.server.visitors import agent_address, visitor_address
 from training.data.tables.rows import shown
 from training.errors import InputError, UserFacingError
 
@@ -41,6 +42,10 @@ class Between:
         self.low, self.high = low, high
 
 
+class TooMany(InputError):  # noqa: N818 - the visitor's doing
+    """A visitor has as much under way as they may."""
+
+
 class AtOnce:
     """Counts what each visitor has under way; more than ``most`` at once is refused. Thread-safe."""
 
@@ -51,10 +56,10 @@ class AtOnce:
 
     @contextmanager
     def one_more(self, visitor: str) -> Iterator[None]:
-        """For the length of the block. InputError if the visitor has ``most`` under way."""
+        """For the length of the block. TooMany if the visitor has ``most`` under way."""
         with self._lock:
             if self._running[visitor] >= self.most:
-                raise InputError(
+                raise TooMany(
                     f"{self.most} such requests from your address are being worked on; wait until one is answered"
                 )
             self._running[visitor] += 1
@@ -64,6 +69,9 @@ class AtOnce:
             with self._lock:
                 self._running[visitor] -= 1
                 self._running += Counter()  # drops those that have none
+
+
+_tool_calls = AtOnce(MOST_AT_ONCE)  # of all tools together: an agent makes many calls side by side
 
 
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
@@ -94,9 +102,12 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
                 checked = {name: _checked(name, value, adapters[name]) for name, value in given.arguments.items()}
                 if own:
                     checked[own[0]] = request
-                if limit is None:
-                    return function(**checked)
-                with limit.one_more(visitor_of(request)):
+                by_agent = agent_address(getattr(request, "headers", None) or {})
+                with ExitStack() as held:
+                    if by_agent:
+                        held.enter_context(_tool_calls.one_more(by_agent))
+                    if limit is not None:
+                        held.enter_context(limit.one_more(visitor_of(request)))
                     return function(**checked)
 
         parameters = [each for name, each in signature.parameters.items() if name not in own]
@@ -118,7 +129,7 @@ def gradio_errors() -> Iterator[None]:
     try:
         yield
     except UserFacingError as error:
-        raise gr.Error(str(error), print_exception=False) from error
+        raise gr.Error(error.public, print_exception=False) from error
     except gr.Error:
         raise
     except Exception as error:
@@ -129,7 +140,8 @@ def gradio_errors() -> Iterator[None]:
 def visitor_of(request: gr.Request | None) -> str:
     """Whom limits are counted for: the address of a request; "" where there is none, as in a test."""
     client = getattr(request, "client", None)
-    return getattr(client, "host", None) or ""
+    address = getattr(client, "host", None) or ""
+    return visitor_address(address, getattr(request, "headers", None) or {})
 
 
 def _replaced_surrogates(value: Any) -> Any:

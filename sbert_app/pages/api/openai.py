@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sbert_app.pages.api.endpoint import AtOnce
+from sbert_app.pages.api.endpoint import AtOnce, TooMany
 from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.services.container import Services
 from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
@@ -29,20 +29,22 @@ from training.errors import UserFacingError
 log = logging.getLogger("sbert_lab.api")
 
 AT_ONCE = 64  # requests of one address: clients send the batches of a corpus side by side
+THREADS = 32  # that compute for all visitors; Gradio's own pages and endpoints have others
+RETRY_SECONDS = 1  # after which a client may ask again, when it has asked for too much at once
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
 def routes(services: Services) -> list[BaseRoute]:
     """The routes. torch is imported at the first request."""
-    limit = AtOnce(AT_ONCE)
+    limit, threads = AtOnce(AT_ONCE), CapacityLimiter(THREADS)
 
     async def embeddings(request: Request) -> Response:
         compute = partial(compute_embeddings, services.models)
-        return await _answer(request, EmbeddingsRequest, compute, limit)
+        return await _answer(request, EmbeddingsRequest, compute, limit, threads)
 
     async def rerank(request: Request) -> Response:
-        return await _answer(request, RerankRequest, partial(compute_ranking, services.models), limit)
+        return await _answer(request, RerankRequest, partial(compute_ranking, services.models), limit, threads)
 
     def models(request: Request) -> Response:
         listed = list_models(services.jobs.store)
@@ -65,25 +67,29 @@ def routes(services: Services) -> list[BaseRoute]:
 
 
 async def _answer(
-    request: Request, body: type[Body], compute: Callable[[Body], dict[str, Any]], limit: AtOnce
+    request: Request,
+    body: type[Body],
+    compute: Callable[[Body], dict[str, Any]],
+    limit: AtOnce,
+    threads: CapacityLimiter,
 ) -> Response:
     """Validate the body, compute in a thread, and say what is wrong as OpenAI does."""
     try:
         asked = body.model_validate(await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return _error(400, "the request is not valid JSON")
     visitor = request.client.host if request.client else ""
-
-    def work() -> dict[str, Any]:
-        with limit.one_more(visitor):
-            return compute(asked)
-
     try:
-        return JSONResponse(await run_in_threadpool(work))
+        with limit.one_more(visitor):  # counted before a thread is taken, for which others wait
+            return JSONResponse(await to_thread.run_sync(compute, asked, limiter=threads))
+    except TooMany as error:
+        refusal = _error(429, error.public, "rate_limit_error")
+        refusal.headers["retry-after"] = str(RETRY_SECONDS)
+        return refusal
     except UserFacingError as error:
-        return _error(404 if "not found" in str(error) else 400, str(error))
+        return _error(404 if "not found" in str(error) else 400, error.public)
     except Exception:
         log.exception("a /v1 request failed")
         return _error(500, INTERNAL_ERROR, "server_error")
@@ -95,8 +101,8 @@ def _sentence(error: ValidationError) -> str:
     field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
     if field == "input":
         return (
-            f"input must be a text, or a list of 1 to {MOST_INPUTS:,} texts of at most {MOST_CHARACTERS:,} characters; "
-            "lists of token ids are not supported"
+            f"input must be a text, or a list of 1 to {MOST_INPUTS:,} texts of at most {MOST_CHARACTERS:,} characters, "
+            "or token ids in their place"
         )
     return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
 

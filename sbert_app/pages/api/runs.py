@@ -22,7 +22,7 @@ def build(services: Services) -> None:
         epochs=Between(1e-6, 1_000),
         max_steps=Between(0, 10_000_000),
         batch_size=Between(1, 65_536),
-        learning_rate=Between(1e-12, 1),
+        learning_rate=Between(0, 1),
         seed=Between(0, 2**32 - 1),
     )
     def start_run(
@@ -35,7 +35,7 @@ def build(services: Services) -> None:
         epochs: float = 1,
         max_steps: int = 0,
         batch_size: int = 16,
-        learning_rate: float = 2e-5,
+        learning_rate: float = 0,
         seed: int = 0,
         name: str = "",
         options: dict[str, Any] | None = None,
@@ -47,13 +47,13 @@ def build(services: Services) -> None:
             objective: classification, regression, cosent, angle, contrastive, triplet, mnrl, simcse, mse, margin-mse.
             train_data: a named set, as stsb:train or snli+mnli.
             eval_data: a named set to measure on; empty = random pairs only.
-            base: what to start from: a model, run:<id>, a Hub id, scratch:6x384.
+            base: what to start from: a model, run:<id>, a Hub id, scratch:6x384, scratch:bilstm, scratch:dan.
             pooling: mean, max or cls; empty = the base's own.
             concatenation: of classification: uv, diff, mul, joined by +.
             epochs: passes over the training data.
             max_steps: optimiser steps; 0 = as many as the epochs take.
             batch_size: pairs (or triplets) per step.
-            learning_rate: the peak learning rate.
+            learning_rate: the peak learning rate; 0 = 2e-5, of scratch:bilstm and scratch:dan 1e-3.
             seed: the random seed.
             name: what to call the run.
             options: any other field of a run, as {"lora_rank": 8, "teacher": "minilm-stsb", "matryoshka_dims": [128]}.
@@ -69,7 +69,7 @@ def build(services: Services) -> None:
                 "epochs": epochs,
                 "max_steps": max_steps or None,
                 "batch_size": batch_size,
-                "learning_rate": learning_rate,
+                **({"learning_rate": learning_rate} if learning_rate else {}),
                 "seed": seed,
                 "name": name,
                 **(options or {}),

@@ -12,25 +12,29 @@ import json
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.api.arguments import with_all_arguments
+from sbert_app.pages.api.arguments import is_registered, with_all_arguments
 from training.errors import InputError
 
 SESSION = "plain"
 RUN = "/gradio_api/run/"
+CALL = "/gradio_api/call/"  # asks for an event, which belongs to a session of its own
+CALL_BY_NAMES = "/gradio_api/call/v2/"
 
 
 class OneSession:
     """ASGI middleware: adds ``session_hash`` to the JSON bodies that are posted to an endpoint without one.
 
-    Such a body also gets the arguments that it leaves out (see `sbert_app.pages.api.arguments`).
+    A body also gets the arguments that it leaves out (see `sbert_app.pages.api.arguments`), so that clients that were
+    written before an argument was added keep working.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_run = scope["type"] == "http" and scope["method"] == "POST" and RUN in scope["path"]
-        if not is_run:
+        posted = scope["path"] if scope["type"] == "http" and scope["method"] == "POST" else ""
+        is_run = RUN in posted
+        if not is_run and (CALL not in posted or CALL_BY_NAMES in posted):
             await self.app(scope, receive, send)
             return
         body, more = b"", True
@@ -38,9 +42,9 @@ class OneSession:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         try:
-            body = completed(body, scope["path"].rsplit("/", 1)[-1])
+            body = completed(body, posted.rsplit("/", 1)[-1], SESSION if is_run else None)
         except InputError as error:
-            await JSONResponse({"error": str(error)}, status_code=400)(scope, receive, send)
+            await JSONResponse({"error": error.public}, status_code=400)(scope, receive, send)
             return
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
@@ -56,8 +60,8 @@ class OneSession:
         await self.app({**scope, "headers": headers}, replay, send)
 
 
-def completed(body: bytes, endpoint: str = "") -> bytes:
-    """The body with a session and all arguments; unchanged if it has a session, or is no JSON object.
+def completed(body: bytes, endpoint: str = "", session: str | None = SESSION) -> bytes:
+    """The body with all arguments, and with ``session`` if it has none; unchanged if it is no JSON object.
 
     Raises:
         InputError: an argument is unknown, or one without a default is missing.
@@ -66,6 +70,10 @@ def completed(body: bytes, endpoint: str = "") -> bytes:
         asked = json.loads(body)
     except ValueError:
         return body
-    if not isinstance(asked, dict) or asked.get("session_hash") is not None:
+    if not isinstance(asked, dict):
         return body
-    return json.dumps({**with_all_arguments(endpoint, asked), "session_hash": SESSION}).encode()
+    has_session = asked.get("session_hash") is not None or session is None
+    if has_session and not is_registered(endpoint):
+        return body
+    asked = with_all_arguments(endpoint, asked)
+    return json.dumps(asked if has_session else {**asked, "session_hash": session}).encode()

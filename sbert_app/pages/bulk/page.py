@@ -1,4 +1,8 @@
-"""The Bulk page: a file of sentence pairs in, the same file with scores out, and statistics of the scores."""
+"""The Bulk page: a file of sentence pairs in, the same file with scores out, statistics, matches and duplicates.
+
+A file that is uploaded becomes a job (`services.files.jobs`): its address is ``/bulk?job=<id>``, it is scored in the
+background, and the browser keeps the list of the jobs that it started. So a reload loses neither the file nor the work.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,15 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages.bulk import views
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.api.endpoint import visitor_of
+from sbert_app.pages.bulk import history, views
+from sbert_app.pages.bulk.duplicates import Duplicates
+from sbert_app.pages.components.encoding import encoding_dropdown
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling
 from sbert_app.services.container import Services
-from sbert_app.services.files.score_tasks import ScoreRequest
+from sbert_app.services.files.jobs import OPENED, ScoreJob, ScoreRequest
 from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.tasks import TaskProgress
 from training.assets import asset
@@ -37,14 +44,21 @@ class _Page:
     """The components of the page and their handlers."""
 
     def __init__(self, services: Services) -> None:
-        self.tasks = services.scoring
+        self.services = services
+        self.jobs = services.scoring
         self.table = gr.State(None)
+        self.job = gr.State(None)  # the id of the job that is shown; None for the example
+        self.known = history.state()
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
                 self._build_inputs(services)
             with gr.Column(scale=5, min_width=320):
                 self._build_results()
+        self.duplicates = Duplicates(services, self.job)
+        self.history = gr.HTML(elem_id="bulk-history")
+        with gr.Row(elem_classes="actions"):
+            self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
 
     def _build_inputs(self, services: Services) -> None:
         gr.HTML(views.limits(services.settings.upload_limit_mb))
@@ -52,7 +66,9 @@ class _Page:
         with gr.Row():
             self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
             self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
-        self.gold = gr.Dropdown(label="Gold score", info="Human scores, if the file has them", elem_id="column-gold")
+        self.gold = gr.Dropdown(
+            label="Gold score or label", info="Human judgements, if the file has them", elem_id="column-gold"
+        )
         self.model, self.pooling = model_and_pooling(services)
         self.cross = cross_encoder_picker(NO_CROSS_ENCODER)
         with gr.Row():
@@ -61,9 +77,7 @@ class _Page:
 
     def _build_results(self) -> None:
         self.file_line = gr.HTML(elem_id="file-line")
-        self.encoding = gr.Dropdown(
-            views.ENCODINGS, value="", label="Encoding", info="If words look wrong", visible=False, elem_id="encoding"
-        )
+        self.encoding = encoding_dropdown("encoding")
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
             self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
@@ -82,43 +96,73 @@ class _Page:
         columns = [self.table, self.first, self.second, self.gold]
         results = [
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.rows, self.disagreements, self.go, self.halt),
+            *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.shown),
         ]
-        everything = [*columns, self.file_line, self.encoding, *results]
-        visited = root.load(self.visit, models, everything, concurrency_limit=2, **PRIVATE)
-        gr.on([self.upload.upload, self.upload.clear], self.open, self.upload, everything, **PRIVATE)
-        self.encoding.input(self.open, [self.upload, self.encoding], everything, **PRIVATE)
-        scored = self.go.click(self.score, [*columns, *models], results, concurrency_limit=2, **PRIVATE)
+        started = [*results, self.job, self.known, self.history, self.forget]
+        everything = self.everything = [*columns, *models, self.file_line, self.encoding, *started]
+        visited = root.load(self.visit, [*models, self.known], everything, concurrency_limit=8, **PRIVATE)
+        opened = gr.on(
+            [self.upload.upload, self.upload.clear], self.open, [self.upload, self.known], everything, **PRIVATE
+        )
+        self.encoding.input(self.reopen, [self.job, self.encoding], everything, **LATEST)
+        scored = self.go.click(
+            self.score, [*columns, *models, self.job, self.known], started, concurrency_limit=8, **PRIVATE
+        )
+        opened.then(None, None, None, js=history.REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(self.fail, None, [self.status, self.go, self.halt], **PRIVATE)
-        self.halt.click(self.stop, None, self.halt, queue=False, **PRIVATE)
-        root.unload(self.leave)
+        self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
+        self.forget.click(self.delete, self.known, [self.known, self.history, self.forget], **UNQUEUED)
+        self.status.change(None, None, None, js=history.REMEMBER_JOB)
+        self.duplicates.wire()
 
-    def visit(self, model: str, pooling: str, cross: str, request: gr.Request) -> Iterator[Update]:
-        """Open the example and score it."""
-        table = open_table(EXAMPLE)
-        picked = pick_columns(table)
-        yield self._opened(table, picked)
-        yield from self._run(table, picked, model, pooling, cross, request)
+    def visit(self, model: str, pooling: str, cross: str, known: list[str], request: gr.Request) -> Iterator[Update]:
+        """Open the job that the address names; or the example, or the pairs of sentences that another page has sent.
 
-    def open(self, path: str | None, encoding: str = "") -> Update:
-        """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
+        The latter are scored at once.
+        """
+        listed = self._listed(known)
+        asked, sent = request.query_params.get("job"), request.query_params.get("sentences")
         try:
-            table = open_table(path or EXAMPLE, encoding or None)
+            job = self.jobs.get(asked) if asked else None
+            if job is not None:
+                table = open_table(job.path, job.encoding)
+            else:
+                table = open_table(self.services.handover.pairs(sent) if sent else EXAMPLE)
         except UserFacingError as error:
-            return {
-                **self._cleared(),
-                self.table: None,
-                self.file_line: "",
-                self.status: error_message(error),
-                self.rows: "",
-                self.go: gr.Button(interactive=False),
-            }
+            yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
+            return
+        if job is None:
+            picked = pick_columns(table)
+            yield {**listed, **self._opened(table, picked)}
+            yield from self._run(table, picked, model, pooling, cross, None, known)
+            return
+        yield {**listed, **self._opened_job(job, table)}
+        if job.state != OPENED:
+            yield from self._watch(job, table)
+
+    def open(self, path: str | None, known: list[str]) -> Update:
+        """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
+        if path is None:
+            table = open_table(EXAMPLE)
+            return {**self._opened(table, pick_columns(table)), self.status: lead("Press Score.")}
         try:
-            picked, hint = pick_columns(table), "Press Score."
-        except InputError:
-            picked, hint = None, "Choose the two columns that hold the sentences, then press Score."
-        return {**self._opened(table, picked, encoding), self.status: lead(hint)}
+            open_table(path)
+            job = self.jobs.open(Path(path))
+        except UserFacingError as error:
+            return self._unusable(error)
+        return {**self._opened_job(job, open_table(job.path)), **self._listed([job.id, *known])}
+
+    def reopen(self, job_id: str | None, encoding: str) -> Update:
+        """Read the file in another encoding."""
+        try:
+            if job_id is None:
+                raise InputError("Choose a file first.")
+            job = self.jobs.open(self.jobs.get(job_id).path, encoding or None)
+            opened = self._opened_job(job, open_table(job.path, job.encoding))
+            return {component: update for component, update in opened.items() if component is not self.encoding}
+        except UserFacingError as error:
+            return self._unusable(error)
 
     def score(
         self,
@@ -129,7 +173,9 @@ class _Page:
         model: str,
         pooling: str,
         cross: str,
-        request: gr.Request,
+        job: str | None,
+        known: list[str],
+        request: gr.Request = None,
     ) -> Iterator[Update]:
         """Score the open file with the chosen columns and models."""
         try:
@@ -137,80 +183,144 @@ class _Page:
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
         else:
-            yield from self._run(table, picked, model, pooling, cross, request)
+            yield from self._run(table, picked, model, pooling, cross, job, known, visitor_of(request))
 
-    def stop(self, request: gr.Request) -> Update:
+    def stop(self, job: str | None) -> Update:
         """Stop scoring; the rows that are done are kept."""
-        self.tasks.stop(request.session_hash or "")
+        if job:
+            self.jobs.stop(job)
         return gr.Button("Stopping …", interactive=False)
+
+    def delete(self, known: list[str]) -> Update:
+        """Delete the listed jobs, with their files."""
+        for job in known:
+            self.jobs.delete(job)
+        return self._listed([])
 
     def fail(self) -> Update:
         """Show that scoring failed because of a fault in the app."""
         return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
-    def leave(self, request: gr.Request) -> None:
-        """Stop the person's task and delete its files when they leave."""
-        self.tasks.forget(request.session_hash or "")
-
     def _run(
-        self, table: Table, picked: PairColumns, model: str, pooling: str, cross: str, request: gr.Request
+        self,
+        table: Table,
+        picked: PairColumns,
+        model: str,
+        pooling: str,
+        cross: str,
+        job_id: str | None,
+        known: list[str],
+        visitor: str = "",
     ) -> Iterator[Update]:
+        """Start a job and show it. The example has one too, which is not listed."""
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
         task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
+        try:
+            job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
+        except UserFacingError as error:
+            yield {self.status: error_message(error), **self._buttons(running=False)}
+            return
+        listed = {} if table.path == EXAMPLE else self._listed([job.id, *known])
         yield {
             **self._cleared(),
+            **listed,
+            self.job: job.id,
             self.rows: views.preview(table, picked),
-            self.status: views.progress(TaskProgress("Starting …", 0, 1, 0)),
+            self.status: views.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
             **self._buttons(running=True),
         }
+        yield from self._watch(job, table)
+        if listed:
+            yield self._listed([job.id, *known])
+
+    def _watch(self, job: ScoreJob, table: Table) -> Iterator[Update]:
+        """Follow a job to its end."""
+        shown = "" if table.path == EXAMPLE else job.id
         try:
-            for event in self.tasks.run(request.session_hash or "", task):
+            for event in self.jobs.watch(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {**self._finished(event, table), **self._buttons(running=False)}
+                    yield {**self._finished(event, table, shown), **self._buttons(running=False)}
                 else:
-                    yield {self.status: views.progress(event)}
+                    yield {self.status: views.progress(event, shown), **self._buttons(running=True)}
         except UserFacingError as error:
             yield {self.status: error_message(error), **self._buttons(running=False)}
         except Stopped:
             yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
 
-    def _opened(self, table: Table, picked: PairColumns | None, encoding: str = "") -> Update:
-        columns = list(table.columns)
+    def _opened_job(self, job: ScoreJob, table: Table) -> Update:
+        try:
+            picked, hint = pick_columns(table), "Press Score."
+        except InputError:
+            picked, hint = None, "Choose the two columns that hold the sentences, then press Score."
+        summary = self.jobs.summary(job.id)
+        picked = summary.columns if summary else picked
+        used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
+        pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
+        status = views.kept(hint, job.id)
+        return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
+
+    def _opened(self, table: Table, picked: PairColumns | None, job: ScoreJob | None = None) -> Update:
+        columns, encoding = list(table.columns), (job and job.encoding) or ""
+        gold = (picked and (picked.score or picked.label)) or NO_GOLD
         return {
             **self._cleared(),
             self.table: table,
+            self.job: None,
             self.file_line: views.file_line(table, table.path == EXAMPLE),
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: views.preview(table, picked),
             self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
             self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),
-            self.gold: gr.Dropdown([("none", NO_GOLD), *columns], value=(picked and picked.score) or NO_GOLD),
+            self.gold: gr.Dropdown([("none", NO_GOLD), *columns], value=gold),
             self.go: gr.Button(interactive=True),
+        }
+
+    def _unusable(self, error: UserFacingError) -> Update:
+        return {
+            **self._cleared(),
+            self.table: None,
+            self.job: None,
+            self.file_line: "",
+            self.status: error_message(error),
+            self.rows: "",
+            self.go: gr.Button(interactive=False),
         }
 
     def _buttons(self, running: bool) -> Update:
         return {self.go: gr.Button(interactive=not running), self.halt: gr.Button("Stop", interactive=running)}
 
+    def _listed(self, known: list[str]) -> Update:
+        """The list of the jobs of this browser."""
+        jobs = history.existing(self.jobs, known)
+        return {
+            self.known: [job.id for job in jobs],
+            self.history: history.table(jobs),
+            self.forget: gr.Button(visible=bool(jobs)),
+        }
+
     def _cleared(self) -> Update:
         """No result."""
         hidden = (self.as_csv, self.as_parquet, self.histogram, self.scatter)
-        return {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
+        empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
+        return {**empty, **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: Table) -> Update:
+    def _finished(self, summary: ScoreSummary, table: Table, job: str) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
         if report and report.scatter:
-            plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, summary.columns.score or ""), visible=True)
+            gold = summary.columns.score or summary.columns.label or ""
+            plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}
         return {
-            self.status: views.outcome(summary, table.row_estimate),
+            self.status: views.outcome(summary, table.row_estimate, job),
             self.as_csv: gr.DownloadButton(value=by_suffix[".csv"], visible=True),
             self.as_parquet: gr.DownloadButton(value=by_suffix[".parquet"], visible=True),
             self.cards: views.agreements(summary),
             **plots,
             self.rows: views.scored_rows(summary),
             self.disagreements: views.disagreements(summary),
+            **self.duplicates.offered(summary),
         }
 
 

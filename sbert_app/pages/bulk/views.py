@@ -15,16 +15,12 @@ from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.tasks import TaskProgress
 from training.data.tables.columns import normalize_name
-from training.data.tables.encodings import SPOKEN
 from training.data.tables.table import PairColumns, Table
 
 LONGEST_TEXT = 500  # characters of a cell that are shown
 LONGEST_NOTE = 300
 SHOWN_ROWS = 10
 SHOWN_COLUMNS = 12
-
-# (what the picker says, the name of the codec); the first is the default
-ENCODINGS = [("detected", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
 
 
 def limits(megabytes: int) -> Markup:
@@ -56,28 +52,39 @@ def scored_rows(summary: ScoreSummary) -> Markup:
     return _rows_table("The first rows, scored", rows, summary.columns, added)
 
 
-def progress(event: TaskProgress) -> Markup:
-    """A bar with the rate and the time left; before the first row, what is being done."""
+def progress(event: TaskProgress, job: str = "") -> Markup:
+    """A bar with the rate and the time left; before the first row, what is being done. ``job``: for the address."""
     if not event.done:
-        return macro("progress")(event.description, 0, label="rows scored")
+        return of_job(macro("progress")(event.description, 0, label="rows scored"), job)
     parts = [f"{round(event.done):,} of {format_count(round(event.total), 'row')}", f"{event.rate:,.0f} rows/s"]
     if event.seconds_left is not None:
         parts.append(f"{format_estimate(event.seconds_left)} left")
-    return macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False)
+    return of_job(macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False), job)
 
 
-def outcome(summary: ScoreSummary, expected_rows: int) -> Markup:
+def kept(hint: str, job: str) -> Markup:
+    """What to do with a file that is not scored yet."""
+    return of_job(macro("lead")(hint), job)
+
+
+def of_job(html: Markup, job: str) -> Markup:
+    """``html`` with the id of the job that it is of, which the page puts into its address; "" for the example."""
+    return render("bulk/templates/of_job.html", html=html, job=job)
+
+
+def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
     """What became of the file, in sentences."""
     models = f"{summary.model}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {summary.cross_encoder}"
-    return render(
+    html = render(
         "bulk/templates/outcome.html",
         summary=summary,
         models=models,
         remarks=_remarks(summary, expected_rows),
         longest_note=LONGEST_NOTE,
     )
+    return of_job(html, job)
 
 
 def agreements(summary: ScoreSummary) -> Markup:
@@ -139,7 +146,7 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
         remarks.append(f"Stopped at row {summary.rows:,} of {expected}: the files hold the rows up to there.")
     counts = {
         "without text": summary.missing_text,
-        "with a gold score that is not a number": summary.bad_gold,
+        "with a gold score or label that is not understood": summary.bad_gold,
         "malformed": summary.malformed,
     }
     marked = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

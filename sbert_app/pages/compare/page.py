@@ -10,6 +10,7 @@ from sbert_app.pages.compare import many
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.messages import heading
 from sbert_app.services.container import Services
+from training.errors import UserFacingError
 
 
 def build(services: Services) -> None:
@@ -19,10 +20,24 @@ def build(services: Services) -> None:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many") as many_tab:
-            many.build(services, many_tab)
-    gr.context.Context.root_block.load(_tab_of_link, None, tabs, queue=False, api_visibility="private")
+            lines = many.build(services, many_tab)
+
+    def opened(request: gr.Request) -> tuple[Any, Any]:
+        return _opened_by_link(services, request)
+
+    gr.context.Context.root_block.load(opened, None, [tabs, lines], queue=False, api_visibility="private")
 
 
-def _tab_of_link(request: gr.Request) -> Any:
-    """/?tab=many opens the second tab."""
-    return gr.Tabs(selected="many") if request.query_params.get("tab") == "many" else gr.skip()
+def _opened_by_link(services: Services, request: gr.Request) -> tuple[Any, Any]:
+    """/?tab=many opens the second tab, with &sentences=<token> on the sentences that another page has sent."""
+    if request.query_params.get("tab") != "many":
+        return gr.skip(), gr.skip()
+    token = request.query_params.get("sentences")
+    if not token:
+        return gr.Tabs(selected="many"), gr.skip()
+    try:
+        sentences = services.handover.sentences(token)
+    except UserFacingError as error:
+        gr.Warning(error.public)
+        return gr.Tabs(selected="many"), gr.skip()
+    return gr.Tabs(selected="many"), "\n".join(" ".join(sentence.split()) for sentence in sentences)

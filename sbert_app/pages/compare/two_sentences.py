@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import snippets, views
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
+from sbert_app.pages.compare.answers import Answer, Inputs, compute, lesson
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, ask
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
 from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import (
-    NO_CROSS_ENCODER,
     POOLING_LABELS,
     cross_encoder_picker,
     model_picker,
@@ -24,7 +24,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.services.compare import calibration, examples
-from sbert_app.services.compare.comparison import Comparison, compare_by_name, leave_one_out
+from sbert_app.services.compare.comparison import Comparison, leave_one_out
 from sbert_app.services.container import Services
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import UserFacingError
@@ -32,7 +32,6 @@ from training.models.reference import bare_name
 from training.registry import DEFAULT_MODEL
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
-GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
 CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
 LONGEST_LINK = snippets.LONGEST_LINK
 REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
@@ -42,39 +41,8 @@ REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
   if (query.toString().length > {LONGEST_LINK}) {{ query.delete("a"); query.delete("b"); }}
   window.history.replaceState(null, "", "?" + query.toString());
 }}"""
+STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What is compared. The fields are also the query parameters of a link."""
-
-    a: str
-    b: str
-    model: str
-    pooling: str
-    cross: str | None
-    second: str | None = None  # another model, beside the first, with its own pooling
-
-    @property
-    def cross_encoder(self) -> str | None:
-        """The name of the cross-encoder, None without one."""
-        return None if self.cross in (None, "", NO_CROSS_ENCODER) else self.cross
-
-    @property
-    def models(self) -> list[str]:
-        """The models that are needed, by name."""
-        return [name for name in (self.model or DEFAULT_MODEL, self.second, self.cross_encoder) if name]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Everything that was computed for the inputs. Kept in the session, to be shown again when a curve is measured."""
-
-    comparison: Comparison
-    second: Comparison | None
-    gold: float | None
-    errors: tuple[str, ...]  # as HTML: why a score is missing
 
 
 class TwoSentences:
@@ -98,12 +66,14 @@ class TwoSentences:
         self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
         self.result = gr.State(None)  # an `Answer`, None after an error
+        self.stopped = gr.State(None)  # the `Inputs` whose download was stopped
+        self.asked = gr.State({})
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
-        self.loading = TaskWidget("compare", self.answer, stopped="stopped: choose another model, or this one again.")
+        self.loading = TaskWidget("compare", self.answer, stopped=STOPPED)
 
     def _build_details(self) -> None:
         with gr.Tabs(elem_id="why"):
@@ -134,16 +104,18 @@ class TwoSentences:
         # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
         # alone is also set by the answer, which must not ask again.
         edited = [each.change for each in inputs if each is not self.pooling]
-        changes = [*edited, self.pooling.input, self.a.submit, self.b.submit]
-        ask: dict[str, Any] = {
+        answered: dict[str, Any] = {
             "fn": self.answer_pair,
-            "inputs": [*inputs, self.gold_pair, self.shown_model],
+            "inputs": [*inputs, self.gold_pair, self.shown_model, self.stopped, self.asked],
             "outputs": outputs,
             **PRIVATE,
         }
-        changed = gr.on(changes, **ask, trigger_mode="always_last", concurrency_limit=4)
+        changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
+        entered = gr.on([self.a.submit, self.b.submit], _nothing_stopped, None, self.stopped, **UNQUEUED).then(
+            **answered
+        )
         opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
-        for event in (changed, opened.then(**ask)):
+        for event in (changed, entered, opened.then(**answered)):
             event.then(None, inputs, None, js=REPLACE_URL, trigger_mode="always_last")
             event.then(
                 self.update_left_out,
@@ -155,7 +127,9 @@ class TwoSentences:
         self.calibration.tick(
             self.show_calibrated, self.result, [self.answer, self.poolings, self.calibration], **UNQUEUED
         )
-        self.stop.click(self.stop_loading, None, None, **UNQUEUED)
+        # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
+        noted = self.stop.click(_inputs, inputs, self.stopped, **UNQUEUED)
+        noted.then(self.stop_loading, None, None, **UNQUEUED)
         self.left_out_tab.select(
             lambda result: (True, self.leave_out(result)),
             self.result,
@@ -192,32 +166,43 @@ class TwoSentences:
         second: str | None,
         gold_pair: examples.GoldPair | None,
         shown_model: str,
+        stopped: Inputs | None,
+        asked: Asked,
         request: gr.Request,
     ) -> Iterator[Update]:
-        """Everything the page shows of a pair, or what is wrong with the inputs. A model is downloaded first."""
-        inputs = Inputs(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
+        """Everything the page shows of a pair, or what is wrong with the inputs.
+
+        A model is downloaded first, unless that was ``stopped`` for the same inputs. Nothing is shown if another pair
+        was asked for meanwhile: its answer may be there already.
+        """
+        is_newest = ask(asked)
+        inputs = _inputs(a, b, model, pooling, cross, second)
         if not all(map(self.services.models.is_here, inputs.models)):
+            if inputs == stopped:
+                yield {self.answer: gr.skip()}
+                return
             yield self._nothing()
-            failed = False
             for update in self.loading.run(self.services, request, self._load(inputs), lambda _: {}, self._nothing()):
-                failed = failed or self.result in update
                 yield {**update, self.stop: gr.Button(visible=True)}
             yield {self.stop: gr.Button(visible=False)}
-            if failed:
+            if not all(map(self.services.models.is_here, inputs.models)):  # failed, stopped, or another one has begun
                 return
         try:
             if bare_name(inputs.model) != bare_name(shown_model):  # chosen just now: open it as it was made
                 own = self.services.models.encoder(bare_name(inputs.model)).pooling
                 inputs = replace(inputs, pooling=own)
-            answer = self._compute(inputs, gold_pair)
+            answer = compute(self.services.models, inputs, gold_pair)
         except UserFacingError as wrong:
-            yield {**self._nothing(), self.answer: error_message(wrong)}
+            yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
+            return
+        if not is_newest():
+            yield {self.answer: gr.skip()}
             return
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
             self.shown_model: inputs.model,
-            self.lesson: note(_lesson(inputs, gold_pair)),
+            self.lesson: note(lesson(inputs, gold_pair)),
             **self._scores(answer),
             **self._words(answer.comparison),
             **self._copies(answer, inputs, _base_url(request)),
@@ -225,7 +210,7 @@ class TwoSentences:
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """The scores again, once the curves of their models have been measured."""
-        if answer is None or any(self.services.is_calibrating(each.model) for each in _comparisons(answer)):
+        if answer is None or any(self.services.is_calibrating(each.model) for each in answer.comparisons):
             return {self.calibration: gr.skip()}
         return self._scores(answer)
 
@@ -255,23 +240,6 @@ class TwoSentences:
 
         return work
 
-    def _compute(self, inputs: Inputs, gold_pair: examples.GoldPair | None) -> Answer:
-        """Raises UserFacingError if the sentences or the first model cannot be used."""
-        models, errors = self.services.models, []
-        cross_encoder, second = inputs.cross_encoder, None
-        try:
-            models.cross_encoder_or_none(cross_encoder)
-        except UserFacingError as unusable:  # the cosine is worth showing without it
-            errors.append(error_message(unusable))
-            cross_encoder = None
-        comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
-        if inputs.second:
-            try:
-                second = compare_by_name(models, inputs.a, inputs.b, inputs.second)
-            except UserFacingError as unusable:
-                errors.append(error_message(unusable))
-        return Answer(comparison, second, _gold(inputs, gold_pair), tuple(errors))
-
     def _nothing(self) -> Update:
         """No result: nothing of an earlier one may stand beside an error."""
         empty = (self.lesson, self.poolings, self.map_note, self.tokens, self.link)
@@ -287,7 +255,7 @@ class TwoSentences:
     def _scores(self, answer: Answer) -> Update:
         home, pending = self.services.settings.home, False
         curves: list[dict[str, calibration.Calibration | None]] = []
-        for each in _comparisons(answer):
+        for each in answer.comparisons:
             found = {name: calibration.load_calibration(each.model, name, home) for name in each.by_pooling}
             if None in found.values():
                 self.services.calibrate_later(each.model, each.pooling)
@@ -296,8 +264,8 @@ class TwoSentences:
         example = examples.example_of(answer.comparison.a.text, answer.comparison.b.text)
         return {
             self.answer: views.result(
-                _comparisons(answer),
-                [found[each.pooling] for each, found in zip(_comparisons(answer), curves, strict=True)],
+                answer.comparisons,
+                [found[each.pooling] for each, found in zip(answer.comparisons, curves, strict=True)],
                 answer.gold,
                 expected=example.expected if example else None,
                 measuring=pending,
@@ -326,23 +294,12 @@ class TwoSentences:
         }
 
 
-def _comparisons(answer: Answer) -> list[Comparison]:
-    return [each for each in (answer.comparison, answer.second) if each is not None]
+def _inputs(a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Inputs:
+    return Inputs(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
 
 
-def _gold(inputs: Inputs, drawn: examples.GoldPair | None) -> float | None:
-    """The annotators' score of the pair that was drawn last, or of an example."""
-    if drawn and (drawn.a, drawn.b) == (inputs.a, inputs.b):
-        return drawn.score
-    example = examples.example_of(inputs.a, inputs.b)
-    return example.gold if example else None
-
-
-def _lesson(inputs: Inputs, drawn: examples.GoldPair | None) -> str:
-    example = examples.example_of(inputs.a, inputs.b)
-    if example:
-        return example.lesson
-    return GOLD_LESSON if _gold(inputs, drawn) is not None else ""
+def _nothing_stopped() -> None:
+    """Enter asks for the download again that was stopped."""
 
 
 def _confirm_copy(link: str) -> None:

@@ -67,7 +67,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     remarks = []
     for comparison in comparisons:
         if comparison.advice:
-            remarks.append(f"{comparison.advice}, under “Dimensions and prompt”.")
+            remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
         for name, side in (("first", comparison.a), ("second", comparison.b)):
             if side.truncated:
                 remarks.append(

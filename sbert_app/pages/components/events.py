@@ -1,10 +1,37 @@
-"""Options of Gradio events that several pages share."""
+"""Options of Gradio events that several pages share, and which of several answers is shown.
+
+Gradio answers events side by side: that of a page's load, of a control, of a button. The answer that comes last would
+stay, whatever it was to:
+
+    asked = gr.State({})                      of each visitor's page
+    control.change(handler, [asked, …], …)    in the handler: is_newest = ask(asked), before it computes; after that, an
+                                              answer for which is_newest() is False is not given
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 # An event of the page alone: no endpoint of the public API, no spinner over its outputs.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-# The same, answered at once instead of in its turn: for handlers that take milliseconds.
+# The same for a control that changes again before it is answered: its last value is answered after that. The answer
+# does not set the control that asked for it, or it would undo the next choice.
+LATEST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
+# As PRIVATE, answered at once instead of in its turn: for handlers that take milliseconds.
 UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
+# The same for an event of which none may be lost. Of most events Gradio drops what comes before the answer to the last
+# one is dealt with, which is later than it is seen. Also for a listener beside another one of the same event: Gradio
+# calls all listeners of an event again when one with "always_last", which is the default of ``change``, was waited for,
+# and two of them would call each other for seconds.
+EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
+
+
+Asked = dict[Hashable, object]  # what was asked last, by what it is about
+
+
+def ask(asked: Asked, what: Hashable = "") -> Callable[[], bool]:
+    """Note a question in the visitor's ``asked`` -> whether it is still the newest one about ``what``."""
+    question = object()
+    asked[what] = question
+    return lambda: asked[what] is question

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.tasks import TaskProgress
-from training.errors import NotFoundError, UserFacingError
+from training.errors import NotFoundError, UserFacingError, summary_of
 
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
 
@@ -22,7 +22,8 @@ waiting = macro("waiting")
 
 def error_message(error: str | Exception) -> Markup:
     """The message of an error, with a capital letter, in the place of the result."""
-    text, details = (error.summary, error.details) if isinstance(error, NotFoundError) else (str(error), ())
+    text = summary_of(error) if isinstance(error, UserFacingError) else str(error)
+    details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
 

@@ -1,5 +1,5 @@
-"""Dimensions and prompt of the chosen model. They are part of its name (`training.models.reference`): the controls edit
-the text in the model's picker, so that links, scripts and every other page understand the choice.
+"""Dimensions, prompt and precision of the chosen model. They are part of its name (`training.models.reference`): the
+controls edit the text in the model's picker, so that links, scripts and every other page understand the choice.
 """
 
 from __future__ import annotations
@@ -8,20 +8,27 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import EVERY
 from sbert_app.services.container import Services
 from training.errors import InputError
 from training.models.reference import BY_ROLE, ModelReference, parse_reference
 from training.registry import DEFAULT_MODEL
 
 ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
+AUTO = "auto"
+PRECISIONS = [
+    ("auto: bfloat16 where the processor has it", AUTO),
+    ("float32: the reference", "float32"),
+    ("bfloat16", "bfloat16"),
+    ("int8: fastest, slightly less exact", "int8"),
+]
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 
 
 def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
     """Controls below a model's picker, closed at first. ``roles``: offer a prompt for each of two sentences."""
-    with gr.Accordion("Dimensions and prompt", open=False, elem_classes="model-settings"), gr.Row():
+    with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
         dimension = gr.Dropdown(
             list(DIMENSIONS),
             value=ALL,
@@ -40,22 +47,31 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
             min_width=240,
             elem_classes="model-prompt",
         )
+        precision = gr.Dropdown(
+            PRECISIONS,
+            value=AUTO,
+            label="Precision",
+            info="What the products are computed in; the Evaluate page measures what it costs",
+            min_width=240,
+            elem_classes="model-precision",
+        )
 
-    def show(name: str | None) -> tuple[Any, Any]:
+    def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings that the name states, and the prompts that the model's folder names."""
         try:
             stated = parse_reference((name or DEFAULT_MODEL).strip())
         except InputError:  # the page says so beside its answer
-            return gr.skip(), gr.skip()
+            return gr.skip(), gr.skip(), gr.skip()
         chosen = str(stated.dimension or ALL)
-        return chosen, gr.Dropdown(_prompt_choices(services, stated, roles), value=_prompt_value(stated))
+        prompts = gr.Dropdown(_prompt_choices(services, stated, roles), value=_prompt_value(stated))
+        return chosen, prompts, stated.dtype or AUTO
 
-    model.change(show, model, [dimension, prompt], **UNQUEUED)
-    for control in (dimension, prompt):
-        control.input(_with_settings, [model, dimension, prompt], model, **UNQUEUED)
+    model.change(show, model, [dimension, prompt, precision], **EVERY)
+    for control in (dimension, prompt, precision):
+        control.input(_with_settings, [model, dimension, prompt, precision], model, **EVERY)
 
 
-def _with_settings(name: str | None, dimension: str | None, prompt: str | None) -> Any:
+def _with_settings(name: str | None, dimension: str | None, prompt: str | None, precision: str | None) -> Any:
     """The name of the model with these settings."""
     text = (dimension or ALL).strip()
     if text != ALL and not text.isdecimal():
@@ -63,7 +79,7 @@ def _with_settings(name: str | None, dimension: str | None, prompt: str | None) 
     try:
         stated = parse_reference((name or DEFAULT_MODEL).strip())
     except InputError as error:
-        raise gr.Error(str(error), print_exception=False) from error
+        raise gr.Error(error.public, print_exception=False) from error
     chosen = prompt if prompt is not None else AS_FOLDER
     by_name = chosen.removeprefix("name: ") if chosen.startswith("name: ") else None
     return str(
@@ -72,6 +88,7 @@ def _with_settings(name: str | None, dimension: str | None, prompt: str | None) 
             None if text == ALL else int(text),
             None if chosen == AS_FOLDER or by_name else "" if chosen == NO_PROMPT else chosen,
             by_name,
+            None if precision in (None, AUTO) else precision,
         )
     )
 

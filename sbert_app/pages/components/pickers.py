@@ -8,13 +8,22 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.formats import format_time
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
-from training.registry import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
+from training.registry import (
+    BILSTM,
+    CROSS_ENCODERS,
+    DAN,
+    DEFAULT_CROSS_ENCODER,
+    DEFAULT_MODEL,
+    ENCODERS,
+    LARGE_MODEL,
+)
 
 MODELS = list(ENCODERS)
 MODEL_REMARKS = {LARGE_MODEL: "404 MB"}  # to download, of a model that is not here yet
+WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Universal Sentence Encoder: averaging network"}
 POOLING_LABELS = {"mean": "mean", "max": "max", "cls": "CLS"}
 POOLINGS = [(label, name) for name, label in POOLING_LABELS.items()]
 OTHER_POOLINGS = {
@@ -84,7 +93,7 @@ def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
         own = services.models.own_pooling((name or DEFAULT_MODEL).strip())
         return gr.skip() if own is None else pooling_radio(own)
 
-    model.change(own_pooling, model, pooling, **UNQUEUED)
+    model.change(own_pooling, model, pooling, **EVERY)
     return model, pooling
 
 

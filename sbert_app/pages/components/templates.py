@@ -15,10 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number
+from sbert_app.services.results.results import data_label
 
 MACROS = "components/templates/macros.html"
 FILTERS: dict[str, Callable[..., str]] = {
     "count": format_count,  # {{ 1 | count("pair") }} -> 1 pair
+    "dataset": data_label,  # {{ "stsb:dev" | dataset }} -> STSb dev
     "duration": format_duration,
     "estimate": format_estimate,
     "number": format_number,  # {{ 12345.678 | number(1) }} -> 12,345.7

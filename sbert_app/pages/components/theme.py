@@ -22,9 +22,22 @@ _BLUE = gr.themes.Color(
 )
 
 
+SCRIPTS = ("app.js", "downloads.js")
+# On a phone all pages stand in two rows. Not in a style sheet of ``assets``, as Gradio applies what is inside @media
+# there to the part of the page below the navigation only.
+_PHONE_NAVIGATION = """<style>@media (max-width: 640px) {
+  body .nav-holder nav.fillable {
+    flex: 1 1 0; min-width: 0; justify-content: flex-start; gap: 0.1rem; padding: 0 0 0 1.4rem;
+  }
+  body .nav-holder nav.fillable a { font-size: 0.9rem; padding: 0.25rem 0.45rem; }
+  body .nav-holder #theme-switch { margin-right: 1rem; }
+}</style>"""
+
+
 def head() -> str:
-    """The script of every page, for its head."""
-    return f"<script>{asset('app.js').read_text(encoding='utf-8')}</script>"
+    """The scripts of every page, and the style of the navigation, for its head."""
+    scripts = "".join(f"<script>{asset(name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS)
+    return scripts + _PHONE_NAVIGATION
 
 
 def build() -> gr.themes.Base:
@@ -47,11 +60,13 @@ def build() -> gr.themes.Base:
         body_text_color_subdued_dark="#a3adbb",
         block_info_text_color="#5a6472",
         block_info_text_color_dark="#a3adbb",
+        input_placeholder_color="#5a6472",
+        input_placeholder_color_dark="#a3adbb",
         block_border_width="1px",
         block_label_text_weight="500",
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",
-        button_primary_background_fill_dark="*primary_500",
-        button_primary_background_fill_hover_dark="*primary_400",
+        button_primary_background_fill_dark="*primary_600",
+        button_primary_background_fill_hover_dark="*primary_700",
         button_primary_text_color="#ffffff",
     )

@@ -13,7 +13,7 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.evaluate import views
-from sbert_app.pages.evaluate.pickers import DATA, FILE_REPLACES, MODELS, file_picker, model_dropdown
+from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
 from sbert_app.services.container import Services
 from sbert_app.services.results.cache import EvalResultCache
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, analyze_errors
@@ -46,17 +46,7 @@ class _ErrorAnalysisTab:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.analysis = gr.State(None)
-        with gr.Row():
-            self.model = model_dropdown(services, MODELS[0], min_width=260, elem_id="errors-model")
-            self.data = gr.Dropdown(
-                DATA,
-                value="stsb:dev",
-                label="Data set",
-                info=FILE_REPLACES,
-                allow_custom_value=True,
-                elem_id="errors-data",
-            )
-            self.file = file_picker(min_width=280, elem_id="errors-file")
+        self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
         with gr.Row(elem_classes="actions"):
             self.start = gr.Button("Show the errors", variant="primary", elem_id="show-errors")
             stop = gr.Button("Stop", interactive=False, elem_id="stop-errors")
@@ -72,7 +62,7 @@ class _ErrorAnalysisTab:
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        inputs = [self.model, self.data, self.file]
+        inputs = self.pickers.inputs
         outputs = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
         outputs += self.task.outputs
         tab = gr.context.Context.block
@@ -84,22 +74,23 @@ class _ErrorAnalysisTab:
         self.under.input(self.explain_under, [self.analysis, self.under], explained, **PRIVATE)
 
     def analyze_once(
-        self, analysis: _Analysis | None, model: str, data: str, file: str | None, request: gr.Request
+        self, analysis: _Analysis | None, model: str, data: str, file: str | None, request: gr.Request, *how: str
     ) -> Iterator[Update]:
         """Compute the example when the tab is opened for the first time."""
         if analysis is None:
-            yield from self.analyze(model, data, file, request)
+            yield from self.analyze(model, data, file, request, *how)
         else:
             yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
 
-    def analyze(self, model: str, data: str, file: str | None, request: gr.Request) -> Iterator[Update]:
+    def analyze(self, model: str, data: str, file: str | None, request: gr.Request, *how: str) -> Iterator[Update]:
         """Score the data set, or take the scores from the cache, and list the largest errors."""
-        name, home = file or data, self.services.settings.home
+        home = self.services.settings.home
 
         def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
+            name = self.pickers.chosen(data, file, *how)
             spec = ModelSpec.parse(model or "")
             report_progress(0, f"Scoring {data_label(name)}")
-            pairs, cache = load_scored_pairs(self.services.access.check_data(name), home), EvalResultCache(home)
+            pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
             result = evaluate_one(spec, pairs, self.services.models, cache, report_progress, should_stop)
             errors = analyze_errors(result, pairs)
             first = errors.over[0] if errors.over else None

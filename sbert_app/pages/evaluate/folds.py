@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
+from sbert_app.formats import format_time
+from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.columns import UploadOptions, chosen_name
+from sbert_app.pages.components.events import LATEST, PRIVATE
 from sbert_app.pages.components.pickers import model_picker
 from sbert_app.pages.components.task import Update
 from sbert_app.pages.components.templates import render
@@ -42,6 +43,7 @@ class _FoldsTab:
     """The components and their event handlers."""
 
     def __init__(self, services: Services) -> None:
+        self.services = services
         self.jobs, self.home, self.access = services.jobs, services.settings.home, services.access
         gr.HTML(messages.note(INTRO))
         with gr.Row():
@@ -53,6 +55,7 @@ class _FoldsTab:
             self.steps = gr.Number(
                 DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
             )
+        self.how = UploadOptions(self.file, "folds")
         with gr.Row(elem_classes="actions"):
             self.start_button = gr.Button("Start", variant="primary", elem_id="start-folds")
             self.stop_button = gr.Button("Stop all", elem_id="stop-folds")
@@ -66,19 +69,28 @@ class _FoldsTab:
         root, shown = gr.context.Context.root_block, [self.table, self.timer]
         root.load(self._choices, None, self.experiment, **PRIVATE).then(self.show, self.experiment, shown, **PRIVATE)
         self.split.change(lambda split: gr.Slider(visible=split == K_FOLDS), self.split, self.k, **PRIVATE)
-        inputs = [self.file, self.split, self.k, self.base, self.steps]
+        inputs = [self.file, self.split, self.k, self.base, self.steps, *self.how.inputs]
         self.start_button.click(self.start, inputs, [self.error, self.experiment, *shown], **PRIVATE)
         self.stop_button.click(self.stop, self.experiment, shown, **PRIVATE)
-        self.experiment.input(self.show, self.experiment, shown, **PRIVATE)
+        self.experiment.input(self.show, self.experiment, shown, **LATEST)
         self.timer.tick(self.show, self.experiment, shown, **PRIVATE)
 
-    def start(self, file: str | None, split: str, k: float, base: str, steps: float | None) -> Update:
+    def start(
+        self,
+        file: str | None,
+        split: str,
+        k: float,
+        base: str,
+        steps: float | None,
+        request: gr.Request,
+        *how: str,
+    ) -> Update:
         """Queue a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
-            path = Path(file) if file else pairs_by_genre(self.home)
+            path = chosen_name(self.services, file, *how) if file else pairs_by_genre(self.home)
             settings = {"base": self.access.check_model(base), "max_steps": count, "eval_every": count}
-            record = folds.start(path, int(k) if split == K_FOLDS else None, self.jobs, **settings)
+            record = folds.start(path, int(k) if split == K_FOLDS else None, self.jobs, visitor_of(request), **settings)
         except UserFacingError as error:
             return {self.error: messages.error_message(error)}
         return {self.error: "", self.experiment: self._choices(record.id), **self.show(record.id)}
@@ -86,8 +98,8 @@ class _FoldsTab:
     def show(self, experiment: str | None) -> Update:
         """The folds of an experiment as they are now; refreshed while one of them is active."""
         record = self._record(experiment)
-        if record is None:
-            return {self.table: EMPTY, self.timer: gr.Timer(active=False)}
+        if record is None:  # an answer to the page's opening must not replace that to a press of Start
+            return {self.table: gr.skip(), self.timer: gr.skip()}
         results = folds.results(record, self.jobs.store)
         is_active = any(each.state in ACTIVE for each in results)
         return {self.table: score_table(record, results), self.timer: gr.Timer(active=is_active)}
@@ -106,7 +118,7 @@ class _FoldsTab:
     def _choices(self, selected: str | None = None) -> Any:
         """The known experiments; the newest is selected where ``selected`` is None."""
         records = folds.records(self.home)
-        choices = [(f"{each.data}, {each.by}, {_local_time(each.created)}", each.id) for each in records]
+        choices = [(f"{each.data}, {each.by}, {format_time(each.created)}", each.id) for each in records]
         return gr.Dropdown(choices, value=selected or (records[0].id if records else None), visible=bool(records))
 
 
@@ -141,8 +153,3 @@ def _state(result: FoldResult) -> str:
     if result.state == "running" and progress.steps:
         return f"running, {100 * progress.step // progress.steps} %"
     return result.state
-
-
-def _local_time(seconds: float) -> str:
-    """ "21 Nov 23:30"."""
-    return time.strftime("%d %b %H:%M", time.localtime(seconds))

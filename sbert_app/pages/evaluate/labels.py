@@ -12,7 +12,7 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.evaluate.pickers import FILE_REPLACES, MODELS, file_picker, model_dropdown
+from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.container import Services
 from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels
 from sbert_app.services.results.model_spec import ModelSpec
@@ -39,18 +39,7 @@ INTRO = (
 def build(services: Services) -> None:
     """Build the tab inside the open Blocks; its example is scored when the tab is first opened."""
     gr.HTML(messages.note(INTRO))
-    with gr.Row():
-        model = model_dropdown(services, MODELS[0], min_width=260, elem_id="labels-model")
-        data = gr.Dropdown(
-            DATA,
-            value="stsb:dev",
-            label="Data set",
-            info=FILE_REPLACES,
-            allow_custom_value=True,
-            min_width=240,
-            elem_id="labels-data",
-        )
-        file = file_picker(min_width=260, elem_id="labels-file")
+    pickers = ModelAndData(services, "labels", DATA, "stsb:dev")
     with gr.Row(elem_classes="actions"):
         start = gr.Button("Score", variant="primary", elem_id="score-labels")
         stop = gr.Button("Stop", interactive=False, elem_id="stop-labels")
@@ -58,9 +47,10 @@ def build(services: Services) -> None:
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     task = TaskWidget("labels", status, stop)
 
-    def score(model: str, name: str, file: str | None, request: gr.Request) -> Iterator[Update]:
+    def score(model: str, name: str, file: str | None, request: gr.Request, *how: str) -> Iterator[Update]:
         def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
-            rows, spec = _load(file or name, services), ModelSpec.parse(model or "")
+            rows = _load(pickers.chosen(name, file, *how), services)
+            spec = ModelSpec.parse(model or "")
             result = score_labels(services.models.scorer(*spec), rows, report_progress, should_stop)
             figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
             return {
@@ -70,14 +60,16 @@ def build(services: Services) -> None:
 
         yield from task.run(services, request, work, lambda update: update, {spread: gr.Plot(visible=False)})
 
-    def score_once(shown: str, model: str, name: str, file: str | None, request: gr.Request) -> Iterator[Update]:
+    def score_once(
+        shown: str, model: str, name: str, file: str | None, request: gr.Request, *how: str
+    ) -> Iterator[Update]:
         """Score the example when the tab is opened for the first time."""
         if shown == INITIAL_STATUS:
-            yield from score(model, name, file, request)
+            yield from score(model, name, file, request, *how)
         else:
             yield {status: gr.skip()}  # a generator that yields nothing would clear its outputs
 
-    tab, inputs, outputs = gr.context.Context.block, [model, data, file], [spread, *task.outputs]
+    tab, inputs, outputs = gr.context.Context.block, pickers.inputs, [spread, *task.outputs]
     opened = tab.select(score_once, [status, *inputs], outputs, concurrency_limit=2, **PRIVATE)
     pressed = start.click(score, inputs, outputs, trigger_mode="always_last", concurrency_limit=2, **PRIVATE)
     task.wire(services, opened, pressed)
@@ -120,7 +112,7 @@ def _load(name: str, services: Services) -> Dataset:
     from training.data.load import load_data
     from training.data.transforms import transform_for
 
-    data = load_data(services.access.check_data(name), services.settings.home, split="test")
+    data = load_data(name, services.settings.home, split="test")
     if data.kind == SCORED:
         data = transform_for(data, "triplet")
     if len(data) > MAX_ROWS:

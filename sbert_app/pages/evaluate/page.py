@@ -14,6 +14,8 @@ TABS = (
     ("sts", "Sentence similarity", "sts"),
     ("error_analysis", "Error analysis", "errors"),
     ("labels", "Triplets and labels", "labels"),
+    ("threshold", "Threshold", "threshold"),
+    ("cost", "Cost", "cost"),
     ("transfer", "Transfer", "transfer"),
     ("folds", "Folds", "folds"),
 )

@@ -7,18 +7,21 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.components.columns import UploadOptions, chosen_name
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import run_choices
+from sbert_app.pages.components.pickers import MODEL_REMARKS, run_choices
 from sbert_app.services.container import Services
 from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import AVERAGE, DATA_LABELS
 from training.models.scorer import ENCODER, kind_of
+from training.registry import LARGE_MODEL
 
 MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
     *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
 )
 KNOWN_MODELS = [(ModelSpec.parse(name).label, name) for name in MODELS]
+TO_DOWNLOAD = MODEL_REMARKS | {"mpnet-stsb": MODEL_REMARKS[LARGE_MODEL]}  # an adapter on the large model
 DATA = [(label, name) for name, label in DATA_LABELS.items() if name != AVERAGE]
 FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
@@ -57,11 +60,42 @@ def dimension_adder(models: gr.Dropdown) -> gr.Dropdown:
 def _with_dimension(chosen: list[str], dimension: str | None) -> tuple[list[str], None]:
     """``chosen`` and each bi-encoder among them with that many dimensions."""
     text = (dimension or "").strip()
+    if not text:  # the field was left as it was
+        return chosen, None
     if not text.isdecimal() or int(text) < 1:
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number from 1", print_exception=False)
     specs = [ModelSpec.parse(name) for name in chosen]
     added = [spec.with_dimension(int(text)) for spec in specs if kind_of(spec.name) == ENCODER and "?" not in spec.name]
     return list(dict.fromkeys([*chosen, *added])), None
+
+
+class ModelAndData:
+    """The pickers of a tab that measures one model on one data set: the model, the data or a file, how that is read.
+
+    pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
+    start.click(handler, pickers.inputs, …)     handler(model, data, file, *how): pickers.chosen(data, file, *how)
+    """
+
+    def __init__(self, services: Services, prefix: str, data: Sequence[tuple[str, str]], value: str) -> None:
+        """Build them inside the open Blocks; ``prefix`` is that of their ids."""
+        self._services = services
+        with gr.Row():
+            model = model_dropdown(services, MODELS[0], min_width=260, elem_id=f"{prefix}-model")
+            named = gr.Dropdown(
+                list(data),
+                value=value,
+                label="Data set",
+                info=FILE_REPLACES,
+                allow_custom_value=True,
+                min_width=240,
+                elem_id=f"{prefix}-data",
+            )
+            file = file_picker(min_width=260, elem_id=f"{prefix}-file")
+        self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
+
+    def chosen(self, data: str, file: str | None, *how: str) -> str:
+        """The name of the data for the loaders. InputError unless a visitor may name it."""
+        return self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
 
 
 def file_picker(**options: Any) -> gr.File:
@@ -70,5 +104,9 @@ def file_picker(**options: Any) -> gr.File:
 
 
 def _model_choices(services: Services) -> list[tuple[str, str]]:
-    """(label, name) of the models that can be evaluated: those known by name, and runs that have a model."""
-    return KNOWN_MODELS + run_choices(services.jobs.store.list())
+    """(label, name) of the models that can be evaluated: those known by name, with the size of those to download, and
+    runs that have a model.
+    """
+    sizes = {name: f" ({remark})" for name, remark in TO_DOWNLOAD.items() if not services.models.is_here(name)}
+    known = [(label + sizes.get(name, ""), name) for label, name in KNOWN_MODELS]
+    return known + run_choices(services.jobs.store.list())

@@ -12,9 +12,10 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.evaluation import Point, quality_and_speed
+from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.columns import UploadOptions, chosen_name
+from sbert_app.pages.components.events import LATEST, PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
@@ -32,10 +33,10 @@ from training.models.scorer import ENCODER, kind_of
 
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
-    "Dotted: the Pareto frontier. No measured model is better than one on it and as fast; speeds within 10% count as "
-    "equal, because repeated measurements differ by as much. A cross-encoder reads "
-    "both sentences of each pair, and N sentences have N(N−1)/2 pairs: its place here holds for a list of pairs, not "
-    "for a search. On a narrow screen, tap a point for its name."
+    "Dotted: the Pareto frontier. No measured model is better than one on it and as fast; speeds within "
+    f"{SPEED_NOISE:.0%} count as equal, because repeated measurements differ by as much. A cross-encoder reads both "
+    "sentences of each pair, and N sentences have N(N−1)/2 pairs: its place here holds for a list of pairs, not for a "
+    "search. On a narrow screen, tap a point for its name."
 )
 
 
@@ -74,6 +75,7 @@ class _SimilarityTab:
                 min_width=280,
                 elem_id="evaluate-files",
             )
+        self.how = UploadOptions(self.files, "evaluate")
         with gr.Row(elem_classes="actions"):
             self.start = gr.Button("Measure", variant="primary", elem_id="measure")
             stop = gr.Button("Stop", interactive=False, elem_id="stop-measure")
@@ -127,7 +129,7 @@ class _SimilarityTab:
         root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), None, self.scatter, **PRIVATE)
         measured = self.start.click(
             self.measure,
-            [self.models, self.data, self.files, *display],
+            [self.models, self.data, self.files, *display, *self.how.inputs],
             [self.grid, self.back, *self.task.outputs, *shown],
             concurrency_limit=2,
             **PRIVATE,
@@ -136,10 +138,10 @@ class _SimilarityTab:
         self.back.click(self.show_shipped, display, [self.grid, self.status, self.back, *shown], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
             control.input(self.show, [self.grid, *display], shown, trigger_mode="always_last", **PRIVATE)
-        self.format.input(self.export, [self.grid, *display], self.text, **PRIVATE)
+        self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
         pair = [self.grid, self.similarity, self.pearson, self.first, self.second]
         for picker in (self.first, self.second):
-            picker.input(self.describe_difference, pair, self.differences, **PRIVATE)
+            picker.input(self.describe_difference, pair, self.differences, **LATEST)
 
     def measure(
         self,
@@ -151,10 +153,12 @@ class _SimilarityTab:
         papers: str,
         text_format: str,
         request: gr.Request,
+        *how: str,
     ) -> Iterator[Update]:
         """Fill a grid, and show each cell when it has been measured."""
         try:
-            grid = make_grid(models, [self.services.access.check_data(name) for name in [*data, *(files or [])]])
+            names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
+            grid = make_grid(models, [self.services.access.check_data(name) for name in names])
         except UserFacingError as error:
             yield {self.status: messages.error_message(error)}
             return

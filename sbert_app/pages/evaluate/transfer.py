@@ -8,6 +8,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
+from sbert_app.pages.components.columns import UploadOptions, chosen_name
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.components.templates import render
@@ -18,7 +19,7 @@ from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.transfer import ClassificationData, TransferScore, read_labelled, score_transfer
 from sbert_app.services.results.transfer_tasks import TRANSFER_TASKS, load_task
 from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.errors import InputError
+from training.errors import InputError, summary_of
 from training.models.scorer import CROSS, kind_of
 
 GENRES = "STSb dev: news, captions or forums"
@@ -39,23 +40,25 @@ def build(services: Services) -> None:
         hint = "An uploaded file replaces this"
         data = gr.Dropdown(DATA, value=GENRES, label="Task", info=hint, min_width=240, elem_id="transfer-data")
         file = file_picker(min_width=260, elem_id="transfer-file")
+    how_read = UploadOptions(file, "transfer")
     with gr.Row(elem_classes="actions"):
         start = gr.Button("Score", variant="primary", elem_id="score-transfer")
         stop = gr.Button("Stop", interactive=False, elem_id="stop-transfer")
     status = gr.HTML(messages.note("Press Score."), elem_id="transfer-status")
     task = TaskWidget("transfer", status, stop)
 
-    def score(models: list[str], name: str, file: str | None, request: gr.Request) -> Iterator[Update]:
+    def score(models: list[str], name: str, file: str | None, request: gr.Request, *how: str) -> Iterator[Update]:
         def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Markup:
             if not models:
                 raise InputError("choose at least one model")
-            specs, rows = [ModelSpec.parse(model) for model in models], _load(name, file, services)
+            specs = [ModelSpec.parse(model) for model in models]
+            rows = _load(name, chosen_name(services, file, *how) if file else None, services)
             scores = [_score(spec, rows, services, report_progress, should_stop) for spec in specs]
             return score_table(specs, rows, scores)
 
         yield from task.run(services, request, work, lambda table: {status: table}, {})
 
-    pressed = start.click(score, [models, data, file], task.outputs, concurrency_limit=2, **PRIVATE)
+    pressed = start.click(score, [models, data, file, *how_read.inputs], task.outputs, concurrency_limit=2, **PRIVATE)
     task.wire(services, pressed)
 
 
@@ -108,4 +111,4 @@ def _score(
         scorer = services.models.scorer(*model)
         return score_transfer(scorer, data, report_progress, should_stop)  # type: ignore[arg-type]
     except InputError as error:
-        return str(error)
+        return summary_of(error)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from sbert_app.formats import format_count
 from sbert_app.pages.components.templates import render
 from sbert_app.services.results.error_analysis import RankedError, Slice
 from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate, Metric
@@ -17,6 +18,7 @@ from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.precomputed import PrecomputedResults
 from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, data_label
+from sbert_app.services.results.systems import shipped as shipped_systems
 from sbert_app.services.results.table import MARK, ResultTable, TableRow
 
 TEMPLATES = "evaluate/templates"
@@ -58,8 +60,9 @@ def score_table(results: Results, table: ResultTable) -> Markup:
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity],
         columns=table.columns,
-        rows=[_row(row, table, is_paper=False) for row in table.rows],
-        paper_rows=[_row(row, table, is_paper=True) for row in table.paper_rows],
+        rows=[_row(row, table, is_reference=False) for row in table.rows],
+        system_rows=[_row(row, table, is_reference=True) for row in table.system_rows],
+        paper_rows=[_row(row, table, is_reference=True) for row in table.paper_rows],
         paper_source=SOURCE,
         speed_tooltip=SPEED_TOOLTIP,
         notes=_notes(table),
@@ -114,12 +117,19 @@ def _origin(results: Results) -> dict[str, dict[str, object] | None]:
     raise TypeError(f"no origin is known for {type(results).__name__}")
 
 
-def _row(row: TableRow, table: ResultTable, is_paper: bool) -> dict[str, object]:
-    cells = [_cell(row, column.name, table, is_paper) for column in table.columns]
+def _systems_note(table: ResultTable) -> str:
+    """What the rows between those measured and the paper's are."""
+    seeds = {system.label: system.seeds for system in shipped_systems().systems}
+    trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
+    return f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
+
+
+def _row(row: TableRow, table: ResultTable, is_reference: bool) -> dict[str, object]:
+    cells = [_cell(row, column.name, table, is_reference) for column in table.columns]
     return {"label": row.label, "cells": cells, "speed": row.speed}
 
 
-def _cell(row: TableRow, name: str, table: ResultTable, is_paper: bool) -> _Cell:
+def _cell(row: TableRow, name: str, table: ResultTable, is_reference: bool) -> _Cell:
     estimate = row.estimates.get(name)
     if estimate is None:
         reason = row.failures.get(name, "")
@@ -127,8 +137,9 @@ def _cell(row: TableRow, name: str, table: ResultTable, is_paper: bool) -> _Cell
     if isnan(estimate.value):
         return _Cell("none", tooltip=UNDEFINED_TOOLTIP)
     value = f"{estimate.value:.2f}"
-    if is_paper:
-        return _Cell(value if row.std is None else f"{value} ± {row.std:.2f}")
+    if is_reference:
+        deviation = row.deviations.get(name, row.std)
+        return _Cell(value if deviation is None else f"{value} ± {deviation:.2f}")
     return _Cell(
         value,
         interval=f"{estimate.low:.1f}–{estimate.high:.1f}",
@@ -143,6 +154,7 @@ def _notes(table: ResultTable) -> list[str]:
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
         SEEN_NOTE: any(row.seen for row in table.rows),
+        _systems_note(table): bool(table.system_rows),
     }
     return [note for note, applies in notes.items() if applies]
 

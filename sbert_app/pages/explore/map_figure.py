@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sbert_app.figures import map as figures
 from sbert_app.figures.map_colours import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.explore.selection import Selection
 from sbert_app.pages.explore.views import map_titles
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings, cluster
-from sbert_app.services.clusters.keywords import keywords
+from sbert_app.services.clusters.edits import edit_store, edited, edits_key
+from sbert_app.services.clusters.keywords import keywords_of
+from sbert_app.services.clusters.summary import TITLE_KEYWORDS
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.groups import group_store, groups_of
 from sbert_app.services.maps.corpus_map import SIMILAR, EmbeddingSpec, MapRequest, MapResult
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.tasks import ReportProgress, ShouldStop
 
-NOTHING, QUERY, CLUSTER, COLUMN = "", "query", "cluster", "column:"  # what the points are coloured by
+NOTHING, QUERY, CLUSTER, GROUPS, COLUMN = "", "query", "cluster", "groups", "column:"  # what the points are coloured by
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
 NO_SECOND_MODEL = ""
 SAME_AS_MODEL = ""  # the pooling of the second model
-KEYWORDS = 2  # in the name of a cluster
+NO_GROUP = "in no group"
 
 
 class MapControls(NamedTuple):
@@ -49,14 +54,21 @@ class MapControls(NamedTuple):
 
 def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) -> Any:
     """One map, or two side by side, or one whose points can move from the first to the second."""
-    corpus = result.embedded[0].corpus
+    corpus = result.embedded[0].corpus  # of the sentences that are drawn
     gold = corpus.gold if controls.pairs else None
     lines = [] if gold is None else [
         figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
         figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
     ]  # fmt: skip
     data = figures.MapData(
-        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key + controls.layout
+        result.maps,
+        map_titles(result),
+        corpus.sentences,
+        colouring if result.rows is None or colouring is None else colouring.of(result.rows),
+        lines,
+        key=result.key + controls.layout,
+        rows=result.rows,
+        names_groups=controls.colour in (CLUSTER, GROUPS),
     )
     is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     return figures.paired_maps(data) if is_paired else figures.single_map(data)
@@ -66,16 +78,19 @@ def compute_colouring(
     services: Services,
     embedded: EmbeddedCorpus,
     controls: MapControls,
+    clustering: ClusterSettings,
     report_progress: ReportProgress,
     should_stop: ShouldStop,
 ) -> Colouring:
-    """The colour of each point: by cluster, by cosine to a query, by a column of the corpus, or none."""
+    """The colour of each point: by cluster, group, cosine to a query, a column of the corpus, or none."""
     if controls.colour == CLUSTER:
         report_progress(0, "Clustering")
-        return _cluster_names(services, embedded, report_progress, should_stop)
+        return _cluster_names(services, embedded, clustering, report_progress, should_stop)
+    if controls.colour == GROUPS:
+        return _groups(services, embedded.corpus)
     if controls.colour == QUERY and controls.query.strip():
         encoder = services.models.encoder(embedded.model, embedded.pooling)
-        return Scale("cosine to the query", embedded.vectors @ encoder.encode([controls.query])[0])
+        return Scale("cosine to the query", np.asarray(embedded.vectors @ encoder.encode([controls.query])[0]))
     name = (controls.colour or "").removeprefix(COLUMN)
     columns = embedded.corpus.columns
     return make_colouring(name, columns[name]) if name in columns else None
@@ -93,13 +108,26 @@ def first_colour(corpus: Corpus) -> str:
 
 
 def _cluster_names(
-    services: Services, embedded: EmbeddedCorpus, report_progress: ReportProgress, should_stop: ShouldStop
+    services: Services,
+    embedded: EmbeddedCorpus,
+    clustering: ClusterSettings,
+    report_progress: ReportProgress,
+    should_stop: ShouldStop,
 ) -> Labels:
-    """Each point's cluster, named by its number and keywords."""
+    """Each point's cluster, named by its number and its name or keywords."""
     cache, home = services.embeddings.cache, services.embeddings.home
-    groups = cluster(embedded, ClusterSettings(), cache, home, report_progress, should_stop)
-    names = {
-        group: f"{group + 1}: {', '.join(words)}" if words else f"{group + 1}"
-        for group, words in keywords(embedded.corpus.sentences, groups, KEYWORDS).items()
-    }
-    return make_labels("cluster", [BLANK if group == NOISE else names[group] for group in groups.tolist()])
+    labels = cluster(embedded, clustering, cache, home, report_progress, should_stop, services.embeddings.limits)
+    found = edited(labels, edit_store(home).get(edits_key(embedded, clustering)))
+    words = keywords_of(embedded.corpus.sentences, found.labels, TITLE_KEYWORDS)
+    titles = {label: found.names.get(label) or ", ".join(words[label]) for label in range(len(found.originals))}
+    names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
+    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in found.labels.tolist()])
+
+
+def _groups(services: Services, corpus: Corpus) -> Labels:
+    """Each point's group, in the group's colour; a sentence of several groups has that of the newest."""
+    groups = groups_of(group_store(services.embeddings.home), corpus)
+    numbers = np.full(len(corpus), len(groups), dtype=np.int32)
+    for number, group in enumerate(groups):
+        numbers[list(group.rows)] = number
+    return Labels("group", [*(group.name for group in groups), NO_GROUP], numbers, [group.colour for group in groups])

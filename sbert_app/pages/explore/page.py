@@ -1,8 +1,8 @@
 """The Explore page: choose a corpus, a model and a pooling; it is encoded once, and every tab shows it.
 
-The contract with the tabs. Each tab is a module in TABS with ``build(services, selection)``, called inside its open
-``gr.Tab``. ``selection`` is a ``gr.State`` that holds a ``Selection`` (corpus key, model, pooling), or None until the
-first corpus is encoded. A tab reacts to ``selection.change(...)`` and gets the embeddings by
+The contract with the tabs. Each tab is a module in TABS with ``build(services, shared)``, called inside its open
+``gr.Tab``. ``shared.selection`` is a ``gr.State`` that holds a ``Selection`` (corpus key, model, pooling), or None
+until the first corpus is encoded. A tab reacts to ``selection.change(...)`` and gets the embeddings by
 ``Selection.embed(services.embeddings)``: from memory, as the page encodes before it sets the selection. Work of more
 than a second runs in a ``TaskWidget``; expensive work waits until its tab is opened or a button is pressed. Tabs know
 nothing of each other (see pyproject.toml).
@@ -19,16 +19,18 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
+from sbert_app.pages.components.encoding import EncodingPicker, as_named
+from sbert_app.pages.components.events import EVERY, PRIVATE
 from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import model_and_pooling
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Selection
+from sbert_app.pages.explore.selection import Clustering, Selection, Shared
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import MAX_SENTENCES, Corpus, has_pairs
+from sbert_app.services.corpus.corpus import Corpus, has_pairs
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.data.reference import parse_file
 from training.data.tables.columns import pick_sentence
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, UserFacingError
@@ -54,6 +56,7 @@ class CorpusChoice(NamedTuple):
     source: str
     text: str | None
     path: str | None
+    encoding: str
     column: str
     data: str | None
 
@@ -64,7 +67,7 @@ def build(services: Services) -> None:
     with gr.Tabs(elem_id="explore-tabs"):
         for module, title in TABS:
             with gr.Tab(title, id=module):
-                import_module(f"sbert_app.pages.explore.{module}").build(services, page.selection)
+                import_module(f"sbert_app.pages.explore.{module}").build(services, page.shared)
     page.wire()
 
 
@@ -74,6 +77,7 @@ class _ExplorePage:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.selection = gr.State(None)
+        self.shared = Shared(self.selection, gr.State(Clustering()))
         tagline = "A corpus through its sentence embeddings: its map, nearest neighbours and near-duplicates."
         gr.HTML(messages.heading("Explore", tagline))
         with gr.Row(elem_id="corpus-choice"):
@@ -83,8 +87,9 @@ class _ExplorePage:
                     label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
                 )
                 self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
+                self.reading = EncodingPicker("corpus-encoding")
                 self.column = gr.Dropdown(
-                    [("detected by its name", DETECTED)],
+                    [("Detected: by name", DETECTED)],
                     value=DETECTED,
                     label="Column with the sentences",
                     visible=False,
@@ -107,16 +112,28 @@ class _ExplorePage:
                 with gr.Row():
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                     stop = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)
-        stopped = "stopped: the tabs show what was open before."
+        stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.task = TaskWidget("corpus", self.status, stop, start, stopped)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
         root = gr.context.Context.root_block
-        inputs = [self.source, self.text, self.upload, self.column, self.data, self.model, self.pooling]
+        inputs = [
+            self.source,
+            self.text,
+            self.upload,
+            self.reading.dropdown,
+            self.column,
+            self.data,
+            self.model,
+            self.pooling,
+        ]
         outputs = [*self.task.outputs, self.selection]
         sources = [self.text, self.upload, self.column, self.data]
-        self.source.change(_show_source, self.source, sources, **UNQUEUED)
+        self.source.change(_show_source, self.source, sources, **EVERY)
+        read = [self.source, self.upload, self.reading.dropdown]
+        self.source.change(self.describe_encoding, read, self.reading.outputs, **PRIVATE)
+        self.reading.wire(self.upload)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.column, self.status], **PRIVATE)
         visited = root.load(self.open, inputs, outputs, concurrency_limit=4, **PRIVATE)
@@ -126,7 +143,7 @@ class _ExplorePage:
     def describe_file(self, path: str | None) -> Update:
         """Offer the columns of a file, or say why it cannot be used."""
         if path is None:
-            return {self.column: gr.Dropdown([("detected by its name", DETECTED)], value=DETECTED)}
+            return {self.column: gr.Dropdown([("Detected: by name", DETECTED)], value=DETECTED)}
         try:
             table = open_table(path)
         except UserFacingError as error:
@@ -137,11 +154,16 @@ class _ExplorePage:
             self.status: messages.lead(f"{table.path.name}: {table.description}. Press Open."),
         }
 
+    def describe_encoding(self, source: str, path: str | None, encoding: str) -> Update:
+        """The picker of encodings belongs to a file."""
+        return self.reading.describe(path if source == FILE else None, encoding)
+
     def open(
         self,
         source: str,
         text: str,
         path: str | None,
+        encoding: str,
         column: str,
         data: str,
         model: str,
@@ -150,12 +172,12 @@ class _ExplorePage:
     ) -> Iterator[Update]:
         """Read the chosen corpus, encode it, and select it for the tabs."""
         embeddings, model = self.services.embeddings, (model or DEFAULT_MODEL).strip()
-        choice = CorpusChoice(source, text, path, column, data)
+        choice = CorpusChoice(source, text, path, encoding, column, data)
 
         def work(report_progress: ReportProgress, should_stop: ShouldStop) -> tuple[Markup, Selection]:
             key = READERS[source](embeddings, choice)
             count = len(embeddings.corpus(key))
-            step = _encoding_step(count)
+            step = _encoding_step(count, embeddings.limits.sentences)
             report_progress(0, step if self.services.models.has("encoder", model) else f"Loading {model}")
             self.services.models.encoder(model, pooling, "document")
 
@@ -190,19 +212,21 @@ def _detected_column(table: Table) -> str:
 def _read_text(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
     if not (choice.text or "").strip():
         raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
-    return embeddings.add(Corpus.from_text(choice.text or ""))
+    return embeddings.add(Corpus.from_text(choice.text or "", most=embeddings.limits.sentences))
 
 
 def _read_file(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
     if choice.path is None:
         raise InputError("choose a file first.")
+    name = parse_file(as_named(choice.path, choice.encoding))
     if choice.column:
-        pick_sentence(open_table(choice.path), choice.column)  # raises if the column is not in the file
-    return embeddings.add(Corpus.from_file(choice.path, choice.column or None))
+        pick_sentence(open_table(*name), choice.column)  # raises if the column is not in the file
+    most = embeddings.limits.sentences
+    return embeddings.add(Corpus.from_file(name.path, choice.column or None, name.encoding, most))
 
 
 def _read_data(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
-    return embeddings.add(Corpus.from_data((choice.data or "").strip(), embeddings.home))
+    return embeddings.add(Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences))
 
 
 # Kind of corpus -> a function that adds the chosen corpus to the cache and returns its key
@@ -214,6 +238,6 @@ READERS: dict[str, Callable[[EmbeddingCache, CorpusChoice], str]] = {
 }
 
 
-def _encoding_step(count: int) -> str:
-    limit = f" (of at most {MAX_SENTENCES:,})" if count == MAX_SENTENCES else ""
+def _encoding_step(count: int, most: int) -> str:
+    limit = f" (of at most {most:,})" if count == most else ""
     return f"Encoding {format_count(count, 'sentence')}{limit}"

@@ -8,13 +8,15 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.formats import format_estimate
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Selection
+from sbert_app.pages.explore.selection import Selection, Shared
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.pairs import estimate_seconds
 from sbert_app.services.corpus.similar import (
     MAX_PAIRS,
     NearDuplicates,
@@ -30,9 +32,9 @@ from training.errors import InputError
 MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
 
 
-def build(services: Services, selection: gr.State) -> None:
+def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
-    _PairsTab(services, selection).wire()
+    _PairsTab(services, shared.selection).wire()
 
 
 class _PairsTab:
@@ -40,7 +42,6 @@ class _PairsTab:
 
     def __init__(self, services: Services, selection: gr.State) -> None:
         self.services, self.selection = services, selection
-        self.folder = services.settings.temp_folder / "explore"
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
@@ -110,8 +111,9 @@ class _PairsTab:
         if n <= MAX_AUTOMATIC:
             yield from self.find_pairs(selection, k, threshold, hide, request)
         else:
-            text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them."
-            yield {self.status: messages.lead(text)}
+            text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
+            estimate = format_estimate(estimate_seconds(selection.embed(self.services.embeddings).vectors))
+            yield {self.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 
     def find_pairs(
         self, selection: Selection | None, k: int, threshold: float, hide: bool, request: gr.Request
@@ -122,7 +124,7 @@ class _PairsTab:
             embedded = _require(selection).embed(self.services.embeddings)
             on_progress = _reporter(report_progress, f"Comparing {len(embedded):,} sentences, each with each")
             found = similar_pairs(embedded, int(k), float(threshold), hide, on_progress, should_stop)
-            return embedded, found, save_pairs(found, embedded.corpus, self.folder)
+            return embedded, found, save_pairs(found, embedded.corpus, self.services.temp.results("explore"))
 
         def show(result: tuple[EmbeddedCorpus, SimilarPairs, Path]) -> Update:
             embedded, found, path = result
@@ -143,7 +145,11 @@ class _PairsTab:
             embedded = _require(selection).embed(self.services.embeddings)
             on_progress = _reporter(report_progress, f"Reading {len(embedded):,} sentences in order")
             found = find_near_duplicates(embedded, float(threshold), on_progress, should_stop)
-            return embedded, found, save_without_near_duplicates(found, embedded.corpus, self.folder)
+            return (
+                embedded,
+                found,
+                save_without_near_duplicates(found, embedded.corpus, self.services.temp.results("explore")),
+            )
 
         def show(result: tuple[EmbeddedCorpus, NearDuplicates, Path]) -> Update:
             embedded, found, path = result

@@ -11,7 +11,7 @@ from sbert_app.pages.components.messages import waiting
 from sbert_app.pages.components.pickers import cross_encoder_picker
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Selection
+from sbert_app.pages.explore.selection import Selection, Shared
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.search import SearchResult, check_query, search
 from sbert_app.services.tasks import ReportProgress, ShouldStop
@@ -19,8 +19,9 @@ from sbert_app.services.tasks import ReportProgress, ShouldStop
 FIRST_QUERY = "The bank did not change the interest rate."
 
 
-def build(services: Services, selection: gr.State) -> None:
+def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the first query is answered when a corpus is open."""
+    selection = shared.selection
     with gr.Row(elem_classes="explore-controls"):
         query = gr.Textbox(
             FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4

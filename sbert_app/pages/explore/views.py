@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.templates import render
-from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL
+from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, K_MEANS
+from sbert_app.services.clusters.subset import Subset
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.index import MAX_EXACT
 from sbert_app.services.corpus.search import Hit, SearchResult
 from sbert_app.services.corpus.similar import NearDuplicates, SimilarPairs
+from sbert_app.services.handover import MAX_PAIRED
 from sbert_app.services.maps.corpus_map import MapResult, PairDistances
 
 TEMPLATES = "explore/templates"
@@ -29,11 +34,18 @@ COSINE_IS_DOT_PRODUCT = (
     "(IndexFlatIP) and finds the nearest sentences."
 )
 EXACT = "Every sentence is compared: the result is exact."
-APPROXIMATE = "Above 200,000 sentences the search follows a graph of neighbours (HNSW): the result is nearly exact."
+APPROXIMATE = (
+    f"Above {MAX_EXACT:,} sentences an index of rounded embeddings, or a graph of neighbours (HNSW), finds candidates: "
+    "the cosines are exact, and the result is nearly."
+)
 CLUSTERING_NOTES = {
     HDBSCAN: (
         "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
         "dimensions hardly anything is dense. Sentences between the groups belong to none."
+    ),
+    K_MEANS: (
+        "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
+        "sentence is left out, also where nothing is dense."
     ),
     HIERARCHICAL: (
         "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
@@ -67,6 +79,7 @@ def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, ob
     return render(
         f"{TEMPLATES}/map_status.html",
         sentences=count,
+        total=result.total if result.rows is not None else 0,
         dimensions=dimensions,
         from_cache=result.from_cache,
         seconds=result.seconds,
@@ -100,6 +113,48 @@ def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     )
 
 
+def selected_summary(subset: Subset, group: str, most: int) -> Markup:
+    """How many sentences are selected, how alike they are, and what they are about."""
+    return render(
+        f"{TEMPLATES}/selected_summary.html",
+        group=group,
+        count=len(subset),
+        shown=min(most, len(subset)),
+        cosine=subset.cosine,
+        keywords=subset.keywords,
+    )
+
+
+def selected_table(subset: Subset, corpus: Corpus, most: int) -> dict[str, Any]:
+    """The first selected sentences as the value of a ``gr.Dataframe``, with the columns of the corpus."""
+    rows = subset.rows[:most].tolist()
+    cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:most].tolist()]
+    own = [[values[row] for row in rows] for values in corpus.columns.values()]
+    sentences = [_shorten(corpus.sentences[row]) for row in rows]
+    return {
+        "headers": ["row", "cosine", "sentence", *corpus.columns],
+        "data": [list(cells) for cells in zip([row + 1 for row in rows], cosines, sentences, *own, strict=True)],
+    }
+
+
+def selected_links(sentences: Sequence[str], token: str) -> Markup:
+    """Links to the pages that can take the selected sentences, which are kept under ``token``."""
+    count = len(sentences)
+    remark = ""
+    if count > MAX_PAIRED:
+        remark = f"Compare and Bulk take up to {MAX_PAIRED} sentences, with every pair of them."
+    elif count == 1:
+        remark = "Compare and Bulk take two sentences or more."
+    fits = 2 <= count <= MAX_PAIRED
+    return render(
+        f"{TEMPLATES}/selected_links.html",
+        token=token,
+        comparable=fits,
+        pairs=count * (count - 1) // 2 if fits else 0,
+        remark=remark,
+    )
+
+
 def search_status(result: SearchResult) -> Markup:
     """How long each step of the search took, and whether it is exact."""
     explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else APPROXIMATE}"
@@ -114,6 +169,7 @@ def hits(result: SearchResult) -> Markup:
         by_cross=[_reranked(hit, rank) for rank, hit in enumerate(result.by_cross, start=1)],
         cross_encoder=result.cross_encoder,
         candidates=result.candidates,
+        rows=[hit.row for hit in result.by_cosine],
     )
 
 
@@ -139,6 +195,7 @@ def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
             (_shorten(corpus.sentences[i]), _shorten(corpus.sentences[j]), cosine)
             for i, j, cosine in found.pairs[:MAX_PAIRS_SHOWN]
         ],
+        points=list(dict.fromkeys(row for i, j, _ in found.pairs[:MAX_PAIRS_SHOWN] for row in (i, j))),
         reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
     )
 
@@ -153,6 +210,7 @@ def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
         dropped=len(corpus) - kept,
         threshold=found.threshold,
         seconds=found.seconds,
+        points=_duplicate_rows(found),
     )
 
 
@@ -170,6 +228,12 @@ def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method:
     )
 
 
+def cluster_choice(cluster: Cluster) -> str:
+    """A cluster in a list: its number, its name or keywords, its size."""
+    title = f" {cluster.title}" if cluster.title else ""
+    return f"{cluster.number}:{title} ({len(cluster.rows):,})"
+
+
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
     """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
     found = [group for group in groups if group.number]
@@ -178,6 +242,7 @@ def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
         clusters=[
             {
                 "number": group.number,
+                "name": group.name,
                 "size": len(group.rows),
                 "cosine": group.cosine,
                 "keywords": group.keywords,
@@ -189,6 +254,12 @@ def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
         more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
         unclustered=_unclustered(groups),
     )
+
+
+def _duplicate_rows(found: NearDuplicates) -> list[int]:
+    """The near-duplicates and the sentences that they duplicate."""
+    repeated = np.flatnonzero(found.original != np.arange(len(found.original)))
+    return np.union1d(repeated, found.original[repeated]).tolist()
 
 
 def _nearest_places(embedded: EmbeddedCorpus, row: int) -> list[int]:

@@ -1,1 +1,1 @@
-"""Seven lessons."""
+"""Twelve lessons."""

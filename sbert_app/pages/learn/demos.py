@@ -1,4 +1,4 @@
-"""The demo of each lesson: its live controls, and the function that measures with their values.
+"""The demo of each lesson, by the key of the lesson; those from the eighth on are in `demos_beyond`.
 
 A demo builds its controls in the open Blocks and names the events after which it is measured again. It knows neither
 navigation nor the other lessons: the page adds the figure and the result below it and wires both.
@@ -8,44 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import gradio as gr
 import numpy as np
-from markupsafe import Markup
 
 from sbert_app.figures import compare as figures_compare
 from sbert_app.figures import learn as figures
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.components.pickers import POOLINGS
-from sbert_app.pages.learn import views
+from sbert_app.pages.learn import demos_beyond, views
+from sbert_app.pages.learn.demo import Demo, Measurement
 from sbert_app.services.compare import examples
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.experiments.precomputed import precomputed
 from sbert_app.services.lessons import collapse, cost, heads, orders, pooled_pair, rerank, without_tuning
+from sbert_app.services.lessons.setup import Setup
 from training.registry import DEFAULT_MODEL
 
 RERANK_QUERY = "The stock market fell sharply."
-
-
-class Measurement(NamedTuple):
-    """A Plotly figure, the result as HTML, and the address of the lesson's link if it differs from the lesson's own."""
-
-    figure: Any
-    html: Markup
-    href: str | None = None
-
-
-@dataclass(frozen=True)
-class Demo:
-    """``measure`` takes the values of ``controls``, in order. Its user errors are shown in place of the result."""
-
-    controls: list[Any]
-    triggers: list[Any]  # events after which it is measured again
-    measure: Callable[..., Measurement]
 
 
 def _without_tuning(services: Services) -> Demo:
@@ -61,13 +43,13 @@ def _without_tuning(services: Services) -> Demo:
             elem_id="learn-model",
         )
 
-    def measure(pairs: float, model: str) -> Measurement:
-        name = model.strip() or DEFAULT_MODEL
-        result = without_tuning.measure(services.models, services.settings.home, name, int(pairs))
+    def measure(setup: Setup, pairs: float, model: str) -> Measurement:
+        name = model.strip() or setup.model
+        result = without_tuning.measure(services.models, services.settings.home, name, int(pairs), setup)
         figure = figures.quality_bars([row.label for row in result.rows], [row.rho for row in result.rows])
-        return Measurement(figure, views.without_tuning(result, int(pairs)))
+        return Measurement(figure, views.without_tuning(result, int(pairs), setup.data))
 
-    return Demo([pairs, model], [pairs.change, model.submit], measure)  # not while a Hub id is typed
+    return Demo([pairs, model], [pairs.change, model.submit], measure, model)  # not while a Hub id is typed
 
 
 def _pooled_pair(services: Services) -> Demo:
@@ -76,18 +58,23 @@ def _pooled_pair(services: Services) -> Demo:
     b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
     pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
 
-    def measure(a: str, b: str, pooling: str) -> Measurement:
-        result = pooled_pair.measure(services.models, services.settings.home, a, b, pooling)
+    def measure(setup: Setup, a: str, b: str, pooling: str) -> Measurement:
+        result = pooled_pair.measure(services.models, services.settings.home, a, b, pooling, setup)
         exact = result.comparison.attribution
         if exact is None:
             words = [change.word for change in result.left_out]
             figure = figures.left_out_bars(words, [change.cosine_change for change in result.left_out])
         else:
             figure = figures_compare.word_map(exact.words_a, exact.words_b, exact.matrix)
-        link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling})
+        link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling, **_other_model(setup)})
         return Measurement(figure, views.pooled_pair(result, pooling), link)
 
     return Demo([a, b, pooling], [a.change, b.change, pooling.change], measure)
+
+
+def _other_model(setup: Setup) -> dict[str, str]:
+    """The model for the address of Compare, unless it is the one that Compare opens with."""
+    return {} if setup.model == DEFAULT_MODEL else {"model": setup.model}
 
 
 def _heads(services: Services) -> Demo:
@@ -96,15 +83,15 @@ def _heads(services: Services) -> Demo:
     labels = {name: variant.label for name, variant in ablation.variants.items()}
     paper = {name: variant.paper or 0.0 for name, variant in ablation.variants.items()}
 
-    def measure(pairs: float) -> Measurement:
-        result = heads.measure(services.models, services.settings.home, int(pairs))
+    def measure(setup: Setup, pairs: float) -> Measurement:
+        result = heads.measure(services.models, services.settings.home, int(pairs), setup)
         figure = figures.head_bars(
             [labels[row.concatenation] for row in result.rows],
             [row.seen for row in result.rows],
             [row.unseen for row in result.rows],
             result.chance,
         )
-        return Measurement(figure, views.heads(result, labels, paper, _shipped_rho()))
+        return Measurement(figure, views.heads(result, labels, paper, _shipped_rho(), setup.data))
 
     return Demo([pairs], [pairs.change], measure)
 
@@ -125,8 +112,8 @@ def _collapse(services: Services) -> Demo:
         0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
     )
 
-    def measure(source: str, pull: float) -> Measurement:
-        result = collapse.measure(services.models, services.settings.home, source, pull)
+    def measure(setup: Setup, source: str, pull: float) -> Measurement:
+        result = collapse.measure(services.models, services.settings.home, source, pull, setup)
         flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
         return Measurement(
             figures.cosine_histograms(result.unrelated, result.similar), views.collapse(result, pull, flagged[:3])
@@ -146,8 +133,8 @@ def _cost(services: Services) -> Demo:
     again.click(time.time, None, moment, **PRIVATE)
     grid = np.logspace(1, 6, 41)
 
-    def measure(exponent: float, moment: float) -> Measurement:
-        result = cost.rates(services.models, services.settings.home, moment)
+    def measure(setup: Setup, exponent: float, moment: float) -> Measurement:
+        result = cost.rates(services.models, services.settings.home, moment, setup)
         sentences = round(10**exponent)
         bi, cross = zip(*(cost.both_seconds(result.throughput, round(n)) for n in grid), strict=True)
         paper = {"sentences": 10_000, "bi": cost.PAPER_ENCODE_SECONDS, "cross": cost.PAPER_CROSS_SECONDS}
@@ -161,15 +148,15 @@ def _orders(services: Services) -> Demo:
     query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
     normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
 
-    def measure(query: str, normalised: bool) -> Measurement:
-        result = orders.measure(services.models, services.settings.home, query, normalised)
+    def measure(setup: Setup, query: str, normalised: bool) -> Measurement:
+        result = orders.measure(services.models, services.settings.home, query, normalised, setup)
         names = figures.SIMILARITY_NAMES
         figure = figures.rank_lines(
             [line.sentence for line in result.lines],
             list(names.values()),
             [[line.ranks[name] for name in names] for line in result.lines],
         )
-        return Measurement(figure, views.orders(result, normalised))
+        return Measurement(figure, views.orders(result, normalised, setup.data))
 
     return Demo([query, normalised], [query.change, normalised.change], measure)
 
@@ -178,10 +165,10 @@ def _rerank(services: Services) -> Demo:
     query = gr.Textbox(RERANK_QUERY, label="Query", max_lines=2, elem_id="learn-search")
     k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
 
-    def measure(query: str, k: float) -> Measurement:
+    def measure(setup: Setup, query: str, k: float) -> Measurement:
         home = services.settings.home
-        result = rerank.measure(services.models, home, query, int(k))
-        quality = rerank.quality(services.models, home)
+        result = rerank.measure(services.models, home, query, int(k), setup)
+        quality = rerank.quality(services.models, home, setup)
         figure = figures.rank_lines(
             [candidate.sentence for candidate in result.candidates],
             ["by cosine", "by the cross-encoder"],
@@ -200,4 +187,5 @@ DEMOS: dict[str, Callable[[Services], Demo]] = {
     "cost": _cost,
     "orders": _orders,
     "rerank": _rerank,
+    **demos_beyond.DEMOS,
 }

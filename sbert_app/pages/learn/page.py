@@ -1,8 +1,9 @@
-"""The Learn page: seven lessons, one idea each, measured while the user reads.
+"""The Learn page: twelve lessons, one idea each, measured while the user reads.
 
 ``/learn?lesson=4`` opens the fourth; without it, the last lesson that this browser had open. A lesson counts as done
 once its answer was opened; the browser keeps that, too. A lesson is measured when it is first opened and whenever one
-of its controls changes; nothing is computed for lessons that are not open.
+of its controls changes; nothing is computed for lessons that are not open. A class (`services.lessons.setup`) is part
+of the address: it fixes model, data, seed and the lessons that are shown.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.learn import views
-from sbert_app.pages.learn.demos import DEMOS, Demo
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, ask
+from sbert_app.pages.learn import teacher, views
+from sbert_app.pages.learn.demo import Demo
+from sbert_app.pages.learn.demos import DEMOS
 from sbert_app.services.container import Services
 from sbert_app.services.lessons import sample
+from sbert_app.services.lessons.setup import STANDARD, SchoolClass, Setup, read_class
 from sbert_app.services.lessons.text import Lesson, lesson_number, lessons
 from training.errors import InputError, UserFacingError
 
-TAGLINE = "Seven ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
+TAGLINE = "Twelve ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
 # Returns the lesson that the address asks for, else the last one. Marks the lessons whose answers were opened.
 REQUESTED_LESSON = """() => {
@@ -45,7 +48,9 @@ REMEMBER_LESSON = """() => {
   if (!n) return;
   const key = "sbert-lab-lessons", stored = JSON.parse(localStorage.getItem(key) || '{"done": []}');
   localStorage.setItem(key, JSON.stringify({...stored, last: n}));
-  window.history.replaceState(null, "", window.location.pathname + "?lesson=" + n);
+  const url = new URL(window.location.href);
+  url.searchParams.set("lesson", n);  // beside the parameters of a class
+  window.history.replaceState(null, "", url);
   document.getElementById("go-" + n)?.scrollIntoView({inline: "center", block: "nearest"});
 }"""
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
@@ -55,8 +60,9 @@ COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 def build(services: Services) -> None:
     """Build the page inside the open Blocks."""
     gr.HTML(messages.heading("Learn", TAGLINE))
+    banner = gr.HTML(visible=False, elem_id="class-banner")
     requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
-    current = gr.State(0)
+    current, school_class = gr.State(0), gr.State(SchoolClass())
     with gr.Row(elem_classes="chips rail", elem_id="rail"):
         chips = [
             gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
@@ -68,8 +74,9 @@ def build(services: Services) -> None:
         copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
         following = gr.Button("Next →", variant="primary", elem_id="next")
     copy.click(None, None, None, js=COPY_LINK)
-    navigation = _Navigation(requested, current, chips, previous, following)
+    navigation = _Navigation(requested, school_class, banner, current, chips, previous, following)
     _wire(services, views_of_lessons, navigation)
+    teacher.build(services)
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class _LessonView:
     demo: Demo
     outputs: list[Any]  # figure, result, link to another page
     column: gr.Column
+    reset: gr.Button
 
     @property
     def result(self) -> gr.HTML:
@@ -91,6 +99,8 @@ class _Navigation:
     """The components that choose a lesson."""
 
     requested: gr.Textbox
+    school_class: gr.State
+    banner: gr.HTML
     current: gr.State
     chips: list[gr.Button]
     previous: gr.Button
@@ -104,96 +114,168 @@ def _build_lesson(services: Services, lesson: Lesson) -> _LessonView:
                 gr.HTML(views.lesson_text(lesson, len(lessons())))
             with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                 demo = DEMOS[lesson.key](services)
+                reset = gr.Button(
+                    "Reset to the lesson’s settings", size="sm", elem_id=f"reset-{lesson.number}", elem_classes="reset"
+                )
                 figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{lesson.number}")
                 result = gr.HTML(views.measuring(), elem_id=f"result-{lesson.number}")
         gr.HTML(views.question(lesson))
         link = gr.HTML(views.page_link(lesson), elem_id=f"page-link-{lesson.number}")
-    return _LessonView(lesson, demo, [figure, result, link], column)
+    return _LessonView(lesson, demo, [figure, result, link], column, reset)
 
 
 def _wire(services: Services, views_of_lessons: Sequence[_LessonView], navigation: _Navigation) -> None:
-    current = navigation.current
+    current, school_class = navigation.current, navigation.school_class
     shown = [
         *(current, *(each.column for each in views_of_lessons), *navigation.chips),
         *(navigation.previous, navigation.following),
     ]
     controls = [control for each in views_of_lessons for control in each.demo.controls]
+    fields = [control for control in controls if not isinstance(control, gr.State)]
+    asked = gr.State({})  # for each lesson what was asked last
     outputs = [component for each in views_of_lessons for component in each.outputs]
 
     def measure_after(event: Any) -> Any:
         remembered = event.then(None, None, None, js=REMEMBER_LESSON)
-        return remembered.then(partial(_measure_current, views_of_lessons), [current, *controls], outputs, **PRIVATE)
+        inputs = [asked, school_class, current, *controls]
+        return remembered.then(partial(_measure_current, views_of_lessons), inputs, outputs, **PRIVATE)
+
+    def open_link(requested: str, request: gr.Request) -> list[Any]:
+        return _open(services, views_of_lessons, requested, dict(request.query_params))
 
     root = gr.context.Context.root_block
-    opened = root.load(_show_requested, navigation.requested, shown, js=REQUESTED_LESSON, **UNQUEUED)
-    measure_after(opened).then(partial(_encode_in_background, services), None, None, **PRIVATE)
+    opened = root.load(
+        open_link,
+        navigation.requested,
+        [school_class, navigation.banner, *shown, *fields],
+        js=REQUESTED_LESSON,
+        **UNQUEUED,
+    )
+    measure_after(opened).then(partial(_encode_in_background, services), school_class, None, **PRIVATE)
     for number, chip in enumerate(navigation.chips, start=1):
-        measure_after(chip.click(partial(_show_lesson, number), None, shown, **UNQUEUED))
+        measure_after(chip.click(partial(_show_lesson, number), school_class, shown, **UNQUEUED))
     for button, step in ((navigation.previous, -1), (navigation.following, 1)):
-        turned = button.click(lambda number, step=step: _show_lesson(number + step), current, shown, **UNQUEUED)
+        turned = button.click(partial(_turn, step), [school_class, current], shown, **UNQUEUED)
         measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
     for each in views_of_lessons:
+        measure = partial(_measure, each), [asked, school_class, *each.demo.controls], each.outputs
         gr.on(
             each.demo.triggers,
-            partial(_measure, each),
-            each.demo.controls,
-            each.outputs,
+            *measure,
             trigger_mode="always_last",
             show_progress="minimal",
             show_progress_on=each.result,
             concurrency_limit=2,
             api_visibility="private",
         )
+        each.reset.click(partial(_initial, each), school_class, each.demo.controls, **UNQUEUED).then(
+            *measure, **PRIVATE
+        )
 
 
-def _show_requested(requested: str) -> list[Any]:
-    return _show_lesson(lesson_number(requested))
-
-
-def _show_lesson(number: int) -> list[Any]:
-    """Updates that show one lesson and highlight its button."""
-    count = len(lessons())
-    number = min(max(number, 1), count)
+def _open(
+    services: Services, views_of_lessons: Sequence[_LessonView], requested: str, parameters: dict[str, str]
+) -> list[Any]:
+    """The class and the lesson that the address asks for. A link that is wrong opens the lessons as they are."""
+    try:
+        school_class = read_class(parameters, services.access)
+        banner = views.class_banner(school_class)
+    except UserFacingError as error:
+        school_class, banner = SchoolClass(), messages.error_message(error)
+    number = lesson_number(requested)
+    number = number if number in school_class.numbers else school_class.numbers[0]
     return [
-        number,
-        *(gr.update(visible=each == number) for each in range(1, count + 1)),
-        *(gr.update(variant="primary" if each == number else "secondary") for each in range(1, count + 1)),
-        gr.update(interactive=number > 1),
-        gr.update(interactive=number < count),
+        school_class,
+        gr.update(value=banner, visible=bool(banner)),
+        *_show_lesson(number, school_class),
+        *(value for each in views_of_lessons for value in _changed(each, school_class)),
     ]
 
 
-def _measure_current(views_of_lessons: Sequence[_LessonView], current: int, *values: Any) -> list[Any]:
+def _changed(view: _LessonView, school_class: SchoolClass) -> list[Any]:
+    """Updates of the fields for a class; what does not differ from the lesson's own is left alone."""
+    own, values = view.demo.initial(STANDARD), view.demo.initial(school_class.setup)
+    return [
+        gr.skip() if value == before else value
+        for control, value, before in zip(view.demo.controls, values, own, strict=True)
+        if not isinstance(control, gr.State)
+    ]
+
+
+def _initial(view: _LessonView, school_class: SchoolClass) -> Any:
+    """The values that a lesson's controls begin with: one for a single control, as Gradio wants it, else a list."""
+    values = view.demo.initial(school_class.setup)
+    return values[0] if len(values) == 1 else values
+
+
+def _turn(step: int, school_class: SchoolClass, current: int) -> list[Any]:
+    """The lesson before or after the open one, of those that are shown."""
+    numbers = school_class.numbers
+    at = numbers.index(current) + step if current in numbers else 0
+    return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], school_class)
+
+
+def _show_lesson(number: int, school_class: SchoolClass) -> list[Any]:
+    """Updates that show one lesson and highlight its button, among those that are shown."""
+    every, numbers = range(1, len(lessons()) + 1), school_class.numbers
+    return [
+        number,
+        *(gr.update(visible=each == number) for each in every),
+        *(gr.update(variant="primary" if each == number else "secondary", visible=each in numbers) for each in every),
+        gr.update(interactive=number != numbers[0]),
+        gr.update(interactive=number != numbers[-1]),
+    ]
+
+
+def _measure_current(
+    views_of_lessons: Sequence[_LessonView],
+    asked: Asked,
+    school_class: SchoolClass,
+    current: int,
+    *values: Any,
+) -> list[Any]:
     """Measure for the open lesson with the values of its controls; leave the others as they are."""
     updates: list[Any] = []
     start = 0
     for each in views_of_lessons:
         end = start + len(each.demo.controls)
         is_open = each.lesson.number == current
-        updates += _measure(each, *values[start:end]) if is_open else [gr.skip()] * len(each.outputs)
+        updates += _measure(each, asked, school_class, *values[start:end]) if is_open else _left(each)
         start = end
     return updates
 
 
-def _measure(view: _LessonView, *values: Any) -> list[Any]:
-    """Updates of figure, result and link; or of the result alone, with the message of a user error."""
+def _measure(view: _LessonView, asked: Asked, school_class: SchoolClass, *values: Any) -> list[Any]:
+    """Updates of figure, result and link; or of the result alone, with the message of a user error.
+
+    None if the visitor has asked for something else of this lesson meanwhile: the answer to that may be there already.
+    """
+    is_newest = ask(asked, view.lesson.number)
     try:
-        measurement = view.demo.measure(*values)
+        measurement = view.demo.measure(school_class.setup, *values)
     except UserFacingError as error:
-        return [gr.update(visible=False), messages.error_message(error), gr.skip()]
+        return [gr.update(visible=False), messages.error_message(error), gr.skip()] if is_newest() else _left(view)
+    if not is_newest():
+        return _left(view)
     link = views.page_link(view.lesson, measurement.href)
     return [gr.update(value=measurement.figure, visible=True), measurement.html, link]
 
 
-def _encode_in_background(services: Services) -> None:
+def _left(view: _LessonView) -> list[Any]:
+    """What a lesson shows stays as it is."""
+    return [gr.skip()] * len(view.outputs)
+
+
+def _encode_in_background(services: Services, school_class: SchoolClass) -> None:
     """Start a thread that encodes what the lessons share, while the first one is read."""
-    threading.Thread(target=_encode_samples, args=(services,), name="lessons", daemon=True).start()
+    work = (services, school_class.setup)
+    threading.Thread(target=_encode_samples, args=work, name="lessons", daemon=True).start()
 
 
-def _encode_samples(services: Services) -> None:
+def _encode_samples(services: Services, setup: Setup) -> None:
     """Encode what the lessons share, once. A lesson whose data or model is missing reports that itself."""
     try:
         for source in sample.SENTENCES:
-            sample.encode_corpus(services.models, services.settings.home, source)
+            sample.encode_corpus(services.models, services.settings.home, source, setup)
     except InputError:
         return

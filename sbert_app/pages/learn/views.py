@@ -20,10 +20,13 @@ from sbert_app.services.lessons.heads import TEST_PAIRS, Heads
 from sbert_app.services.lessons.orders import Orders
 from sbert_app.services.lessons.pooled_pair import PooledPair
 from sbert_app.services.lessons.rerank import Candidate, Reranked
-from sbert_app.services.lessons.text import Lesson
+from sbert_app.services.lessons.setup import DEFAULT_DATA, SchoolClass
+from sbert_app.services.lessons.text import Lesson, lessons
 from sbert_app.services.lessons.without_tuning import Representations
+from sbert_app.services.results.results import data_label
 
 TEMPLATES = "learn/templates"
+SHEET = "/learn/sheet"
 MAX_ROWS = 10  # of a ranking; the figure has them all
 MAX_CHARACTERS = 72  # of a sentence in a ranking
 POOLING_NAMES = {"mean": "mean", "max": "max", "cls": "CLS"}
@@ -49,10 +52,40 @@ def page_link(lesson: Lesson, href: str | None = None) -> Markup:
     return render(f"{TEMPLATES}/page_link.html", href=href or lesson.href, text=lesson.opens)
 
 
-def without_tuning(result: Representations, pairs: int) -> Markup:
+def class_banner(school_class: SchoolClass) -> Markup:
+    """The title of a class and what it fixes; nothing without a class."""
+    if not school_class.title:
+        return Markup()
+    return render(f"{TEMPLATES}/class_banner.html", school_class=school_class, sheet=sheet_address(school_class))
+
+
+def sheet_address(school_class: SchoolClass, answers: bool = False) -> str:
+    """The address of the sheet to print, with or without the answers."""
+    parameters = "&".join(filter(None, [school_class.query, "answers=1" if answers else ""]))
+    return SHEET + (f"?{parameters}" if parameters else "")
+
+
+def class_links(school_class: SchoolClass) -> Markup:
+    """The link of a class, and its sheet."""
+    return render(
+        f"{TEMPLATES}/class_links.html",
+        school_class=school_class,
+        link=f"/learn?{school_class.query}",
+        sheet=sheet_address(school_class),
+        with_answers=sheet_address(school_class, answers=True),
+    )
+
+
+def sheet(school_class: SchoolClass, answers: bool) -> Markup:
+    """A page to print: the questions with room to write; the answers, if asked for, from a new page on."""
+    shown = [lesson for lesson in lessons() if lesson.number in school_class.numbers]
+    return render(f"{TEMPLATES}/sheet.html", school_class=school_class, lessons=shown, answers=answers)
+
+
+def without_tuning(result: Representations, pairs: int, data: str = DEFAULT_DATA) -> Markup:
     """What each bar is, and its ρ."""
     rows = [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows]
-    return render(f"{TEMPLATES}/without_tuning.html", result=result, rows=rows, pairs=pairs)
+    return render(f"{TEMPLATES}/without_tuning.html", result=result, rows=rows, pairs=pairs, data=data)
 
 
 def pooled_pair(result: PooledPair, pooling: str) -> Markup:
@@ -76,7 +109,13 @@ def pooled_pair(result: PooledPair, pooling: str) -> Markup:
     )
 
 
-def heads(result: Heads, labels: Mapping[str, str], paper: Mapping[str, float], shipped: Mapping[str, float]) -> Markup:
+def heads(
+    result: Heads,
+    labels: Mapping[str, str],
+    paper: Mapping[str, float],
+    shipped: Mapping[str, float],
+    data: str = DEFAULT_DATA,
+) -> Markup:
     """Accuracy here, ρ of the runs that ship with the app, ρ of the paper: three different figures."""
     rows = [
         (
@@ -92,6 +131,7 @@ def heads(result: Heads, labels: Mapping[str, str], paper: Mapping[str, float], 
         result=result,
         rows=rows,
         test_pairs=TEST_PAIRS,
+        data=data,
         findings=_findings(result, labels, shipped),
     )
 
@@ -146,12 +186,12 @@ def cost(result: Rates, sentences: int) -> Markup:
     return render(f"{TEMPLATES}/cost.html", tiles=tiles, rows=rows, counts=(SENTENCES, PAIRS), result=result)
 
 
-def orders(result: Orders, normalised: bool) -> Markup:
+def orders(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Markup:
     """Ranks under four similarities, how far the orders agree, and how well each agrees with gold scores."""
     count = len(result.corpus.sentences)
     agreement = [
         (f"ρ with cosine’s order of {count}", *(f"{result.agreement[name]:.4f}" for name in SIMILARITY_NAMES)),
-        ("ρ ×100 with gold scores, STSb dev", *(f"{result.rho[name]:.1f}" for name in SIMILARITY_NAMES)),
+        (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in SIMILARITY_NAMES)),
     ]
     lines = [
         {
@@ -176,10 +216,15 @@ def rerank(result: Reranked, quality: tuple[float, float], pairs: int) -> Markup
     by_cosine = result.candidates
     by_cross = sorted(by_cosine, key=lambda candidate: candidate.cross_rank)
     count = len(result.corpus.sentences)
+    data = data_label(result.corpus.data)
     tiles = (
         (f"{result.retrieve_ms:.0f} ms", "retrieve", f"query against {count} sentences"),
         (f"{result.rerank_ms:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
-        ("{:.1f} / {:.1f}".format(*quality), "ρ ×100, bi / cross", f"on {pairs} pairs of STSb dev"),
+        (
+            "{:.1f} / {:.1f}".format(*quality),
+            "ρ ×100, bi / cross",
+            f"on {pairs} pairs of {data}",
+        ),
     )
     rows = [
         (_ranked(first, f"{first.cosine:.2f}"), _ranked(second, f"{second.cross:.2f}, was {second.rank}"))

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
 from sbert_app.pages.server.login import LoginThrottle, has_token
+from sbert_app.pages.server.tool_calls import show_token
 
 # What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
 OPEN_PREFIXES = ("/assets/", "/static/", "/svelte/")
@@ -57,8 +58,9 @@ class Guard:
         new_session: makes a session token for a request that brought the bearer ``token``.
         cookie: the name of the session cookie.
         token: the bearer token for machines, if there is one.
+        own_token: that of the app's requests to itself, by which tool calls are carried out.
         on_space: whether the app runs as a Hugging Face Space, which shows it in a frame.
-        is_starting: whether Gradio has yet to make the one request to itself that starts its queue.
+        is_starting: whether Gradio may still make the request to itself that starts its queue, which may not fail.
     """
 
     def __init__(
@@ -70,11 +72,13 @@ class Guard:
         new_session: Callable[[], str] = lambda: secrets.token_urlsafe(16),
         cookie: str = "",
         token: str | None = None,
+        own_token: str | None = None,
         on_space: bool = False,
         is_starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self.app, self.hosts, self.pages, self.is_starting = app, hosts, pages, is_starting
-        self.user_of, self.new_session, self.cookie, self.token = user_of, new_session, cookie, token
+        self.user_of, self.new_session, self.cookie = user_of, new_session, cookie
+        self.tokens = (token, own_token)
         self.throttle = LoginThrottle()
         self.headers = _security_headers(on_space)
 
@@ -112,7 +116,7 @@ class Guard:
     def _authenticate(self, scope: Scope, headers: Headers) -> tuple[Scope, JSONResponse | None]:
         """The scope, with a session where the request brought the bearer token, and the refusal if there is one."""
         assert self.user_of is not None  # noqa: S101 - the caller has looked
-        if has_token(headers.get("authorization", ""), self.token):
+        if any(has_token(headers.get("authorization", ""), token) for token in self.tokens):
             return self._with_session(scope), None
         cookies = cookie_parser(headers.get("cookie", ""))
         if any(self.user_of(cookies[name]) for name in self._cookie_names() if name in cookies):
@@ -169,7 +173,12 @@ class Guard:
 
 
 def guarded(
-    hosts: AllowedHosts, pages: frozenset[str], token: str | None, on_space: bool, uploads: UploadLimits
+    hosts: AllowedHosts,
+    pages: frozenset[str],
+    token: str | None,
+    on_space: bool,
+    uploads: UploadLimits,
+    is_starting: Callable[[], bool],
 ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """A lifespan for Gradio's app that puts a `Guard` around it before the first request is answered.
 
@@ -184,7 +193,11 @@ def guarded(
             app.tokens[session] = "token"
             return session
 
-        machine_session = new_session() if token else ""
+        machine_session = new_session() if app.auth is not None else ""
+        own_token = secrets.token_urlsafe(32) if app.auth is not None else None
+        tools = app.get_blocks().mcp_server_obj
+        if own_token and tools is not None:
+            show_token(tools, own_token)
         app.middleware_stack = Guard(
             BodyLimits(app.middleware_stack, uploads),
             hosts,
@@ -193,8 +206,9 @@ def guarded(
             new_session=lambda: machine_session,
             cookie=app.cookie_id,
             token=token,
+            own_token=own_token,
             on_space=on_space,
-            is_starting=lambda: not app.startup_events_triggered,
+            is_starting=is_starting,
         )
         yield
 

@@ -16,6 +16,7 @@ import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.formats import format_bytes
+from sbert_app.services.temp_folder import folder_size, is_full
 
 MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters
 BODY_SECONDS = 60.0  # within which a body has to arrive
+DRAIN_SECONDS = 10.0  # for which the rest of a refused body is read
 MOST_DRAINED = 64 << 20  # bytes of a refused body that are read, so that the client reads the answer
 ENVELOPE = 1 << 20  # bytes of an upload that are not its files: boundaries, headers
 UPLOADS_IN_AN_HOUR = 10  # times the largest upload, from one address
@@ -95,10 +98,10 @@ class BodyLimits:
             if length > most:
                 raise _too_large(is_upload, most, length)
             if is_upload:
-                self._check_room(scope, length)
+                self._check_room(scope, length or most)  # one that does not say its size counts as the largest
                 await self.app(scope, _limited(incoming, most), send)
             else:
-                body = await _read(incoming, most)
+                body = await _in_time(incoming, most)
                 if body is None:
                     return  # the client has gone
                 _check_json(body, scope)
@@ -115,9 +118,7 @@ class BodyLimits:
         if size + RESERVED > shutil.disk_usage(folder).free:
             raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
         if size + folder_size(folder) > most:
-            raise Refused(
-                507, f"the folder for uploads is full ({format_bytes(most)}); files in it are removed after a day"
-            )
+            raise Refused(507, is_full(most))
         address = (scope.get("client") or ("unknown", 0))[0]
         wait = self.ledger.add(address, size)
         if wait:
@@ -140,19 +141,10 @@ class _Incoming:
     async def drain(self) -> None:
         """Read on for a while and drop it: a client that is still sending would not see the answer."""
         size = 0
-        while not self._done and size < MOST_DRAINED:
-            size += len((await self()).get("body", b""))
-
-
-def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    total = 0
-    for file in folder.rglob("*"):
-        try:
-            total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
-        except OSError:  # removed meanwhile
-            continue
-    return total
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._done and size < MOST_DRAINED:
+                    size += len((await self()).get("body", b""))
 
 
 def _content_length(headers: Headers) -> int:
@@ -168,15 +160,21 @@ def _too_large(is_upload: bool, most: int, length: int = 0) -> Refused:
     return Refused(413, f"the request {has}; at most {format_bytes(most)} are taken: for more, upload a file")
 
 
+async def _in_time(receive: Receive, most: int) -> bytes | None:
+    """`_read`; Refused if the body takes too long to arrive."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _read(receive, most)
+    except TimeoutError:
+        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
+
+
 async def _read(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if the client goes away or falls silent. Refused once it has more than ``most`` bytes."""
+    """The whole body; None if the client goes away. Refused once it has more than ``most`` bytes."""
     parts: list[bytes] = []
     size, more = 0, True
     while more:
-        try:
-            message = await asyncio.wait_for(receive(), BODY_SECONDS)
-        except TimeoutError:
-            return None
+        message = await receive()
         if message["type"] == "http.disconnect":
             return None
         parts.append(message.get("body", b""))

@@ -14,6 +14,7 @@ from sbert_app.pages.components.messages import error_message, error_of, note
 from sbert_app.pages.train.live import Panel, listed_runs, refresh_on
 from sbert_app.services.container import Services
 from sbert_app.services.runs.export import export
+from sbert_app.services.runs.hub import push
 from sbert_app.services.runs.record import AT_WORK, Run
 from training.errors import UserFacingError
 
@@ -77,6 +78,13 @@ def _connect_buttons(services: Services, panel: Panel) -> None:
     )
     refresh_on(services, panel, deleted.then)
     deleted.then(None, None, None, js=FORGET_RUN)
+    panel.push.click(
+        partial(_push, services),
+        [panel.current, panel.push_repo, panel.push_token],
+        [panel.pushed, panel.push_token],
+        api_visibility="private",
+        show_progress_on=panel.pushed,
+    )
     panel.export.click(lambda: gr.update(visible=False), None, panel.download, **UNQUEUED).then(
         partial(_export, services),
         panel.current,
@@ -149,9 +157,18 @@ def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
     return error, "", gr.update(visible=False)
 
 
+def _push(services: Services, run_id: str, repo: str, token: str) -> tuple[Any, str]:
+    """Push the model; the token's field is emptied in any case."""
+    try:
+        address = push(services.jobs.store, run_id, repo, token)
+    except UserFacingError as error:
+        return error_message(error), ""
+    return note(f"Pushed to {address}"), ""
+
+
 def _export(services: Services, run_id: str) -> tuple[str, Any]:
     try:
-        file = export(services.jobs.store, run_id, services.settings.temp_folder / "exports")
+        file = export(services.jobs.store, run_id, services.temp.results("exports"))
     except UserFacingError as error:
         return error_message(error), gr.update(visible=False)
     size = file.stat().st_size / 1e6

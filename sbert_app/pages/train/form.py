@@ -6,21 +6,20 @@ next week still finds it. A server path that somebody types is not read: the pag
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shutil
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, run_choices
+from sbert_app.pages.components.columns import ColumnPicker
+from sbert_app.pages.components.encoding import encoding_dropdown
+from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, run_choices
 from sbert_app.pages.train.views import format_learning_rate
 from sbert_app.services.access import AccessPolicy
+from sbert_app.services.files.uploads import keep_upload as keep_upload
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
-from training.atomic import replace_file
 from training.errors import InputError
+from training.registry import DEFAULT_MODEL, WORD_ENCODERS
 from training.trainer.config import (
     CHOICES,
     NEEDS_TEACHER,
@@ -29,6 +28,7 @@ from training.trainer.config import (
     REPORTERS,
     USES_NEGATIVES,
     RunConfig,
+    default_learning_rate,
 )
 
 TRAIN_DATA = [
@@ -96,7 +96,7 @@ def build() -> Fields:
             POOLING_CHOICES, value=start.pooling, label="Pooling", info="From token vectors to a sentence vector"
         ),
         "base": gr.Dropdown(
-            MODELS,
+            base_choices([]),
             value=start.base,
             label="Base",
             info="What the run starts from: a model, a run, a Hub id, or scratch:6x384 for random weights",
@@ -124,6 +124,7 @@ def _data(start: RunConfig) -> Fields:
             elem_id="train-data",
         )
         upload_train = _upload_button("upload-train")
+    encodings = _encoding("train")
     with gr.Row(equal_height=True):
         dev = gr.Dropdown(
             DEV_DATA,
@@ -135,7 +136,16 @@ def _data(start: RunConfig) -> Fields:
             elem_id="dev-data",
         )
         upload_dev = _upload_button("upload-dev")
-    return {"train_data": train, "eval_data": dev, "upload_train": upload_train, "upload_dev": upload_dev}
+    encodings |= _encoding("dev")
+    uploads = {"upload_train": upload_train, "upload_dev": upload_dev}
+    return {"train_data": train, "eval_data": dev, **uploads, **encodings}
+
+
+def _encoding(name: str) -> Fields:
+    """How an upload was read, and a picker of encodings: hidden until there is a doubt."""
+    read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
+    encoding = encoding_dropdown(f"{name}-encoding")
+    return {f"read_{name}": read, f"encoding_{name}": encoding, f"columns_{name}": ColumnPicker(f"{name}-columns")}
 
 
 def _upload_button(elem_id: str) -> gr.UploadButton:
@@ -278,23 +288,27 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     return access.check_run(RunConfig(**settings))
 
 
-def keep_upload(file: str, home: Path) -> Path:
-    """Copy an upload into the home folder, where runs find it. Returns the path of the copy."""
-    source = Path(file)
-    with source.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()[:12]
-    name = re.sub(r"[^\w.-]+", "-", source.name)[-80:]
-    kept = home / "data/uploads" / digest / name
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(kept) as fresh:
-            shutil.copyfile(source, fresh)
-    return kept
-
-
 def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
-    """The built-in models, then every run that has a model."""
-    return [(name, name) for name in MODELS] + run_choices(runs)
+    """The built-in models, networks over word vectors, then every run that has a model."""
+    built_in = [(name, name) for name in MODELS]
+    word_encoders = [(f"{name} ({label})", name) for name, label in WORD_ENCODER_LABELS.items()]
+    return [*built_in, *word_encoders, *run_choices(runs)]
+
+
+def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
+    """Updates of the learning rate and the pooling when another base is chosen.
+
+    A learning rate that was typed stays; one that is a base's default becomes that of the new base. Networks over word
+    vectors are defined with a pooling of their own.
+    """
+    name = (base or "").strip()
+    defaults = {format_learning_rate(default_learning_rate(each)) for each in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    rate = format_learning_rate(default_learning_rate(name))
+    is_default = learning_rate.strip() in defaults and learning_rate.strip() != rate
+    return (
+        gr.update(value=rate) if is_default else gr.skip(),
+        gr.update(value="base") if name in WORD_ENCODERS else gr.skip(),
+    )
 
 
 def settings_updates(config: RunConfig, names: list[str]) -> list[Any]:

@@ -66,6 +66,10 @@ class Panel:
     confirmation: gr.Group
     confirm: gr.Button
     cancel: gr.Button
+    push_repo: gr.Textbox
+    push_token: gr.Textbox
+    push: gr.Button
+    pushed: gr.HTML
     log: gr.HTML
     filter: gr.Textbox
     delete_listed: gr.Button
@@ -100,7 +104,7 @@ def build_layout() -> Panel:
     with gr.Row():
         parts["loss"] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id="curve-loss")
         parts["random"] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id="curve-random")
-    with gr.Accordion("Rename, delete, log", open=False, visible=False) as parts["more"]:
+    with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as parts["more"]:
         with gr.Row(equal_height=True):
             parts["name"] = gr.Textbox(label="Name", scale=3, elem_id="new-name")
             parts["rename"] = gr.Button("Rename", size="sm", elem_id="rename-run")
@@ -110,6 +114,15 @@ def build_layout() -> Panel:
             with gr.Row():
                 parts["confirm"] = gr.Button("Delete permanently", variant="stop", size="sm", elem_id="confirm-delete")
                 parts["cancel"] = gr.Button("Cancel", size="sm")
+        with gr.Row(equal_height=True):
+            parts["push_repo"] = gr.Textbox(
+                label="Push to the Hub", info="org/name; private if it is new", max_lines=1, elem_id="push-repo"
+            )
+            parts["push_token"] = gr.Textbox(
+                label="Token", info="With the right to write; it is not kept", type="password", elem_id="push-token"
+            )
+            parts["push"] = gr.Button("Push", size="sm", elem_id="push-run")
+        parts["pushed"] = gr.HTML(elem_id="pushed-run")
         parts["log"] = gr.HTML(elem_id="run-log")
     gr.HTML(section("All runs"))
     with gr.Row(equal_height=True, elem_classes="list-tools"):

@@ -15,24 +15,15 @@ from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.train import actions, distillation, form, live, negatives, views
+from sbert_app.pages.train import actions, distillation, form, live, negatives, uploads, views
 from sbert_app.pages.train.form import to_config
+from sbert_app.pages.train.uploads import sent_sentences
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, known_rate, measure_rate
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
-from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.load import load_data
 from training.errors import UserFacingError
 from training.trainer.config import NEEDS_TEACHER, USES_NEGATIVES
 
-# Kind of data -> the objective that fits it
-OBJECTIVE_FOR = {
-    SCORED: "regression",
-    LABELLED: "classification",
-    TRIPLETS: "triplet",
-    PAIRS: "mnrl",
-    SENTENCES: "simcse",
-}
 TYPED = ("learning_rate", "matryoshka_dims")  # numbers in a text field
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
 SHOW_LIVE = """() => {
@@ -88,8 +79,13 @@ def _connect_form(
     latest = gr.State({})  # the latest values, so that a slow measurement does not overwrite a newer estimate
 
     def from_link(request: gr.Request) -> list[Any]:
-        """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run."""
+        """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run.
+
+        ?sentences=<token> has sentences that another page has sent as the training data.
+        """
         preset, like = request.query_params.get("preset"), request.query_params.get("settings")
+        if token := request.query_params.get("sentences"):
+            return _from_sentences(services, token, names)
         if like:
             try:
                 run = services.jobs.store.get(like)
@@ -121,26 +117,18 @@ def _connect_form(
         ],
         **UNQUEUED,
     )
+    fields["base"].input(
+        form.base_updates,
+        [fields["base"], fields["learning_rate"]],
+        [fields["learning_rate"], fields["pooling"]],
+        **UNQUEUED,
+    )
     negatives.connect(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
     # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
     gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
-    uploaded = fields["upload_train"].upload(
-        partial(_upload, services),
-        fields["upload_train"],
-        [fields["train_data"], fields["objective"], planned],
-        **UNQUEUED,
-    )
-    estimate_after(uploaded.success(None, None, None))
-    estimate_after(
-        fields["upload_dev"].upload(
-            lambda file: _as_choice(services, file, form.DEV_DATA),
-            fields["upload_dev"],
-            fields["eval_data"],
-            **UNQUEUED,
-        )
-    )
+    uploads.connect(services, fields, planned, estimate_after)
     opened = gr.context.Context.root_block.load(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())),
         None,
@@ -193,19 +181,14 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
     return gr.skip(), run.id
 
 
-def _upload(services: Services, file: str) -> tuple[Any, Any, Any]:
-    """Keep the file, and select the objective that fits its kind of data."""
-    choice = _as_choice(services, file, form.TRAIN_DATA)
+def _from_sentences(services: Services, token: str, names: list[str]) -> list[Any]:
+    """Updates of the lesson and the form: sentences that another page has sent are the training data."""
     try:
-        kind = load_data(choice["value"]).kind
+        updates = sent_sentences(services, token)
     except UserFacingError as error:
-        return choice, gr.skip(), error_message(error)
-    return choice, OBJECTIVE_FOR.get(kind, gr.skip()), gr.skip()
-
-
-def _as_choice(services: Services, file: str, known: list[tuple[str, str]]) -> dict[str, Any]:
-    kept = form.keep_upload(file, services.settings.home)
-    return gr.update(choices=[(f"{kept.name} (uploaded)", str(kept)), *known], value=str(kept))
+        return [error_message(error), *[gr.skip()] * len(names)]
+    lesson = note("The sentences selected in Explore are the training data; sentences alone train by SimCSE.")
+    return [lesson, *[updates.get(name, gr.skip()) for name in names]]
 
 
 def _lesson(key: str) -> str:

@@ -182,6 +182,8 @@ def _facts(run: Run, ahead: int) -> list[str]:
         facts.append(f"ended {format_time(run.record.ended)}")
     if progress.device:
         facts.append(f"{progress.device}, {progress.dtype or ''}")
+    if progress.memory_gb is not None:
+        facts.append(f"{progress.memory_gb:.1f} GB of its memory")
     return facts
 
 
@@ -245,6 +247,7 @@ class _GroupRow:
     """An experiment in the list."""
 
     group: str  # its name
+    label: str
     runs: str  # how many, in words
     states: str
     created: str
@@ -254,6 +257,7 @@ def _group_row(group: RunGroup, runs: Sequence[Run]) -> _GroupRow:
     states = Counter(run.state for run in runs)
     return _GroupRow(
         group=group.name,
+        label=group.label,
         runs=format_count(len(runs), "run"),
         states=", ".join(f"{count} {state}" for state, count in states.most_common()),
         created=format_time(max(run.record.created for run in runs)),

@@ -102,3 +102,18 @@ class TestHover:
     @given(st.text())
     def test_no_tag_but_our_own(self, sentence):
         assert "<" not in hover_text(sentence).replace("<br>", "")
+
+
+def test_the_largest_map_is_less_than_20_mb_for_the_browser():
+    points = np.random.default_rng(0).standard_normal((50_000, 2)).astype(np.float32)
+    figure = single_map(MapData([points], ["map"], ["A long sentence of many words. " * 20] * 50_000))
+    assert len(figure.to_json()) < 20e6
+
+
+def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():
+    points = np.array([[0, 0], [0, 1], [9, 9], [9, 8], [5, 5]], dtype=np.float32)
+    labels = Labels("group", ["left", "<b>right</b>", "none"], np.array([0, 0, 1, 1, 2] * 2), ["blue", "green"])
+    rows = np.array([0, 1, 2, 3, 9])
+    figure = single_map(MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names_groups=True))
+    assert sorted(np.concatenate([trace.customdata[:, 0] for trace in figure.data]).tolist()) == rows.tolist()
+    assert [note.text for note in figure.layout.annotations] == ["left", "&lt;b&gt;right&lt;/b&gt;"]

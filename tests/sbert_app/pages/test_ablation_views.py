@@ -37,6 +37,18 @@ def test_a_precomputed_table_says_where_it_comes_from(name):
         assert f"<code>{table.command}</code>" in html
 
 
+def test_a_setting_in_which_variants_differ_is_given_for_each():
+    base = precomputed("base")
+    assert {"train_data", "batch_size", "learning_rate"}.isdisjoint(base.settings)
+    html = views.source(base)
+    assert "stsb:train (pretrained, random weights); snli:dev+snli:test (InferSent on NLI, USE on NLI)" in html
+    assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, USE on NLI)" in html
+    assert "16 (pretrained, random weights); 64 (InferSent on NLI, USE on NLI) rows" in html
+    pooling = views.source(precomputed("pooling"))
+    assert "stsb:train, 5,749 rows; a run saw 5,749 of them" in pooling
+    assert "360 steps of 16 rows, learning rate 2e-05" in pooling
+
+
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
     html = views.legend(POOLING, statistics.rows(POOLING, AFTER))
     assert "Best here: <b>mean</b>. Last: <b>max</b>, 5.9 points below; in the paper the span is" in html

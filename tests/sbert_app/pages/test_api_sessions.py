@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from sbert_app.pages.api import arguments
 from sbert_app.pages.api.sessions import SESSION, OneSession, completed
 
 
@@ -36,6 +37,22 @@ def test_a_request_without_a_session_gets_the_shared_one(client):
 )
 def test_everything_else_is_as_it_came(body):
     assert completed(body) == body
+
+
+def test_arguments_that_were_added_later_are_filled_in_for_everybody(monkeypatch):
+    def score(file: str, encoding: str = "") -> None: ...
+
+    monkeypatch.setattr(arguments, "_signatures", {})
+    monkeypatch.setattr(arguments.gr, "api", lambda *_, **__: None)
+    arguments.register(score)
+    for session in ({"session_hash": "mine"}, {}):
+        body = json.dumps({"data": ["a.csv"], **session}).encode()
+        assert json.loads(completed(body, "score")) == {"data": ["a.csv", ""], "session_hash": SESSION, **session}
+        assert json.loads(completed(body, "score", None)) == {"data": ["a.csv", ""], **session}
+    routes = [Route("/gradio_api/call/{name}", echo, methods=["POST"])]
+    with TestClient(Starlette(routes=routes, middleware=[Middleware(OneSession)])) as client:
+        answer = client.post("/gradio_api/call/score", json={"data": ["a.csv"]}).json()
+    assert json.loads(answer["got"]) == {"data": ["a.csv", ""]}
 
 
 def test_other_paths_are_left_alone(client):

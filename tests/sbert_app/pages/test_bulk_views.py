@@ -78,7 +78,7 @@ def test_a_column_is_marked_with_its_role_unless_its_name_says_it(tmp_path):
         ({"guarded": 1}, "1 cell that a spreadsheet would run as a formula has an apostrophe"),
         ({"guarded": 2_000}, "2,000 cells that a spreadsheet would run as a formula have an apostrophe"),
         ({"stopped_at": 21}, "Stopped at row 21 of 5,000 rows"),
-        ({"bad_gold": 3}, "3 with a gold score that is not a number"),
+        ({"bad_gold": 3}, "3 with a gold score or label that is not understood"),
         ({"malformed": 1}, "1 malformed"),
     ],
 )

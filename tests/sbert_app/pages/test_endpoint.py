@@ -1,11 +1,16 @@
 """Arguments of endpoints: by their types, within stated limits, each mistake one sentence that names the argument."""
 
+import errno
+import os
 import threading
+from pathlib import Path
 from typing import Any, Literal
 
 import gradio as gr
 import pytest
 
+from sbert_app.pages import build_app
+from sbert_app.pages.api import arguments
 from sbert_app.pages.api.endpoint import (
     LONGEST_NAME,
     MOST_CHARACTERS,
@@ -15,7 +20,9 @@ from sbert_app.pages.api.endpoint import (
     endpoint,
     visitor_of,
 )
-from training.errors import InputError
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+from training.errors import InputError, unwritable
 
 
 @endpoint(sentences=("query",), k=Between(1, 100), share=Between(0, 1))
@@ -37,6 +44,16 @@ def refusal(*arguments, **named) -> str:
     with pytest.raises(gr.Error) as error:
         search(*arguments, **named)
     return str(error.value.message)
+
+
+def test_a_full_disk_is_told_without_the_folders_of_the_machine():
+    @endpoint()
+    def save(name: str) -> str:
+        raise unwritable(Path("/srv/lab/home/tmp") / name, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    with pytest.raises(gr.Error) as error:
+        save("out.csv")
+    assert error.value.message == "out.csv cannot be written: No space left on device"
 
 
 def test_what_fits_is_passed_on_as_declared():
@@ -124,3 +141,13 @@ def test_a_visitor_has_so_many_requests_at_once():
 
 def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
     assert visitor_of(None) == ""
+
+
+def test_no_event_of_a_page_takes_the_name_of_an_endpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(arguments, "_signatures", {})  # other tests have endpoints of their own
+    app = build_app(Services.start(Settings(home=tmp_path)))
+    public = [function.api_name for function in app.fns.values() if function.api_visibility == "public"]
+    assert {"compare", "encode", "score_file", "start_run"} <= set(public)
+    assert [
+        name for name in public if not arguments.is_registered(name)
+    ] == []  # Gradio calls the second "compare" compare_1

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
+from sbert_app.figures import thresholds as figures
+from sbert_app.pages.components.decisions import criterion_labels, decision_table
 from sbert_app.pages.evaluate import views
 from sbert_app.services.results.error_analysis import RankedError, Slice
 from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
 from sbert_app.services.results.grid import make_grid
 from sbert_app.services.results.precomputed import PrecomputedResults
 from sbert_app.services.results.table import tabulate
+from training.evaluation.thresholds import DataDecision, decide
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -92,3 +95,23 @@ def test_slices_name_their_property_once_and_show_none_without_rho():
     assert html.count("negation") == 1
     assert 'style="width:80.0%"' in html
     assert "too few, or all alike" in html
+
+
+def test_a_decision_says_what_was_chosen_where_and_escapes_its_data():
+    scores = np.array([0.9, 0.8, 0.3, 0.2] * 10)
+    decision = decide(scores, scores > 0.5, ("best-f1", "precision=1"))
+    found = DataDecision("cosine", f"{HOSTILE} is a match", decision)
+    html = decision_table(HOSTILE, found, [HOSTILE])
+    assert_escaped(html)
+    assert "average precision <b>100.0</b>" in html
+    assert "Thresholds are chosen on 20 pairs; precision, recall and F1 are those of the other 20" in html
+    assert "precision ≥ 100%" in html
+
+
+def test_a_threshold_that_does_not_exist_and_too_few_pairs_are_said():
+    decision = decide(np.array([0.9, 0.8]), np.array([False, True]), ("precision=0.95",))
+    html = decision_table("mine", DataDecision("cosine", "1 is a match, 0 is not", decision))
+    assert "no threshold reaches it" in html
+    assert "there would have to be 4 matches and 4 others at least" in html
+    figure = figures.precision_recall(decision, criterion_labels(decision))
+    assert [trace.name for trace in figure.data] == ["all pairs"]

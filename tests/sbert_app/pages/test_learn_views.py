@@ -5,15 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbert_app.pages.learn import views
+from sbert_app.pages.learn import views, views_beyond
 from sbert_app.services.compare.throughput import Throughput
 from sbert_app.services.lessons.collapse import LessonVectors
+from sbert_app.services.lessons.contrast import Contrast, Scores
 from sbert_app.services.lessons.cost import Rates
+from sbert_app.services.lessons.crowding import Crowding, Trained
 from sbert_app.services.lessons.heads import Head, Heads
+from sbert_app.services.lessons.layers import Layers
 from sbert_app.services.lessons.orders import Line, Orders
 from sbert_app.services.lessons.rerank import Candidate, Reranked
 from sbert_app.services.lessons.sample import EncodedCorpus, EncodedSample
+from sbert_app.services.lessons.setup import SchoolClass, Setup
 from sbert_app.services.lessons.text import lessons
+from sbert_app.services.lessons.whitening import Spread, Whitened
 
 HOSTILE = "<script>alert(1)</script>"
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), 1.0, "12:00:00")
@@ -27,9 +32,9 @@ def assert_escaped(html):
 
 @pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.key)
 def test_the_prose_of_a_lesson_keeps_its_markup(lesson):
-    html = views.lesson_text(lesson, 7) + views.question(lesson)
+    html = views.lesson_text(lesson, 12) + views.question(lesson)
     assert all(paragraph in html for paragraph in (*lesson.text, lesson.answer))
-    assert f"Lesson {lesson.number} of 7" in html
+    assert f"Lesson {lesson.number} of 12" in html
     assert html.count("<details") == 1
 
 
@@ -82,3 +87,95 @@ def test_a_head_below_chance_is_explained_with_its_figures():
     assert "(u, v) is right on 98% of its training pairs and on 27% of new ones, fewer than the 36%" in html
     assert "(|u−v|) is right" not in html
     assert "The shipped runs span 80.71 (u, v) to 86.25 (|u−v|)." in html
+
+
+class TestFindings:
+    """Sentences made from figures, whichever way these fall."""
+
+    @staticmethod
+    def contrast(bi, cross):
+        def scores(told_apart):
+            paraphrase = np.where(np.arange(20) < told_apart, 0.9, 0.5)
+            return Scores(paraphrase, np.full(20, 0.8), np.full(20, 0.1))
+
+        by_scorer = {"TF-IDF": scores(0), "bi-encoder": scores(bi), "cross-encoder": scores(cross)}
+        own = dict.fromkeys(by_scorer, 0.5)
+        return views_beyond.contrast(Contrast(by_scorer, own, 20, HOSTILE, "c", 1.0, "12:00:00"), "negation")
+
+    @pytest.mark.parametrize(
+        ("bi", "cross", "said"),
+        [
+            (2, 18, "The cross-encoder is better here: it puts the paraphrase above the negation in 18 of 20 cases, "),
+            (12, 14, "The cross-encoder is hardly better here"),
+            (7, 7, "The cross-encoder is no better here"),
+            (9, 3, "The cross-encoder is worse here: it puts the paraphrase above the negation in 3 of 20 cases"),
+        ],
+    )
+    def test_the_cross_encoder_is_judged_by_its_count(self, bi, cross, said):
+        html = self.contrast(bi, cross)
+        assert said in html
+        assert f"and above the paraphrase in {20 - bi}" in html
+        assert ("Guessing would give half" in html) == (cross <= 11)
+        assert_escaped(html)
+
+    @staticmethod
+    def trained(temperature, mean, rho=60.0):
+        return Trained(temperature, rho, np.full(10, mean), np.full(4, min(1.0, mean + 0.2)))
+
+    def crowding(self, means, rhos=(60.0, 60.0), before=50.0):
+        after = [self.trained(tau, mean, rho) for tau, mean, rho in zip((0.01, 0.1), means, rhos, strict=True)]
+        result = Crowding(self.trained(None, 0.93, before), after, 512, 200, "stsb:dev", 1.0, "12:00:00")
+        return views_beyond.crowding(result, after[0])
+
+    def test_what_the_temperature_does_is_said_from_the_means(self):
+        assert "0.72 after τ = 0.01 and of 0.05 after τ = 0.1" in self.crowding((0.72, 0.05))
+        assert "From this start the temperature hardly matters" in self.crowding((0.04, 0.02))
+
+    def test_the_price_in_rho_is_said_from_the_figures(self):
+        assert "the order is about as good" in self.crowding((0.7, 0.1), (60.0, 61.0))
+        assert "8.0 points lower" in self.crowding((0.7, 0.1), (55.0, 63.0))
+        assert "nothing to teach" in self.crowding((0.7, 0.1), before=85.0)
+
+    @pytest.mark.parametrize(
+        ("after", "said"), [(75.0, "raises ρ by 20.0"), (50.0, "lowers ρ by 5.0"), (55.2, "leaves")]
+    )
+    def test_whitening_is_said_to_help_or_not(self, after, said):
+        sample = EncodedSample(HOSTILE, np.ones(3), {}, 1.0, "12:00:00")
+        spreads = (Spread(55.0, 0.93, 130.0, 384), Spread(after, 0.0, 250.0, 256))
+        html = views_beyond.whitening(Whitened(*spreads, {256: after}, np.ones(3), np.ones(3), sample))
+        assert f"Whitening to 256 dimensions {said}" in html
+        assert_escaped(html)
+
+    @pytest.mark.parametrize(
+        ("rho", "first_last", "said"),
+        [
+            ([60.0, 66.0, 80.0], 82.0, ("the last layer is the best: 80.0", "raises ρ by 2.0")),
+            ([60.0, 66.0, 46.0], 46.1, ("layer 1 is the best: 66.0, the last has 46.0", "about where it was")),
+            ([float("nan"), 54.0, 55.0], 50.0, ("within 1.0 points", "lowers ρ by 5.0")),
+        ],
+    )
+    def test_layers_are_compared_by_their_figures(self, rho, first_last, said):
+        by_pooling = dict.fromkeys(("mean", "max", "cls"), rho)
+        result = Layers(HOSTILE, by_pooling, dict.fromkeys(by_pooling, first_last), 200, "stsb:dev", 1.0, "12:00:00")
+        html = views_beyond.layers(result, "mean")
+        assert all(part in html for part in said)
+        assert ("–" in html) == np.isnan(rho).any()
+        assert_escaped(html)
+
+
+class TestSheet:
+    def test_it_has_the_questions_of_the_class_and_the_answers_apart(self):
+        school_class = SchoolClass(HOSTILE, Setup(seed=7), (4, 8))
+        plain, full = views.sheet(school_class, answers=False), views.sheet(school_class, answers=True)
+        assert_escaped(plain)
+        assert all(lessons()[n - 1].question in plain for n in (4, 8)) and lessons()[0].question not in plain
+        assert lessons()[3].answer not in plain and "seed 7" in plain
+        questions, _, answers = full.partition("<h1>Answers</h1>")
+        assert lessons()[3].answer in answers and lessons()[3].answer not in questions
+
+    def test_its_address_is_that_of_the_class(self):
+        school_class = SchoolClass("A b", Setup(seed=7), (4, 8))
+        address = views.sheet_address(school_class, answers=True)
+        assert address.startswith("/learn/sheet?class=A+b&") and address.endswith("&lessons=4,8&answers=1")
+        assert 'href="/learn?class=A+b&amp;' in views.class_links(school_class)
+        assert views.class_banner(SchoolClass()) == ""

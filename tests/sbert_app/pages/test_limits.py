@@ -56,6 +56,28 @@ class TestBodies:
         for path in ("/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):
             assert client(tmp_path).post(path, content=b" " * (MOST_BODY + 1)).status_code == 413
 
+    @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])
+    def test_one_that_trickles_in_or_never_comes_holds_nothing_for_long(self, tmp_path, monkeypatch, announced):
+        monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
+        monkeypatch.setattr(limits, "DRAIN_SECONDS", 0.2)
+        scope = {"type": "http", "method": "POST", "path": COMPARE, "headers": [(b"content-length", announced)]}
+        answers = []
+
+        async def trickle():
+            await anyio.sleep(0.05)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message):
+            answers.append(message)
+
+        async def ask():
+            with anyio.fail_after(5):
+                await client(tmp_path).app(scope, trickle, send)
+
+        anyio.run(ask)
+        assert answers[0]["status"] == (408 if announced == b"100" else 413)
+        assert set(json.loads(answers[1]["body"])) == {"error"}
+
     def test_a_body_arrives_whole_however_it_is_sent(self, tmp_path):
         body = json.dumps({"data": ["x" * 3 * MB]}).encode()
         for content in (body, (body[at : at + 1000] for at in range(0, len(body), 1000))):
@@ -123,6 +145,11 @@ class TestUploads:
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
         assert codes == [200] * 10 + [429]
+
+    def test_one_that_does_not_say_its_size_counts_as_the_largest(self, tmp_path):
+        lab = client(tmp_path, folder_total=1000 * MB)
+        codes = [lab.post(self.path, content=iter([b"x"])).status_code for _ in range(8)]
+        assert codes == [200] * 6 + [429] * 2  # of 20 MB, each may have had 2 and an envelope of 1
 
     def test_the_hour_passes(self):
         now = [0.0]

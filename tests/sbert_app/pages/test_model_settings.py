@@ -3,7 +3,7 @@
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components.model_settings import ALL, AS_FOLDER, NO_PROMPT, _prompt_value, _with_settings
+from sbert_app.pages.components.model_settings import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
 from sbert_app.pages.evaluate.pickers import _with_dimension
 from sbert_app.services.results.model_spec import ModelSpec
 from training.models.reference import BY_ROLE, parse_reference
@@ -21,14 +21,19 @@ from training.models.reference import BY_ROLE, parse_reference
     ],
 )
 def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
-    assert _with_settings("m?dim=3&prompt=x", dimension, prompt) == name
+    assert _with_settings("m?dim=3&prompt=x", dimension, prompt, AUTO) == name
     stated = parse_reference(name)
     assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension or ALL, prompt)
 
 
+def test_the_precision_is_part_of_the_name_unless_it_is_auto():
+    assert _with_settings("m?dim=3&dtype=int8", "3", AS_FOLDER, "bfloat16") == "m?dim=3&dtype=bfloat16"
+    assert _with_settings("m?dtype=int8", ALL, AS_FOLDER, AUTO) == "m"
+
+
 def test_dimensions_that_are_no_number_are_named():
     with pytest.raises(gr.Error, match="must be a whole number"):
-        _with_settings("m", "many", AS_FOLDER)
+        _with_settings("m", "many", AS_FOLDER, AUTO)
     with pytest.raises(gr.Error, match="must be a whole number"):
         _with_dimension(["m"], "0")
 

@@ -2,12 +2,14 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import openai
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
@@ -15,11 +17,14 @@ from starlette.testclient import TestClient
 from sbert_app.pages.api import metrics
 from sbert_app.pages.api import openai as v1
 from sbert_app.pages.api.metrics import CountRequests
+from sbert_app.pages.server.guard import Guard
+from sbert_app.pages.server.hosts import AllowedHosts
 from sbert_app.services.container import Services
 from sbert_app.services.metrics import REGISTRY
 from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.evaluation.metrics import spearman
+from training.evaluation.mteb_tasks import find_task, give_data
 from training.models.encoder import Encoder
 
 MODEL = "all-MiniLM-L6-v2"
@@ -61,6 +66,18 @@ def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 6 + 2 + 7
 
 
+def test_token_ids_of_the_models_tokenizer_stand_for_their_text(client, home):
+    encoder = Encoder.load(MODEL, home=home)
+    texts = ["A cat sleeps.", "Prices rose in March."]
+    ids = encoder.tokenize(texts)
+    several = client.embeddings.create(model=MODEL, input=ids)
+    [one] = client.embeddings.create(model=MODEL, input=ids[0], dimensions=64).data
+    assert np.allclose([each.embedding for each in several.data], encoder.encode(texts), atol=2e-3)
+    assert several.usage.prompt_tokens == 6 + 7
+    first = np.array(several.data[0].embedding[:64])
+    assert np.allclose(one.embedding, first / np.linalg.norm(first), atol=2e-3)
+
+
 def test_one_text_fewer_dimensions_and_a_pooling_of_choice(client):
     [whole] = client.embeddings.create(model=MODEL, input="A cat sleeps.").data
     [part] = client.embeddings.create(model=MODEL, input="A cat sleeps.", dimensions=64).data
@@ -83,7 +100,10 @@ def test_models_are_listed_and_found(client):
     [
         ({"model": "/etc/passwd", "input": "x"}, "cannot be used here"),
         ({"model": MODEL, "input": "x", "dimensions": 4_000}, "dimensions is 4000; all-MiniLM-L6-v2 has 384"),
-        ({"model": MODEL, "input": [[1, 2, 3]]}, "lists of token ids are not supported"),
+        ({"model": MODEL, "input": [[101, 40_000, 102]]}, "token id 40000 of input 1 is not in the vocabulary"),
+        ({"model": MODEL, "input": [101] * 600}, "input 1 has 600 tokens; all-MiniLM-L6-v2 reads 1 to"),
+        ({"model": MODEL, "input": [[101, -1]]}, "or token ids in their place"),
+        ({"model": MODEL, "input": [[]]}, "or token ids in their place"),
         ({"model": MODEL, "input": []}, "input must be a text, or a list of 1 to 2,048 texts"),
         ({"model": MODEL, "input": "x", "encoding_format": "hex"}, "encoding_format: input should be"),
         ({"model": "", "input": "x"}, "model: string should have at least 1 character"),
@@ -113,6 +133,32 @@ def test_documents_are_ranked_by_either_kind_of_model(http, model):
     named_texts = http.post("/v1/rerank", json={"model": model, "query": "a", "texts": ["b", "c"]}).json()
     assert "document" not in named_texts["results"][0]
     assert http.post("/v1/rerank", json={"model": model, "query": "a"}).status_code == 400
+
+
+def test_an_address_has_so_many_requests_at_once_and_may_ask_again(services, monkeypatch):
+    """429, which OpenAI's client takes as a request to try again; the pages have threads of their own."""
+    monkeypatch.setattr(v1, "AT_ONCE", 2)
+    entered, release = threading.Semaphore(0), threading.Event()
+
+    def slow(models, request):
+        entered.release()
+        assert release.wait(30)
+        return {"object": "list"}
+
+    monkeypatch.setattr(v1, "compute_embeddings", slow)
+    body = {"model": MODEL, "input": "x"}
+    with TestClient(Starlette(routes=v1.routes(services))) as http, ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(http.post, "/v1/embeddings", json=body) for _ in range(2)]
+        for _ in answers:
+            assert entered.acquire(timeout=30)
+        refused = http.post("/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"]})
+        release.set()
+        assert [answer.result().status_code for answer in answers] == [200, 200]
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert "2 such requests from your address" in refused.json()["error"]["message"]
+        assert http.post("/v1/embeddings", json=body).status_code == 200
 
 
 def value(name, **labels):
@@ -158,3 +204,60 @@ def test_stsb_through_the_client_scores_what_it_scores_here(client):
             vectors += [each.embedding for each in answer.data]
     u, v = np.split(np.array(vectors), 2)
     assert 100 * spearman((u * v).sum(axis=1), np.array(data.scores)) == pytest.approx(82.03, abs=0.02)
+
+
+def behind_a_login(services) -> Guard:
+    """The routes as the app serves them with --auth: the API key is the bearer token."""
+    app = Starlette(routes=[*v1.routes(services), *metrics.routes()])
+    return Guard(app, AllowedHosts("127.0.0.1", ("testserver",)), user_of={}.get, cookie="c", token="the-token")
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/models", f"/v1/models/{MODEL}", "/metrics"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Cookie": "access-token-c=the-token"}])
+def test_behind_a_login_nothing_is_answered_without_the_token(services, path, headers):
+    method = "POST" if path in ("/v1/embeddings", "/v1/rerank") else "GET"
+    with TestClient(behind_a_login(services)) as http:
+        answer = http.request(method, path, headers=headers, json={"model": MODEL, "input": "x"})
+    assert answer.status_code == 401
+    assert "Bearer TOKEN" in answer.json()["error"]
+
+
+def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):
+    with TestClient(behind_a_login(services)) as http:
+        headers = {"Authorization": "Bearer the-token"}
+        answer = http.post("/v1/embeddings", headers=headers, json={"model": MODEL, "input": "A cat sleeps."})
+        assert answer.status_code == 200 and len(answer.json()["data"][0]["embedding"]) == 384
+        assert http.get("/v1/models", headers=headers).status_code == 200
+        assert http.get("/metrics", headers=headers).status_code == 200
+
+
+@pytest.fixture
+def address(services) -> Iterator[str]:
+    """A real server on loopback: a client that makes its own connections."""
+    app = Starlette(routes=v1.routes(services))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
+    mteb = pytest.importorskip("mteb")
+    from mteb.models.openai_wrappers import OpenAIAPIEncodeWrapper
+
+    task = find_task("STSBenchmark")
+    give_data(task, load_data("stsb:test", home))
+    model = OpenAIAPIEncodeWrapper(address, MODEL, "any", max_length=256, modalities=["text"], use_chat_template=False)
+    found = mteb.evaluate(model, [task], cache=None, co2_tracker=False, show_progress_bar=False)
+    assert 100 * found.task_results[0].get_score() == pytest.approx(82.03, abs=0.02)
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank"])
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"model": ' * 200_000, b"\xff", b""])
+def test_what_is_no_json_is_a_400_whatever_its_type(http, path, body):
+    answer = http.post(path, content=body, headers={"Content-Type": "text/plain"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the request is not valid JSON")

@@ -4,12 +4,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
+from sbert_app.pages.components.columns import ColumnPicker
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
+from sbert_app.pages.train.uploads import UploadControls
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup
@@ -97,6 +100,22 @@ def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
     assert train_form.to_config(shown, ACCESS) == config
 
 
+def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed():
+    def shown(base: str | None, rate: str) -> list[str | None]:
+        return [update.get("value") for update in train_form.base_updates(base, rate)]
+
+    assert shown("scratch:bilstm", "2e-5") == ["0.001", "base"]
+    assert shown("scratch:dan", "5e-4") == [None, "base"]  # typed
+    assert shown("all-MiniLM-L6-v2", "0.001") == ["2e-5", None]
+    assert shown("scratch:6x384", "2e-5") == [None, None]
+    assert shown(None, "0.001") == ["2e-5", None]
+
+
+def test_the_bases_offered_include_the_networks_over_word_vectors():
+    names = [name for _, name in train_form.base_choices([])]
+    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "scratch:bilstm", "scratch:dan"]
+
+
 def test_each_objective_has_a_line_about_it():
     assert tuple(train_form.OBJECTIVES) == CHOICES["objective"]
 
@@ -120,6 +139,22 @@ def test_what_the_form_cannot_mean_is_told(changes, told):
         train_form.to_config(values(**changes), ACCESS)
 
 
+def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
+    """Its input is what the browser sends: any path at all."""
+    with gr.Blocks():
+        data, read, encoding, columns = gr.Dropdown(), gr.HTML(), gr.Dropdown(), ColumnPicker("mine")
+        controls = UploadControls(data, gr.UploadButton(), read, encoding, columns, gr.State(), [], services)
+    secret, upload = tmp_path / "secret.csv", tmp_path / "old.csv"
+    for file in (secret, upload):
+        file.write_text("sentence1,sentence2\nпароль,кот\n" * 20, encoding="koi8-r")
+    told = controls.name_encoding(str(secret), "koi8_r")
+    assert told[read]["value"] == ""
+    assert columns.first not in told
+    told = controls.name_encoding(controls.keep(str(upload))[data]["value"], "koi8_r")
+    assert "пароль" in told[read]["value"]
+    assert told[data]["value"].endswith("old.csv?encoding=koi8_r")
+
+
 def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
     upload = tmp_path / "gradio" / "my data (1).csv"
     upload.parent.mkdir()
@@ -133,6 +168,18 @@ def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
 
 
 # ---------------------------------------------------------------- the views
+
+
+def test_uploads_kept_for_runs_have_their_limit(tmp_path):
+    services = Services.start(Settings(home=tmp_path / "home", temp_limit_mb=1))
+    file, small = tmp_path / "mine.csv", tmp_path / "small.csv"
+    file.write_bytes(b"x" * 900_000)
+    small.write_bytes(b"x" * 100_000)
+    services.check_kept_room(file)
+    train_form.keep_upload(file, services.settings.home)
+    services.check_kept_room(small)
+    with pytest.raises(InputError, match="kept for runs take 1 MB, as much as they may"):
+        services.check_kept_room(file)
 
 
 def test_mined_negatives_are_shown_as_text():

@@ -1,0 +1,118 @@
+"""Bulk, matches and duplicates: a threshold applied to the scored file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+from markupsafe import Markup
+
+from sbert_app.figures import thresholds as figures
+from sbert_app.pages.components import messages
+from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.components.templates import render
+from sbert_app.services.container import Services
+from sbert_app.services.files.matches import MatchSummary
+from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.errors import InputError
+
+USUAL = 0.8  # where no gold scores say better
+INTRO = (
+    "Rows whose cosine reaches the threshold match. Sentences that matches connect are a group of duplicates; of each "
+    "group the first sentence is kept."
+)
+DOWNLOADS = {
+    "matched_csv": "With match, CSV",
+    "matched_parquet": "With match, Parquet",
+    "groups": "Groups, CSV",
+    "deduplicated": "Without duplicates, CSV",
+}
+
+
+class Duplicates:
+    """The components of the section, hidden until a file is scored."""
+
+    def __init__(self, services: Services, job: gr.State) -> None:
+        self.services, self.job = services, job
+        with gr.Column(visible=False, elem_id="duplicates") as self.section:
+            gr.HTML(messages.section("Matches and duplicates"))
+            gr.HTML(messages.note(INTRO))
+            self.decision = gr.HTML(elem_id="decision")
+            self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
+            with gr.Row(elem_classes="apply"):
+                self.threshold = gr.Number(
+                    USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"
+                )
+                self.apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
+                self.stop = gr.Button("Stop", interactive=False, elem_id="stop-threshold", min_width=120)
+            self.status = gr.HTML(elem_id="matches")
+            with gr.Row():
+                self.downloads = {
+                    name: gr.DownloadButton(label, visible=False, elem_id=name.replace("_", "-"), min_width=160)
+                    for name, label in DOWNLOADS.items()
+                }
+        self.task = TaskWidget("matches", self.status, self.stop, self.apply)
+
+    @property
+    def shown(self) -> list[Any]:
+        """What changes with the file that is shown."""
+        return [self.section, self.decision, self.curve, self.threshold, self.status, *self.downloads.values()]
+
+    def hidden(self) -> Update:
+        """Nothing is scored."""
+        return {self.section: gr.Column(visible=False), **self._cleared()}
+
+    def offered(self, summary: ScoreSummary) -> Update:
+        """The section for a scored file, with the threshold that its gold scores suggest."""
+        found = summary.report.decision if summary.report else None
+        choices = [choice for choice in found.decision.choices if choice.exists] if found else []
+        curve: Any = gr.Plot(visible=False)
+        if found:
+            figure = figures.precision_recall(found.decision, criterion_labels(found.decision))
+            curve = gr.Plot(figure, visible=True)
+        return {
+            self.section: gr.Column(visible=summary.scored > 0),
+            self.decision: decision_table("Cosine and gold", found, [MEANING]) if found else Markup(),
+            self.curve: curve,
+            self.threshold: round(choices[0].threshold.value, 4) if choices else USUAL,
+            **self._cleared(),
+        }
+
+    def wire(self) -> None:
+        """Connect the components with their handlers."""
+        outputs = [*self.task.outputs, *self.downloads.values()]
+        applied = self.apply.click(
+            self.find, [self.job, self.threshold], outputs, trigger_mode="always_last", concurrency_limit=2, **PRIVATE
+        )
+        self.task.wire(self.services, applied)
+
+    def find(self, job_id: str | None, threshold: float | None, request: gr.Request) -> Iterator[Update]:
+        """Apply the threshold to the scores of the job."""
+
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> MatchSummary:
+            if threshold is None:
+                raise InputError("Give a threshold, such as 0.8.")
+            report_progress(0, "Comparing with the threshold")
+            return self.services.scoring.apply_threshold(job_id or "", threshold, should_stop)
+
+        def show(found: MatchSummary) -> Update:
+            paths = dict(zip(DOWNLOADS, found.outputs, strict=True))
+            buttons = {
+                self.downloads[name]: gr.DownloadButton(value=path, visible=True) for name, path in paths.items()
+            }
+            return {self.status: match_summary(found), **buttons}
+
+        hidden = {button: gr.DownloadButton(visible=False) for button in self.downloads.values()}
+        yield from self.task.run(self.services, request, work, show, hidden)
+
+    def _cleared(self) -> Update:
+        return {self.status: "", **{button: gr.DownloadButton(visible=False) for button in self.downloads.values()}}
+
+
+def match_summary(found: MatchSummary) -> Markup:
+    """How many match, and the largest groups."""
+    return render("bulk/templates/matches.html", found=found)

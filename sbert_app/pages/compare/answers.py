@@ -1,0 +1,86 @@
+"""What the tab of two sentences is asked for, and what it computes before it shows anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
+from sbert_app.services.compare import examples
+from sbert_app.services.compare.comparison import Comparison, compare_by_name
+from sbert_app.services.models.cache import ModelCache
+from training.errors import UserFacingError
+from training.registry import DEFAULT_MODEL
+
+GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is compared. The fields are also the query parameters of a link."""
+
+    a: str
+    b: str
+    model: str
+    pooling: str
+    cross: str | None
+    second: str | None = None  # another model, beside the first, with its own pooling
+
+    @property
+    def cross_encoder(self) -> str | None:
+        """The name of the cross-encoder, None without one."""
+        return None if self.cross in (None, "", NO_CROSS_ENCODER) else self.cross
+
+    @property
+    def models(self) -> list[str]:
+        """The models that are needed, by name."""
+        return [name for name in (self.model or DEFAULT_MODEL, self.second, self.cross_encoder) if name]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that was computed for the inputs. Kept in the session, to be shown again when a curve is measured."""
+
+    comparison: Comparison
+    second: Comparison | None
+    gold: float | None
+    errors: tuple[str, ...]  # as HTML: why a score is missing
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Of the model, and of the second one if there is one."""
+        return [each for each in (self.comparison, self.second) if each is not None]
+
+
+def compute(models: ModelCache, inputs: Inputs, gold_pair: examples.GoldPair | None) -> Answer:
+    """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
+    errors = []
+    cross_encoder, second = inputs.cross_encoder, None
+    try:
+        models.cross_encoder_or_none(cross_encoder)
+    except UserFacingError as unusable:  # the cosine is worth showing without it
+        errors.append(error_message(unusable))
+        cross_encoder = None
+    comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
+    if inputs.second:
+        try:
+            second = compare_by_name(models, inputs.a, inputs.b, inputs.second)
+        except UserFacingError as unusable:
+            errors.append(error_message(unusable))
+    return Answer(comparison, second, _gold(inputs, gold_pair), tuple(errors))
+
+
+def lesson(inputs: Inputs, drawn: examples.GoldPair | None) -> str:
+    """What the pair is to show, if it is an example, or that its gold score is known."""
+    example = examples.example_of(inputs.a, inputs.b)
+    if example:
+        return example.lesson
+    return GOLD_LESSON if _gold(inputs, drawn) is not None else ""
+
+
+def _gold(inputs: Inputs, drawn: examples.GoldPair | None) -> float | None:
+    """The annotators' score of the pair that was drawn last, or of an example."""
+    if drawn and (drawn.a, drawn.b) == (inputs.a, inputs.b):
+        return drawn.score
+    example = examples.example_of(inputs.a, inputs.b)
+    return example.gold if example else None

@@ -1,0 +1,209 @@
+"""The panel beside the map: the sentences that were selected on it, what they have in common, where they can go.
+
+A lasso or a box on the map (assets/explore.js), words that sentences contain, and groups that were kept all select
+sentences. The selection is a list of rows of the corpus, so it survives another colour, dimension and model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.figures.map_colours import COLOURS
+from sbert_app.formats import format_count
+from sbert_app.pages.components import messages
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.task import Update
+from sbert_app.pages.explore import views
+from sbert_app.pages.explore.selection import Picked, Selection
+from sbert_app.services.clusters.subset import containing, describe_subset, save_subset
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.groups import Group, delete_group, group_store, groups_of, save_group
+from training.errors import UserFacingError
+
+PAN, LASSO, BOX = "pan", "lasso", "select"  # Plotly's names of what dragging does
+DRAG_CHOICES = [("moves it", PAN), ("lasso", LASSO), ("box", BOX)]
+SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-drag', mode); return mode; }"
+NO_GROUP = ""
+MAX_SHOWN = 1_000  # sentences in the table; the file has all
+HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows="{rows}"></i>'
+
+
+class SelectedPanel:
+    """The components and their event handlers. Build `controls` and `panel` where they belong, then `wire`."""
+
+    def __init__(self, services: Services, selection: gr.State) -> None:
+        self.services, self.selection = services, selection
+        self.groups = group_store(services.settings.home)
+        self.picked = gr.State(Picked())
+
+    def build_controls(self) -> None:
+        """What selects: dragging on the map, words, groups."""
+        self.drag = gr.Radio(
+            DRAG_CHOICES,
+            value=PAN,
+            label="Dragging on the map",
+            info="Lasso and box select, in 2-D; Shift adds",
+            elem_id="map-drag",
+        )
+        self.words = gr.Textbox(
+            label="Select sentences that contain", placeholder="words, then Enter", max_lines=1, elem_id="map-words"
+        )
+        self.group = gr.Dropdown(
+            [("none", NO_GROUP)], value=NO_GROUP, label="Select a group", visible=False, elem_id="map-group"
+        )
+
+    def build_panel(self) -> None:
+        """The selected sentences and what can be done with them."""
+        with gr.Column(scale=5, min_width=320, visible=False, elem_id="selected") as self.column:
+            self.summary = gr.HTML(elem_id="selected-summary")
+            self.table = gr.Dataframe(
+                headers=["row", "cosine", "sentence"],
+                column_widths=["58px", "74px", "210px", "120px"],
+                interactive=False,
+                wrap=True,
+                max_height=380,
+                show_label=False,
+                buttons=[],
+                elem_id="selected-table",
+            )
+            with gr.Row(elem_classes="actions"):
+                self.download = gr.DownloadButton("Download CSV", size="sm", elem_id="selected-csv")
+                self.clear = gr.Button("Clear selection", size="sm", elem_id="selected-clear")
+            self.links = gr.HTML(elem_id="selected-links")
+            with gr.Row(elem_classes="group-form"):
+                self.name = gr.Textbox(
+                    label="Keep as a group", placeholder="its name", max_lines=1, min_width=130, elem_id="group-name"
+                )
+                self.colour = gr.Dropdown(
+                    [(colour, colour) for colour in COLOURS],
+                    value=COLOURS[0],
+                    label="Colour",
+                    min_width=100,
+                    elem_id="group-colour",
+                )
+            with gr.Row(elem_classes="actions"):
+                self.save = gr.Button("Save group", size="sm", elem_id="group-save")
+                self.delete = gr.Button("Delete group", size="sm", visible=False, elem_id="group-delete")
+            self.note = gr.HTML(elem_id="group-note")
+        self.rows = gr.HTML(visible="hidden", elem_id="selected-rows")
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that show a selection."""
+        parts = [self.picked, self.column, self.summary, self.table, self.download, self.links, self.rows, self.note]
+        return [*parts, self.group, self.delete, self.name, self.colour]
+
+    def wire(self, drawn: Any) -> tuple[Any, Any]:
+        """Connect the components. ``drawn``: the component whose select event has the rows of a lasso or a box.
+
+        Returns the events after which a group was saved, and deleted.
+        """
+        self.drag.change(None, self.drag, None, js=SET_DRAG, **PRIVATE)
+        state = [self.selection, self.picked]
+        drawn.select(self.pick_drawn, state, self.outputs, **PRIVATE)
+        self.words.submit(self.pick_words, [self.selection, self.words], self.outputs, **PRIVATE)
+        self.group.input(self.pick_group, [self.selection, self.group], self.outputs, **PRIVATE)
+        self.clear.click(self.pick_none, self.selection, self.outputs, **PRIVATE)
+        saving = gr.on(
+            [self.save.click, self.name.submit], self.keep, [*state, self.name, self.colour], self.outputs, **PRIVATE
+        )
+        return saving, self.delete.click(self.forget, state, self.outputs, **PRIVATE)
+
+    def opened(self, selection: Selection | None, picked: Picked) -> Update:
+        """A corpus was opened, or the same one under another model: keep what was selected of it."""
+        if selection is not None and picked.corpus == selection.corpus:
+            return self._show(selection, picked.rows, picked.group)
+        return self._show(selection, ())
+
+    def pick_drawn(self, selection: Selection | None, picked: Picked, event: gr.EventData) -> Update:
+        """The rows inside a lasso or a box; with ``add``, besides those that are selected."""
+        rows = map(int, event.rows)
+        return self._show(selection, {*picked.rows, *rows} if event.add else rows)
+
+    def pick_words(self, selection: Selection | None, words: str) -> Update:
+        """The sentences that contain some words."""
+        if selection is None:
+            return {self.note: gr.skip()}
+        try:
+            return self._show(selection, containing(self.services.embeddings.corpus(selection.corpus), words))
+        except UserFacingError as error:
+            return {self.note: messages.error_message(error)}
+
+    def pick_group(self, selection: Selection | None, name: str) -> Update:
+        """The sentences of a group."""
+        found = next((group for group in self.groups_of(selection) if group.name == name), None)
+        return self._show(selection, found.rows if found else (), found.name if found else "")
+
+    def pick_none(self, selection: Selection | None) -> Update:
+        """Nothing is selected."""
+        return self._show(selection, ())
+
+    def keep(self, selection: Selection | None, picked: Picked, name: str, colour: str) -> Update:
+        """Save the selected sentences as a group."""
+        if selection is None:
+            return {self.note: gr.skip()}
+        try:
+            corpus = self.services.embeddings.corpus(selection.corpus)
+            group = save_group(self.groups, corpus, name or "", colour, picked.rows)
+        except UserFacingError as error:
+            return {self.note: messages.error_message(error)}
+        kept = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
+        return {**self._show(selection, group.rows, group.name), self.note: messages.note(kept)}
+
+    def forget(self, selection: Selection | None, picked: Picked) -> Update:
+        """Delete the group that is selected; its sentences stay selected."""
+        if selection is None:
+            return {self.note: gr.skip()}
+        try:
+            delete_group(self.groups, self.services.embeddings.corpus(selection.corpus), picked.group)
+        except UserFacingError as error:
+            return {self.note: messages.error_message(error)}
+        return {**self._show(selection, picked.rows), self.note: messages.note(f"{picked.group} is deleted.")}
+
+    def groups_of(self, selection: Selection | None) -> Sequence[Group]:
+        """The groups of the open corpus."""
+        if selection is None:
+            return ()
+        return groups_of(self.groups, self.services.embeddings.corpus(selection.corpus))
+
+    def _show(self, selection: Selection | None, rows: Iterable[int], group: str = "") -> Update:
+        """Show the selected rows, or that they cannot be shown."""
+        try:
+            return self._selected(selection, rows, group)
+        except UserFacingError as error:
+            return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
+
+    def _selected(self, selection: Selection | None, rows: Iterable[int], group: str) -> Update:
+        groups = self.groups_of(selection)
+        names = [(f"{each.name} ({len(each.rows):,})", each.name) for each in groups]
+        common: Update = {
+            self.group: gr.Dropdown([("none", NO_GROUP), *names], value=group, visible=bool(groups)),
+            self.delete: gr.update(visible=bool(group)),
+            self.note: "",
+        }
+        embedded = None if selection is None else selection.embed(self.services.embeddings)
+        subset = None if embedded is None else describe_subset(embedded, rows)
+        if selection is None or embedded is None or subset is None or not len(subset):
+            nothing = HIDDEN_ROWS.format(corpus=selection.corpus if selection else "", rows="")
+            hidden = {self.column: gr.update(visible=False), self.rows: nothing}
+            return {**common, **hidden, self.picked: Picked()}
+        sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
+        token = self.services.handover.put(sentences)
+        colour = next((each.colour for each in groups if each.name == group), None)
+        return {
+            **common,
+            self.picked: Picked(selection.corpus, tuple(subset.rows.tolist()), group),
+            self.column: gr.update(visible=True),
+            self.summary: views.selected_summary(subset, group, MAX_SHOWN),
+            self.table: views.selected_table(subset, embedded.corpus, MAX_SHOWN),
+            self.download: gr.DownloadButton(
+                value=save_subset(subset, embedded.corpus, self.services.temp.results("explore"))
+            ),
+            self.links: views.selected_links(sentences, token),
+            self.rows: HIDDEN_ROWS.format(corpus=selection.corpus, rows=",".join(map(str, subset.rows.tolist()))),
+            self.name: gr.update(value=group),
+            self.colour: gr.update(value=colour) if colour else gr.skip(),
+        }

@@ -1,0 +1,1 @@
+"""Judge pairs of one's own, and train on them."""

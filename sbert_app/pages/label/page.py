@@ -1,0 +1,277 @@
+"""The Label page: a file becomes pairs worth judging, people judge them by keyboard, a model is measured and trained.
+
+``/label?project=<id>&rater=<name>`` opens a project for a rater: a link to send round. Each key press is on the disk
+before the next pair is shown (`services.annotations.project`); while it is being saved, further presses are ignored, so
+that no pair gets a score that was meant for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.components import messages
+from sbert_app.pages.components.columns import UploadOptions, chosen_name
+from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
+from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.label import results, views
+from sbert_app.services.annotations.project import Project, Projects
+from sbert_app.services.annotations.selection import Wanted, choose_pairs
+from sbert_app.services.container import Services
+from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.errors import InputError, UserFacingError
+from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+
+TAGLINE = "Judge pairs of your own, see whether people agree, measure a model on them, and train it."
+NO_PROJECT = ""
+# Keys: 0-5 judge, arrows turn, u or Backspace takes back. While the server saves, presses are ignored.
+CARD_JS = """
+let saving = 0;
+const send = (name, data) => {
+  if (Date.now() - saving < 10000) return;
+  saving = Date.now();
+  element.querySelector("[data-pair]")?.classList.add("saving");
+  trigger(name, data);
+};
+const act = (name) => {
+  const card = element.querySelector("[data-pair]");
+  if (!card) return false;
+  const pair = Number(card.dataset.pair);
+  if (/^[0-5]$/.test(name)) send("judge", {pair, score: Number(name)});
+  else if (name === "undo") send("take_back", {pair});
+  else if (name === "next" || name === "previous") send("turn", {pair, step: name === "next" ? 1 : -1});
+  else return false;
+  return true;
+};
+const KEYS = {ArrowRight: "next", ArrowLeft: "previous", u: "undo", U: "undo", Backspace: "undo"};
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-act]");
+  if (button) act(button.dataset.act);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.altKey || event.metaKey || event.ctrlKey || !element.isConnected) return;
+  if (event.target.closest("input, textarea, select, [contenteditable], [role=listbox]")) return;
+  if (act(KEYS[event.key] || event.key)) event.preventDefault();
+});
+watch("value", () => { saving = 0; });
+"""
+REMEMBER = """(project, rater) => {
+  const url = new URL(window.location.href);
+  for (const [name, value] of [["project", project], ["rater", rater]])
+    if (value) url.searchParams.set(name, value); else url.searchParams.delete(name);
+  window.history.replaceState(null, "", url);
+}"""
+# Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
+BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeElement.blur(); }"""
+
+
+def build(services: Services) -> None:
+    """Build the page inside the open Blocks."""
+    _LabelPage(services).wire()
+
+
+class _LabelPage:
+    """The components and their event handlers."""
+
+    def __init__(self, services: Services) -> None:
+        self.services, self.projects = services, Projects(services.settings.home)
+        gr.HTML(messages.heading("Label", TAGLINE))
+        with gr.Row(elem_id="label-choice"):
+            self.project = gr.Dropdown(
+                [("none yet", NO_PROJECT)],
+                value=NO_PROJECT,
+                label="Project",
+                allow_custom_value=True,  # what is sent before the list has come is none of its choices
+                min_width=220,
+                elem_id="label-project",
+            )
+            self.rater = gr.Textbox(
+                label="Your name",
+                info="Each rater judges on their own",
+                max_lines=1,
+                min_width=180,
+                elem_id="label-rater",
+            )
+            self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
+        self.error = gr.HTML(elem_id="label-error")
+        with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
+            self._build_new(services)
+        self.card = gr.HTML(messages.waiting("Opening the projects …"), js_on_load=CARD_JS, elem_id="label-card")
+        self.results = results.Results(services, self.projects, self.project)
+
+    def _build_new(self, services: Services) -> None:
+        with gr.Row():
+            self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
+            self.data = gr.Textbox(
+                label="Data",
+                value="stsb:dev",
+                info="A named set, hf:<org>/<name>; an uploaded file replaces this",
+                max_lines=1,
+                min_width=220,
+                elem_id="label-data",
+            )
+            self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
+        self.how_read = UploadOptions(self.file, "label")
+        with gr.Row():
+            self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
+            self.second = cross_encoder_picker(DEFAULT_CROSS_ENCODER)
+            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
+            self.count = gr.Slider(15, 300, 60, step=15, label="Pairs", min_width=180, elem_id="label-count")
+        with gr.Row(elem_classes="actions"):
+            self.create = gr.Button("Choose the pairs", variant="primary", elem_id="label-create")
+            stop = gr.Button("Stop", interactive=False, elem_id="label-stop")
+        self.status = gr.HTML(messages.note(views.SELECTION_NOTE), elem_id="label-status")
+        self.task = TaskWidget("label", self.status, stop, self.create)
+
+    def wire(self) -> None:
+        """Connect the components with their handlers."""
+
+        def open_link(request: gr.Request) -> Update:
+            query = request.query_params
+            return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
+
+        root = gr.context.Context.root_block
+        chosen = [self.project, self.rater]
+        shown = [self.card, self.error]
+        everything = [*chosen, *shown, self.new, *self.results.outputs]
+        root.load(open_link, None, everything, **UNQUEUED)
+        for event, field in (
+            (self.begin.click, self.begin),
+            (self.rater.submit, self.rater),
+            (self.project.input, self.project),
+        ):
+            opened = event(self.opened, chosen, everything, **UNQUEUED)
+            opened.then(None, chosen, None, js=REMEMBER).then(None, None, None, js=BLUR % field.elem_id)
+        after = [*shown, *self.results.outputs]
+        for listen, handler in (
+            (self.card.judge, self.judge),
+            (self.card.take_back, self.take_back),
+            (self.card.turn, self.turn),
+        ):
+            listen(handler, chosen, after, **EVERY)
+        made = self.create.click(
+            self.make,
+            [
+                *(self.name, self.data, self.file, self.model, self.second, self.threshold, self.count),
+                *self.how_read.inputs,
+            ],
+            [*self.task.outputs, self.project],
+            concurrency_limit=2,
+            **PRIVATE,
+        )
+        self.task.wire(self.services, made)
+        made.success(self.opened, chosen, everything, **UNQUEUED).then(None, chosen, None, js=REMEMBER)
+        self.results.wire()
+
+    def opened(self, project_id: str, rater: str) -> Update:
+        """The project's first pair that this rater has not judged; the example of how it works without a project."""
+        listed = self.projects.list()
+        ids = [each for each, _ in listed]
+        choices = [(f"{info.name} ({info.source})", each) for each, info in listed] or [("none yet", NO_PROJECT)]
+        known = project_id if project_id in ids else NO_PROJECT
+        missing = f"there is no project {project_id[:80]!r}" if project_id and not known else ""
+        update: Update = {
+            self.project: gr.Dropdown(choices, value=known or (ids[0] if ids else NO_PROJECT)),
+            self.rater: rater,
+            self.error: messages.error_message(missing) if missing else "",
+        }
+        if not ids:  # an open form is not closed: somebody may be at it already
+            update[self.new] = gr.Accordion(open=True)
+        project_id = known or (ids[0] if ids else NO_PROJECT)
+        if not project_id:
+            return {**update, self.card: views.no_project(), **self.results.shown(None)}
+        project = self.projects.open(project_id)
+        return {**update, self.card: self._card(project, rater, 0, seek=True), **self.results.shown(project)}
+
+    def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+        """Save a score, then show the next pair that this rater has not judged."""
+        return self._after(
+            project_id,
+            rater,
+            lambda project: self._judged(project, rater, _number(event, "pair"), _number(event, "score")),
+        )
+
+    def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+        """Take back the rater's last score and show its pair."""
+
+        def work(project: Project) -> tuple[int, bool]:
+            pair = project.undo(rater)
+            return (_number(event, "pair"), False) if pair is None else (pair, False)
+
+        return self._after(project_id, rater, work)
+
+    def turn(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+        """The next pair or the one before, judged or not."""
+        return self._after(project_id, rater, lambda _: (_number(event, "pair") + _number(event, "step"), False))
+
+    def make(
+        self,
+        name: str,
+        data: str,
+        file: str | None,
+        model: str,
+        second: str,
+        threshold: float,
+        count: float,
+        request: gr.Request,
+        *how: str,
+    ) -> Iterator[Update]:
+        """Choose the pairs of a new project."""
+        services = self.services
+
+        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> str:
+            source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
+            if second == "none":
+                raise InputError("choose a second model: pairs are worth judging where two disagree")
+            wanted = Wanted(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
+            self.projects.check_new(name)
+            info, pairs = choose_pairs(wanted, services.models, services.settings.home, report_progress, should_stop)
+            return self.projects.create(info, pairs)
+
+        def show(project_id: str) -> Update:
+            return {
+                self.status: messages.note(views.SELECTION_NOTE),
+                self.project: gr.Dropdown([(name, project_id)], value=project_id),
+            }
+
+        yield from self.task.run(services, request, work, show, {})
+
+    def _judged(self, project: Project, rater: str, pair: int, score: int) -> tuple[int, bool]:
+        project.rate(rater, pair, score)
+        return pair, True
+
+    def _after(self, project_id: str, rater: str, work: Any) -> Update:
+        """Do ``work``, which returns the pair to show and whether to look for one that is not judged."""
+        try:
+            project = self.projects.open(project_id or "")
+            pair, seek = work(project)
+        except UserFacingError as error:
+            return {self.error: messages.error_message(error), self.card: self._again(project_id, rater)}
+        return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project)}
+
+    def _again(self, project_id: str, rater: str) -> Any:
+        """The card once more, so that the browser takes presses again."""
+        try:
+            return self._card(self.projects.open(project_id or ""), rater, 0, seek=True)
+        except UserFacingError:
+            return views.no_project()
+
+    def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Any:
+        mine = project.ratings().get(" ".join((rater or "").split()), {})
+        count = len(project.pairs)
+        at = min(max(pair, 0), count - 1)
+        if seek:  # the next that is not judged, from here on and then from the start
+            order = [*range(at, count), *range(at)]
+            at = next((i for i in order if i not in mine), at)
+        return views.card(project, at, mine, bool((rater or "").strip()))
+
+
+def _number(event: gr.EventData, name: str) -> int:
+    """A whole number that the card in the browser has sent. InputError if it has sent something else."""
+    value = getattr(event, name, None)
+    if not isinstance(value, int):
+        raise InputError("the browser has sent no number of a pair or a score: reload the page")
+    return value

@@ -1,0 +1,68 @@
+"""Every figure downloads as PNG and SVG and every table as CSV, on every page that has one, also by keyboard."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+# page -> what has to be there before its figures and tables are complete
+PAGES = {
+    "/": "#word-map .js-plotly-plot",
+    "/bulk": "#histogram .js-plotly-plot",
+    "/ablation": ".js-plotly-plot",
+    "/evaluate": "#quality-speed .js-plotly-plot",
+    "/explore": "#map-plot .js-plotly-plot",
+}
+
+
+def content(page: Page, press) -> bytes:
+    with page.expect_download() as download:
+        press()
+    return Path(download.value.path()).read_bytes()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_figures(open_page, path):
+    page = open_page(path)
+    plot = page.locator(PAGES[path]).first
+    expect(plot).to_be_visible()
+    expect(plot).to_have_attribute("aria-label", re.compile(r"\w{5}"))  # more than "Plot"
+    buttons = plot.locator("xpath=following-sibling::div[1]").locator("button")
+    expect(buttons).to_have_count(2)
+    expect(buttons.last).to_have_attribute("aria-label", "Download the figure as SVG")
+    assert content(page, buttons.first.click).startswith(b"\x89PNG")
+    buttons.last.focus()
+    svg = content(page, lambda: page.keyboard.press("Enter")).decode()
+    assert svg.startswith("<svg")
+    assert "#1f2933" in svg or "rgb(31, 41, 51)" in svg  # dark text on white, in any theme
+
+
+@pytest.mark.parametrize(
+    ("path", "table"), [("/", "table.poolings"), ("/bulk", "#rows table"), ("/evaluate", "table.plain")]
+)
+def test_tables(open_page, path, table):
+    page = open_page(path, dark=True)
+    first = page.locator(table).first
+    expect(first.locator("button.download")).to_have_attribute("aria-label", "Download the table as CSV")
+    rows = list(csv.reader(io.StringIO(content(page, first.locator("button.download").click).decode())))
+    assert len(rows) == first.locator("tr").count()
+    assert len(set(map(len, rows))) == 1
+    assert not any("CSV" in cell for cell in rows[0])
+
+
+def test_a_cell_that_a_spreadsheet_would_execute_is_text(open_page, tmp_path):
+    file = tmp_path / "evil.csv"
+    file.write_text('sentence1,sentence2\n"=1+1, 2","says ""hi"""\nA dog.,A cat.\n')
+    page = open_page("/bulk")
+    expect(page.locator("#csv")).to_be_visible()  # the example is scored
+    page.set_input_files("#upload input[type=file]", file)
+    expect(page.locator("#rows table")).to_contain_text("=1+1, 2")
+    press = page.locator("#rows table button.download").click
+    text = content(page, press).decode()
+    assert "'=1+1, 2" in text
+    assert any('says "hi"' in row for row in csv.reader(io.StringIO(text)))

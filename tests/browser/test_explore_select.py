@@ -1,0 +1,266 @@
+"""Selecting on the Explore page's map in a real browser: exactly the points drawn, whatever colours and shows them."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+# Every point that is drawn: its row and its place in the window.
+PLACES = """plot => { const box = plot.getBoundingClientRect(), {xaxis: x, yaxis: y} = plot._fullLayout;
+  return plot._fullData.filter(t => t.mode === "markers" && !(t.meta && t.meta.layer)).flatMap(t => Array.from(
+    t.customdata, (c, i) => [c[0], box.left + x._offset + x.l2p(t.x[i]), box.top + y._offset + y.l2p(t.y[i])])) }"""
+NEAR = 1  # pixels: how close to its line nothing may be drawn, for a lasso whose contents are certain
+
+
+def opened(open_page, **options) -> Page:
+    """The page, once its example is drawn."""
+    page = open_page("/explore", **options)
+    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    page.locator("#map-plot").scroll_into_view_if_needed()
+    return page
+
+
+def figure(page: Page):
+    return page.locator("#map-plot .js-plotly-plot")
+
+
+def drag(page: Page, mode: str) -> None:
+    page.locator("#map-drag").get_by_label(mode).check()
+    wanted = {"lasso": "lasso", "box": "select", "moves it": "pan"}[mode]
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === '{wanted}'")
+
+
+def choose(page: Page, place: str, option: str) -> None:
+    page.locator(f"{place} input").click()
+    page.locator(place).get_by_role("option", name=option, exact=True).click()
+
+
+def rectangle(page: Page) -> tuple[list[tuple[float, float]], list[int]]:
+    """The corners of a rectangle that no point is near to, and the rows of the points within, ascending."""
+    box = page.locator("#map-plot .nsewdrag").first.bounding_box()
+    points = figure(page).evaluate(PLACES)
+    random = np.random.default_rng(0)
+    for _ in range(5_000):
+        left, right = box["x"] + box["width"] * random.uniform([0.1, 0.5], [0.4, 0.8])
+        top, bottom = box["y"] + box["height"] * random.uniform([0.1, 0.5], [0.4, 0.8])
+        depth = {row: min(x - left, right - x, y - top, bottom - y) for row, x, y in points}
+        if all(abs(inside) > NEAR for inside in depth.values()):
+            rows = sorted(row for row, inside in depth.items() if inside > 0)
+            return [(left, top), (right, top), (right, bottom), (left, bottom)], rows
+    raise AssertionError("every rectangle has a point on its line")
+
+
+def draw_lasso(page: Page, corners: list[tuple[float, float]]) -> None:
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    for corner in [*corners[1:], (corners[0][0], corners[0][1] + 2)]:
+        page.mouse.move(*corner, steps=8)
+    page.mouse.up()
+
+
+def draw_box(page: Page, corners: list[tuple[float, float]]) -> None:
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    page.mouse.move(*corners[2], steps=8)
+    page.mouse.up()
+
+
+def expect_selected(page: Page, rows: list[int]) -> None:
+    """The panel counts them, and the map draws each of them once."""
+    expect(page.locator("#selected-summary .lead b").first).to_have_text(f"{len(rows)} sentences")
+    page.wait_for_function(
+        """rows => { const plot = document.querySelector('#map-plot .js-plotly-plot');
+          const drawn = plot.data.filter(t => t.meta && t.meta.layer === "selected")
+            .flatMap(t => Array.from(t.customdata, c => c[0]));
+          return drawn.sort((a, b) => a - b).join() === rows.join() }""",
+        arg=rows,
+    )
+
+
+def downloaded(page: Page, button: str) -> list[dict[str, str]]:
+    with page.expect_download() as download:
+        page.click(button)
+    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_and_model(open_page):
+    page = opened(open_page)  # coloured by category: 17 traces
+    drag(page, "lasso")
+    corners, rows = rectangle(page)
+    assert len(rows) > 20
+    draw_lasso(page, corners)
+    expect_selected(page, rows)
+    assert [int(row["row"]) - 1 for row in downloaded(page, "#selected-csv")] == rows
+    choose(page, "#map-colour", "nothing")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 2")
+    expect_selected(page, rows)
+    choose(page, "#map-colour", "similarity to a query")
+    expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
+    expect_selected(page, rows)
+    page.locator("#map-dimensions").get_by_label("3-D").check()
+    expect(page.locator("#map-status")).to_contain_text("461 sentences in 3 dimensions")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData[0].type === 'scatter3d'")
+    expect_selected(page, rows)
+    page.locator("#map-dimensions").get_by_label("2-D").check()
+    expect(page.locator("#map-status")).to_contain_text("in 2 dimensions")
+    before = page.locator("#selected-summary .lead").inner_text()
+    page.locator("fieldset:has-text('From token vectors')").get_by_label("max").check()
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status")).to_contain_text("max pooling")
+    expect(page.locator("#selected-summary .lead")).not_to_have_text(before)  # another mean cosine
+    expect_selected(page, rows)
+
+
+def test_a_box_the_table_its_order_and_the_other_pages(open_page):
+    page = opened(open_page)
+    choose(page, "#map-colour", "nothing")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
+    drag(page, "box")
+    corners, rows = rectangle(page)
+    draw_box(page, corners)
+    expect_selected(page, rows)
+    assert page.locator("#selected-summary .words span").count() > 2
+    table = downloaded(page, "#selected-csv")
+    assert list(table[0]) == ["row", "sentence", "mean_cosine", "domain"]
+    page.locator("#selected-table th", has_text="cosine").first.click()
+    lowest = round(min(float(row["mean_cosine"]) for row in table), 3)
+    expect(page.locator("#selected-table tbody tr td").nth(1)).to_have_text(re.compile(rf"^\s*{lowest}\s*$"))
+    with page.context.expect_page() as compare:
+        page.locator("#selected-links a", has_text="Compare").click()
+    lines = compare.value.locator("#lines textarea")
+    expect(lines).to_have_value(re.compile(re.escape(table[0]["sentence"])))
+    assert lines.input_value().splitlines() == [row["sentence"] for row in table]
+    href = page.locator("#selected-links a", has_text="Train").get_attribute("href")
+    train = open_page(f"/{href.removeprefix('./')}")
+    expect(train.locator("#lesson")).to_contain_text("selected in Explore")
+    expect(train.locator("#plan")).to_contain_text(re.compile("sentences|pairs|rows"))
+
+
+def test_two_sentences_go_to_bulk_as_one_pair(open_page):
+    page = opened(open_page)
+    page.locator("#map-words input, #map-words textarea").fill("interest rate")
+    page.locator("#map-words input, #map-words textarea").press("Enter")
+    expect(page.locator("#selected-summary .lead b").first).to_be_visible()
+    rows = downloaded(page, "#selected-csv")
+    assert all("interest rate" in row["sentence"].lower() for row in rows)
+    href = page.locator("#selected-links a", has_text="Bulk").get_attribute("href")
+    bulk = open_page(f"/{href.removeprefix('./')}")
+    pairs = len(rows) * (len(rows) - 1) // 2
+    expect(bulk.locator("#status")).to_contain_text(re.compile(rf"\b{pairs} pairs?\b"))
+    expect(open_page("/bulk?sentences=" + "0" * 32).locator("#status .problem")).to_contain_text("select them again")
+
+
+def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
+    page = opened(open_page)
+    drag(page, "lasso")
+    corners, rows = rectangle(page)
+    draw_lasso(page, corners)
+    expect_selected(page, rows)
+    page.click("#group-save")
+    expect(page.locator("#group-note .problem")).to_contain_text("The group has no name yet")
+    page.locator("#group-name input, #group-name textarea").fill("to check <b>")
+    choose(page, "#group-colour", "vermillion")
+    page.click("#group-save")
+    expect(page.locator("#group-note")).to_contain_text(f"to check <b>, {len(rows)} sentences")
+    expect(page.locator("#map-plot .legendtext").first).to_have_text("to check <b>")
+    trace = figure(page).evaluate("plot => [plot._fullData[0].marker.color, plot._fullData[0].customdata.length]")
+    assert trace == ["#D55E00", len(rows)]
+    page.click("#selected-clear")
+    expect(page.locator("#selected")).to_be_hidden()
+    page.reload()
+    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    choose(page, "#map-group", f"to check <b> ({len(rows)})")
+    expect_selected(page, rows)
+    page.click("#group-delete")
+    expect(page.locator("#group-note")).to_contain_text("is deleted")
+    expect(page.locator("#map-group")).to_be_hidden()
+    expect_selected(page, rows)
+
+
+def test_what_is_found_lights_up_on_the_map_until_it_is_taken_off(open_page):
+    page = opened(open_page)
+    page.get_by_role("tab", name="Search").click()
+    expect(page.locator("#search-hits tbody tr")).to_have_count(10)
+    page.locator("#search-hits [data-show-layer]").click()
+    expect(page.locator("#map-layers button")).to_have_text("search results (10) ✕")
+    drawn = "document.querySelector('#map-plot .js-plotly-plot').data.filter(t => t.name === '{}').map(t => t.x.length)"
+    drawn += ".join()"
+    page.wait_for_function(f"{drawn.format('search results')} === '10'")
+    page.get_by_role("tab", name="Similar pairs").click()
+    page.click("#repeats-go")
+    page.locator("#repeats-status [data-show-layer]").click()
+    expect(page.locator("#map-layers button")).to_have_count(2)
+    page.wait_for_function(f"Number({drawn.format('near-duplicates')}) > 1")
+    page.locator("#map-layers button").first.click()
+    page.wait_for_function(f"{drawn.format('search results')} === ''")
+    expect(page.locator("#map-layers button")).to_have_count(1)
+
+
+def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
+    page = opened(open_page)
+    page.get_by_role("tab", name="Clusters").click()
+    expect(page.locator("#clusters-table .group").first).to_be_visible()
+    count = int(re.search(r"([\d,]+) clusters of", page.locator("#clusters-status").inner_text())[1])
+    page.locator("#clusters-edit button").first.click()
+    expect(page.locator("#clusters-renamed input")).to_have_value(re.compile("^1: "))
+    name = page.locator("#clusters-name input, #clusters-name textarea")
+    name.press_sequentially("my favourite")
+    expect(name).to_have_value("my favourite")
+    page.click("#clusters-rename")
+    expect(page.locator("#clusters-table .group h2").first).to_contain_text("my favourite")
+    expect(name).to_have_value("")  # it has been found again
+    for chosen in range(2):
+        page.locator("#clusters-merged input").click()
+        page.locator("#clusters-merged").get_by_role("option").nth(chosen).click()
+    page.locator("#clusters-merged input").press("Escape")
+    page.click("#clusters-merge")
+    expect(page.locator("#clusters-status .lead b")).to_have_text(f"{count - 1} clusters")
+    page.get_by_role("tab", name="Map").click()
+    choose(page, "#map-colour", "cluster")
+    expect(page.locator("#map-plot .legendtext").first).to_have_text("1: my favourite")
+    expect(page.locator("#map-plot .annotation-text", has_text="1: my favourite")).to_be_visible()
+    page.get_by_role("tab", name="Clusters").click()
+    page.click("#clusters-undo")
+    expect(page.locator("#clusters-status .lead b")).to_have_text(f"{count} clusters")
+    page.get_by_role("tab", name="Map").click()
+    expect(page.locator("#map-plot .legendtext").first).not_to_have_text("1: my favourite")
+
+
+def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
+    page = opened(open_page, width=390, dark=True)
+    words = page.locator("#map-words input, #map-words textarea")
+    words.focus()
+    page.keyboard.type("bank")
+    page.keyboard.press("Enter")
+    expect(page.locator("#selected-summary .lead")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    name = page.locator("#group-name input, #group-name textarea")
+    name.focus()
+    page.keyboard.type("banks")
+    page.keyboard.press("Enter")
+    expect(page.locator("#group-note")).to_contain_text("Kept with the corpus: banks")
+    page.locator("#group-delete").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#group-note")).to_contain_text("is deleted")
+    page.locator("#selected-clear").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#selected")).to_be_hidden()
+
+
+def test_the_corpus_is_exported_for_embedding_atlas(open_page):
+    page = opened(open_page)
+    page.click("#atlas-go")
+    expect(page.locator("#atlas-status")).to_contain_text("461 sentences with their map")
+    with page.expect_download() as download:
+        page.click("#atlas-file")
+    table = pq.read_table(download.value.path())
+    assert table.column_names == ["sentence", "domain", "projection_x", "projection_y", "cluster", "embedding"]
+    assert table.num_rows == 461
+    expect(page.locator("#atlas-labels")).to_be_visible()

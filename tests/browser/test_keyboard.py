@@ -1,0 +1,66 @@
+"""Every page by keyboard alone: Tab goes through all its controls to the footer, and shows where it is."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+MOST_STOPS = 200  # of a page; more would be a trap
+# The element with the focus: what it is, whether a ring is drawn around it, whether it is the page's last link.
+FOCUSED = """() => {
+  const element = document.activeElement;
+  if (!element || element === document.body) return null;
+  const style = getComputedStyle(element), box = element.getBoundingClientRect();
+  const place = element.closest("[id]");
+  return {
+    name: `${element.tagName.toLowerCase()} in #${place ? place.id : ""} ${element.getAttribute("aria-label") || element.innerText || ""}`,
+    ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 && box.width > 1 && box.height > 1,
+    last: element.closest(".page-footer") !== null,
+  };
+}"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("path", "ready"),
+    [
+        ("/", "#word-map .js-plotly-plot"),
+        ("/?tab=many", "#cosine-matrix .js-plotly-plot"),
+        ("/bulk", "#histogram .js-plotly-plot"),
+        ("/train", "#run-status .card"),
+        ("/ablation", ".js-plotly-plot"),
+        ("/evaluate", "#quality-speed .js-plotly-plot"),
+        ("/explore", "#map-plot .nsewdrag"),
+        ("/label", "#label-card [data-version]"),
+        ("/learn?lesson=9", "#result-9 .measured"),
+    ],
+)
+def test_tab_reaches_the_footer_and_shows_every_stop(open_page, path, ready):
+    page: Page = open_page(path)
+    expect(page.locator(ready).first).to_be_visible()
+    hidden, stops = [], ["the start"]
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(FOCUSED)
+        assert focused is not None, f"the focus left the page after {stops}"
+        stops.append(focused["name"])
+        if not focused["ring"]:
+            hidden.append(focused["name"])
+        if focused["last"]:
+            break
+    else:
+        raise AssertionError(f"{MOST_STOPS} stops, and the footer was not among them")
+    assert hidden == []
+
+
+@pytest.mark.parametrize("path", ["/", "/train", "/evaluate", "/explore", "/learn?lesson=9"])
+def test_the_arrow_keys_choose_among_radio_buttons(open_page, path):
+    page: Page = open_page(path)
+    group = page.locator("fieldset:visible:has(input[type=radio])").first
+    expect(group).to_be_visible()
+    expect(group.locator("input:checked")).to_have_count(1)
+    before = group.locator("input:checked").input_value()
+    group.locator("input:checked").focus()
+    page.keyboard.press("ArrowRight")
+    expect(group.locator("input:checked")).to_have_count(1)
+    expect(group.locator("input:checked")).not_to_have_value(before)
+    expect(group.locator("input:checked")).to_be_focused()

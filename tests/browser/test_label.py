@@ -1,0 +1,85 @@
+"""The Label page in a real Chromium: a project is made, judged by the keyboard alone, and nothing is lost."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key and wait until the server has saved it and the next card is there."""
+    card = page.locator("#label-card [data-pair]")
+    version = card.get_attribute("data-version")
+    page.keyboard.press(key)
+    expect(card).not_to_have_attribute("data-version", version or "")
+
+
+def open_rater(open_page, project: str, rater: str, **how) -> Page:
+    page = open_page(f"/label?project={project}&rater={rater}", **how)
+    expect(page.locator("#label-card .scores button")).to_have_count(6)
+    return page
+
+
+def test_a_project_is_made_judged_by_keys_and_kept(open_page, new_project):
+    page = new_project()
+    page.locator("#label-name").get_by_role("textbox").fill("Browser pairs")
+    page.locator("#label-count input[type=number]").fill("30")
+    page.locator("#label-create").click()
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 30")
+    expect(page.locator("#label-card")).to_contain_text("Type your name above")
+    rater = page.locator("#label-rater").get_by_role("textbox")
+    rater.fill("Ann")
+    rater.press("Enter")
+    expect(page.locator("#label-card .scores button")).to_have_count(6)
+    page.wait_for_url(re.compile(r"project=browser-pairs&rater=Ann"))
+    expect(rater).not_to_be_focused()  # so that a digit is a score
+    for i in range(24):
+        press(page, str(i % 6))
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 25 of 30 · 24 judged")
+    press(page, "u")
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 24 of 30 · 23 judged")
+    press(page, "ArrowLeft")
+    expect(page.locator("#label-card [aria-pressed=true]")).to_contain_text("4")
+    press(page, "5")
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 24 of 30 · 23 judged")
+    page.reload()
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 24 of 30 · 23 judged")
+    page.locator("#label-measure").click()
+    expect(page.locator("#label-quality tbody tr").first).to_contain_text("23")
+    with page.expect_download() as download:
+        page.locator("#label-export").click()
+        page.locator("#label-download").click()
+    assert download.value.suggested_filename == "browser-pairs.csv"
+
+
+def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(open_page):
+    page = open_rater(open_page, "browser-pairs", "Ben")
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 30 · 0 judged")
+    expect(page.locator("#label-card [aria-pressed=true]")).to_have_count(0)
+    for i in range(12):
+        press(page, str(i % 6))
+    expect(page.locator("#label-agreement")).to_contain_text("α is 1.00 on 12 shared pairs")
+    expect(page.locator("#label-agreement tbody tr")).to_contain_text("Ann and Ben")
+
+
+def test_keys_in_a_text_field_judge_nothing(open_page):
+    page = open_rater(open_page, "browser-pairs", "Cem")
+    page.locator("#label-rater").get_by_role("textbox").press("End")
+    page.keyboard.press("3")
+    expect(page.locator("#label-rater").get_by_role("textbox")).to_have_value("Cem3")
+    expect(page.locator("#label-card .count")).to_contain_text("0 judged")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_a_telephone_and_a_tap_judges(open_page, dark):
+    page = open_rater(open_page, "browser-pairs", f"Tap{dark}", width=390, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("#label-card [data-act='3']").click()
+    expect(page.locator("#label-card .count")).to_contain_text("1 judged")
+
+
+def test_a_project_that_is_not_there_is_said(open_page):
+    page = open_page("/label?project=nothing-here&rater=Ann")
+    expect(page.locator("#label-error .problem")).to_contain_text("There is no project 'nothing-here'")

@@ -1,0 +1,121 @@
+"""A real app on a free port of loopback, with a home folder of its own that borrows models and data.
+
+with running_app(home, tmp_path, "--auth", "teacher:right") as app:
+    app.ask("/gradio_api/run/list_runs", {"data": []}) -> Answer(status, headers, text)
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from paths import ROOT
+
+START_UP_SECONDS = 240
+RUN = "/gradio_api/run/"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; the names of ``headers`` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def data(self) -> Any:
+        """The value of an endpoint."""
+        return json.loads(self.text)["data"][0]
+
+
+@dataclass(frozen=True)
+class RunningApp:
+    """An app that answers."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    home: Path
+
+    def ask(
+        self,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        method: str | None = None,
+        timeout: float = 120,
+    ) -> Answer:
+        """A request; a body that is neither bytes nor None is sent as JSON."""
+        sent = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body, sent = json.dumps(body).encode(), {"Content-Type": "application/json", **sent}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+            answer = connection.getresponse()
+            fields = {name.lower(): value for name, value in answer.getheaders()}
+            # A stream of events has no end: what comes first is enough.
+            stream = "event-stream" in fields.get("content-type", "")
+            content = answer.readline() if stream else answer.read()
+            return Answer(answer.status, fields, content.decode("utf-8", "replace"))
+        finally:
+            connection.close()
+
+    def call(self, name: str, *arguments: object, **headers: str) -> Answer:
+        """An endpoint."""
+        return self.ask(f"{RUN}{name}", {"data": list(arguments)}, headers)
+
+    def upload(self, name: str, content: bytes, headers: Mapping[str, str] | None = None) -> Answer:
+        """A file."""
+        head = f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'.encode()
+        kind = {"Content-Type": "multipart/form-data; boundary=x", **(headers or {})}
+        return self.ask("/gradio_api/upload", head + content + b"\r\n--x--\r\n", kind)
+
+
+@contextmanager
+def running_app(home: Path, own: Path, *options: str, **variables: str) -> Iterator[RunningApp]:
+    """An app that has started, with ``own`` as its home folder, in which models and data are those of ``home``."""
+    with starting_app(home, own, *options, **variables) as (app, printed):
+        deadline = time.monotonic() + START_UP_SECONDS
+        while "SBERT Lab is at" not in printed.read_text():
+            assert app.process.poll() is None, "the app ended"
+            assert time.monotonic() < deadline, "the app did not start"
+            time.sleep(0.1)
+        yield app
+
+
+@contextmanager
+def starting_app(home: Path, own: Path, *options: str, **variables: str) -> Iterator[tuple[RunningApp, Path]]:
+    """The same at once, and the file that has what it prints."""
+    for kind in ("models", "data", "numba"):
+        if not (own / kind).exists():
+            (own / kind).symlink_to(home / kind)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "app.py", "--port", str(port), "--home", str(own), *options]
+    environment = {**os.environ, "SBERT_WARM_MAPS": "0", **variables}
+    with tempfile.TemporaryDirectory() as folder:
+        printed = Path(folder) / "printed.txt"
+        with printed.open("w") as output:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
+        try:
+            yield RunningApp(process, port, own), printed
+        finally:
+            process.terminate()
+            process.wait(30)
+            for each in psutil.process_iter(["cmdline"]):  # its workers
+                if str(own) in (each.info["cmdline"] or ()):
+                    each.kill()

@@ -1,0 +1,111 @@
+"""The handlers of the Bulk page without a browser: a file becomes a job, which another visit finds again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from bag_encoder import BagEncoder, OverlapCrossEncoder
+
+from sbert_app.pages.bulk.page import _Page
+from sbert_app.services.container import Services
+from sbert_app.services.files.jobs import ScoreJobs
+from sbert_app.settings import Settings
+
+
+class Models:
+    """Every name is the same bag of words."""
+
+    def encoder(self, name, pooling=None, role=None):
+        return BagEncoder()
+
+    def cross_encoder(self, name):
+        return OverlapCrossEncoder()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
+    object.__setattr__(services, "scoring", ScoreJobs(Models(), services.settings.temp_folder))
+    with gr.Blocks():
+        page = _Page(services)
+        page.wire()
+    return page
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "mine.csv"
+    rows = "".join(f"the dog {i} runs,the dog {i} runs,1\na cat {i},some birds fly,0\n" for i in range(10))
+    path.write_text("sentence1,sentence2,label\n" + rows)
+    return path
+
+
+def visit(page, **query):
+    return list(page.visit("bag", "mean", "none", [], SimpleNamespace(query_params=query)))
+
+
+def merged(updates):
+    """The last value of each component."""
+    return {component: value for update in updates for component, value in update.items()}
+
+
+def test_it_opens_with_the_example_which_has_a_threshold_and_is_not_listed(page):
+    shown = merged(visit(page))
+    assert "58 of 60 pairs scored" in shown[page.status].replace("<b>", "").replace("</b>", "")
+    assert 'data-job=""' in shown[page.status]
+    assert shown[page.known] == []
+    assert "is a match" in shown[page.duplicates.decision]
+
+
+def test_a_file_is_kept_scored_and_found_again(page, pairs):
+    opened = page.open(str(pairs), [])
+    job = opened[page.job]
+    assert opened[page.known] == [job]
+    assert f'data-job="{job}"' in opened[page.status]
+    assert opened[page.gold].value == "label"
+    again = merged(visit(page, job=job))
+    assert "mine.csv" in again[page.file_line]
+    assert "Press Score." in again[page.status]
+
+    table = opened[page.table]
+    pairs.unlink()
+    scored = merged(page.score(table, "sentence1", "sentence2", "label", "bag", "mean", "none", job, [job]))
+    assert "20</b> of 20 pairs" in scored[page.status]
+    assert "finished" in scored[page.history]
+    assert "1 is a match, 0 is not" in scored[page.duplicates.decision].lower()
+    seen = merged(visit(page, job=job))
+    assert seen[page.status] == scored[page.status]
+    assert seen[page.as_csv].value == scored[page.as_csv].value
+    assert (seen[page.first].value, seen[page.gold].value) == ("sentence1", "label")
+
+    applied = merged(page.duplicates.find(job, 0.9, SimpleNamespace(session_hash="me")))
+    assert "10</b> of 20 pairs match" in applied[page.duplicates.status]
+    assert all(button.visible for button in (applied[each] for each in page.duplicates.downloads.values()))
+    page.delete([job])
+    assert "no longer kept" in merged(visit(page, job=job))[page.status]
+
+
+def test_what_cannot_be_used_is_said_and_leaves_nothing_behind(page, tmp_path):
+    wrong = tmp_path / "photo.png"
+    wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    shown = page.open(str(wrong), [])
+    assert "photo.png is an image" in shown[page.status]
+    assert shown[page.job] is None
+    missing = merged(page.score(None, None, None, None, "bag", "mean", "none", None, []))
+    assert "Choose a file first." in missing[page.status]
+    same = merged(
+        page.score(page.open(None, [])[page.table], "sentence1", "sentence1", "", "bag", "mean", "none", None, [])
+    )
+    assert "two different columns" in same[page.status]
+    assert same[page.as_csv]["visible"] is False
+
+
+def test_every_update_is_among_the_outputs_of_its_event(page, pairs):
+    """Gradio fails on an update of a component that its event does not name."""
+    named = {id(component) for component in page.everything}
+    updates = [*visit(page), page.open(str(pairs), []), page.open(None, [])]
+    job = updates[-2][page.job]
+    updates += [page.reopen(job, "windows-1252"), *visit(page, job=job), *visit(page, job="0" * 16)]
+    assert {id(component) for update in updates for component in update} <= named

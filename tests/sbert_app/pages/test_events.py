@@ -1,0 +1,81 @@
+"""Events of the pages: no two listeners that call each other, and of several answers the newest question's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import gradio as gr
+import pytest
+from markupsafe import Markup
+
+from sbert_app.pages import build_app
+from sbert_app.pages.api import arguments
+from sbert_app.pages.components.events import ask
+from sbert_app.pages.learn import page as learn
+from sbert_app.pages.learn.demo import Demo, Measurement
+from sbert_app.services.container import Services
+from sbert_app.services.lessons.setup import SchoolClass
+from sbert_app.services.lessons.text import lessons
+from sbert_app.settings import Settings
+from training.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "_signatures", {})  # other tests have endpoints of their own
+        return build_app(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
+
+
+def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blocks):
+    """Two would call each other: when one is answered, Gradio dispatches the event to both again."""
+    waiting = Counter(
+        (app.blocks[component].elem_id or app.blocks[component].get_block_name(), component, event)
+        for function in app.fns.values()
+        if function.trigger_mode == "always_last"
+        for component, event in function.targets
+        # a listener after another one, or of a state, is dispatched by itself
+        if component is not None and component in app.blocks and not isinstance(app.blocks[component], gr.State)
+    )
+    assert len(waiting) > 50
+    assert [where for where, listeners in waiting.items() if listeners > 1] == []
+
+
+def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
+    """By default Gradio drops one between the sight of an answer and the moment at which it is done with it."""
+    modes = {
+        event: function.trigger_mode
+        for function in app.fns.values()
+        for _, event in function.targets
+        if event in ("judge", "take_back", "turn")
+    }
+    assert modes == dict.fromkeys(("judge", "take_back", "turn"), "multiple")
+
+
+def test_a_question_is_the_newest_one_until_the_next_about_the_same():
+    asked: dict = {}
+    first, other = ask(asked, "lesson 5"), ask(asked, "lesson 6")
+    assert (first(), other()) == (True, True)
+    second = ask(asked, "lesson 5")
+    assert (first(), second(), other()) == (False, True, True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
+    asked: dict = {}
+
+    def measure(setup: object, seconds: float) -> Measurement:
+        if seconds == 4:  # meanwhile the visitor moves the slider, and that is answered first
+            answers.append(learn._measure(view, asked, SchoolClass(), 3))
+            if fails:
+                raise InputError("there is no such model")
+        return Measurement(None, Markup("of {}").format(seconds))
+
+    answers: list[list] = []
+    with gr.Blocks():
+        outputs = [gr.Plot(), gr.HTML(), gr.HTML()]
+        column, reset = gr.Column(), gr.Button()
+    view = learn._LessonView(lessons()[4], Demo([], [], measure), outputs, column, reset)
+    older = learn._measure(view, asked, SchoolClass(), 4)
+    assert answers[0][1] == "of 3"
+    assert older == [gr.skip()] * 3

@@ -1,0 +1,100 @@
+"""The handlers of the Label page without a browser: which files become projects, and what a browser may send."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from sbert_app.pages.label.page import _LabelPage
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+
+MODELS = ("scratch:1x32", "scratch:2x32")
+
+
+@pytest.fixture(scope="module")
+def page(home, tmp_path_factory):
+    own = tmp_path_factory.mktemp("home")
+    for kind in ("models", "data"):
+        (own / kind).symlink_to(home / kind)
+    with gr.Blocks():
+        page = _LabelPage(Services.start(Settings(home=own)))
+        page.wire()
+    return page
+
+
+def make(page, name, data, file=None, how=("", "", "", "")):
+    """The last update of the button that makes a project."""
+    asked = SimpleNamespace(session_hash=name)
+    return list(page.make(name, data, file, *MODELS, 0.5, 15, asked, *how))[-1]
+
+
+def uploaded(page, name, content):
+    """The path of a file where Gradio puts what a browser sends."""
+    file = page.services.settings.home / "tmp" / "1f2e" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def project(page):
+    rows = "".join(f"Кот номер {i} спит.,x,Собака {i} лает.\n" for i in range(20))
+    file = uploaded(page, "тексты.csv", ("левый,id,правый\n" + rows).encode("koi8-r"))
+    made = make(page, "Кот 1", "", file, ("koi8-r", "левый", "правый", ""))
+    return page.projects.open(made[page.project].value)
+
+
+def test_the_encoding_and_the_columns_that_were_picked_are_those_of_the_pairs(project):
+    assert len(project.pairs) == 15
+    assert {pair.first[:9] for pair in project.pairs} == {"Кот номер"}
+    assert {pair.second[:6] for pair in project.pairs} == {"Собака"}
+
+
+@pytest.mark.parametrize("data", ["/etc/passwd", "stsb:dev+/etc/passwd", "../../etc/passwd", "~/pairs.csv"])
+def test_a_path_that_nobody_uploaded_is_refused(page, data):
+    assert "cannot be used here" in make(page, "paths", data)[page.status]
+    assert "cannot be used here" in make(page, "paths", "stsb:dev", data)[page.status]
+    picked = make(page, "paths", "stsb:dev", data, ("koi8-r", "a", "b", ""))
+    assert "cannot be used here" in picked[page.status]
+    assert "paths" not in dict(page.projects.list())
+
+
+@pytest.mark.parametrize("sent", [{}, {"pair": "0", "score": 1}, {"pair": None, "score": 1}, {"pair": 0, "score": [1]}])
+def test_what_is_no_number_is_one_sentence_and_no_rating(page, project, sent):
+    event = gr.EventData(None, sent)
+    for act in (page.judge, page.turn):
+        assert "reload the page" in act(project.id, "Ann", event)[page.error]
+    assert project.ratings() == {}
+
+
+@pytest.mark.parametrize(("pair", "score"), [(-1, 3), (15, 3), (0, 6), (0, -1), (10**30, 3)])
+def test_numbers_beyond_the_pairs_and_the_scale_are_refused(page, project, pair, score):
+    shown = page.judge(project.id, "Ann", gr.EventData(None, {"pair": pair, "score": score}))
+    assert "problem" in shown[page.error]
+    assert project.ratings() == {}
+
+
+@pytest.mark.parametrize("project_id", ["", "none", "../runs", "a/b", "x" * 5_000])
+def test_what_is_no_project_is_said(page, project_id):
+    event = gr.EventData(None, {"pair": 0, "score": 1})
+    shown = page.judge(project_id, "Ann", event)[page.error]
+    assert "There is no project" in shown
+    assert len(shown) < 500
+
+
+def test_words_of_users_are_text(page):
+    markup = "<img src=x onerror=alert(1)>"
+    rows = "".join(f"{markup} {i},<b>{i}</b>\n" for i in range(20))
+    file = uploaded(page, "markup.csv", ("sentence1,sentence2\n" + rows).encode())
+    made = make(page, f"{markup} p", "", file)
+    project = made[page.project].value
+    event = gr.EventData(None, {"pair": 0, "score": 1})
+    shown = page.judge(project, "<script>Ann", event)
+    page.judge(project, "Ben", event)
+    opened = page.opened(project, "<script>Ann")
+    for html in (shown[page.card], opened[page.card], opened[page.results.agreement], page.results.score(project)):
+        assert not any(tag in html for tag in ("<img", "<script", "<b>0"))
+    assert "&lt;script&gt;Ann" in opened[page.results.agreement]

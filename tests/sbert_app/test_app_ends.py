@@ -1,0 +1,67 @@
+"""An app that is ended while it works for somebody: nothing stays half-written, and it is known what happened."""
+
+import contextlib
+import http.client
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from running_app import RunningApp, running_app
+
+from sbert_app.services.files.jobs import FINISHED, INTERRUPTED, ScoreJobs
+from sbert_app.services.models.cache import ModelCache
+
+ROWS = 60_000
+
+
+def half_written(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.part"))
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def score(app: RunningApp, path: str) -> None:
+    file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+    with contextlib.suppress(OSError, http.client.HTTPException):  # the app ends before it answers
+        app.call("score_file", file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again(home: Path, tmp_path: Path, number: int):
+    rows = "".join(f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n" for i in range(ROWS))
+    jobs = ScoreJobs(ModelCache(home), tmp_path / "tmp")
+    with running_app(home, tmp_path) as app:
+        [path] = json.loads(app.upload("pairs.csv", f"sentence1,sentence2\n{rows}".encode()).text)
+        threading.Thread(target=score, args=(app, path), daemon=True).start()
+        wait_until(lambda: half_written(tmp_path / "tmp"))
+        app.process.send_signal(number)
+        assert app.process.wait(30) == 0
+    assert not half_written(tmp_path / "tmp")
+    [folder] = (tmp_path / "tmp" / "scored").iterdir()
+    assert jobs.get(folder.name).state == INTERRUPTED
+    assert jobs.get(folder.name).path.read_text(encoding="utf-8").count("\n") == ROWS + 1
+
+
+@pytest.mark.slow
+def test_a_scored_file_is_there_after_a_restart(home: Path, tmp_path: Path):
+    jobs = ScoreJobs(ModelCache(home), tmp_path / "tmp")
+    with running_app(home, tmp_path) as app:
+        [path] = json.loads(app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A dog.\n").text)
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        _, scored = json.loads(app.call("score_file", file, "", "scratch:1x32").text)["data"]
+        assert Path(scored["path"]).is_file()
+        app.process.send_signal(signal.SIGTERM)
+        assert app.process.wait(30) == 0
+    [folder] = (tmp_path / "tmp" / "scored").iterdir()
+    assert jobs.get(folder.name).state == FINISHED
+    assert Path(scored["path"]).read_text().startswith("sentence1,sentence2,cosine")

@@ -1,0 +1,170 @@
+"""A real app with a login and MCP: what is answered without it, under which names, to whose pages; the headers."""
+
+import json
+import re
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_app import RUN, RunningApp, running_app, starting_app
+
+from sbert_app.pages.server.guard import STARTUP
+
+USER, PASSWORD, TOKEN = "teacher", "correct horse", "a-token-for-machines"
+START = ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "by nobody", None]
+MCP = {"Accept": "application/json, text/event-stream"}
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+READ = (
+    *("/config", "/bulk?job=0", "/label", "/gradio_api/info", "/gradio_api/openapi.json", "/openapi.json", "/docs"),
+    *("/gradio_api/queue/status", "/gradio_api/queue/data?session_hash=x", "/gradio_api/heartbeat/x"),
+    *("/gradio_api/mcp/schema", "/gradio_api/mcp/sse", "/gradio_api/mcp/", "/gradio_api/file=assets/icon.png"),
+    *(STARTUP, "/gradio_api/upload_progress?upload_id=x", "/gradio_api/monitoring"),
+    *(
+        "/v1/models",
+        "/v1/models/tfidf",
+        "/metrics",
+        "/learn/sheet",
+        "/gradio_api/app_id",
+        "/gradio_api/proxy=http://x/",
+    ),
+)
+WRITTEN = {
+    f"{RUN}list_runs": {"data": []},
+    f"{RUN}start_run": {"data": START},
+    "/gradio_api/call/list_runs": {"data": []},
+    "/gradio_api/call/v2/list_runs": {},
+    "/gradio_api/api/list_runs": {"data": []},
+    "/gradio_api/queue/join": {"data": [], "fn_index": 0, "session_hash": "x"},
+    "/gradio_api/reset": {"event_id": "x"},
+    "/gradio_api/cancel": {"session_hash": "x", "fn_index": 0, "event_id": "x"},
+    "/gradio_api/component_server": {"data": [], "component_id": 0, "fn_name": "x", "session_hash": "x"},
+    "/gradio_api/mcp/": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    "/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": "x"},
+    "/v1/rerank": {"model": "all-MiniLM-L6-v2", "query": "x", "documents": ["x"]},
+}
+
+
+@pytest.fixture(scope="module")
+def app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
+    own = tmp_path_factory.mktemp("login")
+    options = ("--auth", f"{USER}:{PASSWORD}", "--mcp")
+    with running_app(home, own, *options, SBERT_TOKEN=TOKEN) as app:
+        yield app
+
+
+def test_the_app_starts_whoever_asks_first_for_its_start_up_event(home, tmp_path):
+    """Gradio asks for it itself, without a login, and gives up where that is refused."""
+    with starting_app(home, tmp_path, "--auth", f"{USER}:{PASSWORD}") as (app, _):
+        answers = []
+        while answers[-1:] != [401]:
+            assert app.process.poll() is None, "the app ended"
+            try:
+                answers.append(app.ask(STARTUP).status)
+            except OSError:  # it does not listen yet
+                time.sleep(0.01)
+    assert answers[0] == 200
+
+
+def tool(app: RunningApp, headers: dict[str, str], method: str, **parameters: object):
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    return app.ask("/gradio_api/mcp/", body, {**MCP, **headers})
+
+
+@pytest.mark.parametrize("path", READ)
+def test_nothing_is_read_without_a_login(app, path):
+    answer = app.ask(path, headers={"Accept": "*/*"})
+    is_form = answer.status == 200 and '"auth_required":true' in answer.text.replace(" ", "")
+    assert answer.status == 401 or (path in {"/config", "/bulk?job=0", "/label"} and is_form)
+
+
+@pytest.mark.parametrize("path", WRITTEN)
+def test_nothing_is_asked_without_a_login(app, path):
+    assert app.ask(path, WRITTEN[path], MCP).status == 401
+    assert app.ask(path, WRITTEN[path], {**MCP, "Authorization": "Bearer other-token"}).status == 401
+    assert app.ask(path, WRITTEN[path], {**MCP, "Cookie": "access-token=x; access-token-unsecure=x"}).status == 401
+
+
+def test_nothing_is_uploaded_without_a_login(app):
+    assert app.upload("from-nobody.csv", b"a").status == 401
+    assert not list((app.home / "tmp").rglob("from-nobody.csv"))
+
+
+def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(app, tmp_path):
+    secret = tmp_path / "secret.env"
+    secret.write_text("PASSWORD=TOPSECRET\n")
+    names = re.findall(r'"name":\s*"(\w+)"', all_of(app, tool_body("tools/list")))
+    assert {"compare", "evaluate", "start_run", "list_runs", "score_file"} <= set(names)
+    sentences = {"sentences": ["A cat."], "model": "scratch:1x32"}
+    assert "embeddings" in all_of(app, tool_body("tools/call", name="encode", arguments=sentences))
+    asked = {"data": f"stsb:dev+{secret}", "model": "tfidf"}
+    refused = all_of(app, tool_body("tools/call", name="evaluate", arguments=asked))
+    assert "cannot be used here" in refused
+    assert "TOPSECRET" not in refused
+
+
+def tool_body(method: str, **parameters: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": parameters} if parameters else {})}
+
+
+def all_of(app: RunningApp, body: dict[str, object]) -> str:
+    """The whole answer of the MCP server, which may come as a stream of events."""
+    import httpx
+
+    url = f"http://127.0.0.1:{app.port}/gradio_api/mcp/"
+    return httpx.post(url, json=body, headers={**MCP, **BEARER}, timeout=120).text
+
+
+def test_the_right_password_gives_a_session_and_stands_in_no_list_of_processes(app):
+    form = urllib.parse.urlencode({"username": USER, "password": PASSWORD}).encode()
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = app.ask("/login", form, kind)
+    assert answer.status == 200
+    cookie = answer.headers["set-cookie"]
+    assert "httponly" in cookie.lower() and "samesite=lax" in cookie.lower()
+    assert app.call("list_runs", Cookie=cookie.split(";")[0]).status == 200
+    command = Path(f"/proc/{app.process.pid}/cmdline")
+    assert not command.exists() or PASSWORD.encode() not in command.read_bytes()
+
+
+@pytest.mark.parametrize("path", [f"{RUN}list_runs", "/gradio_api/mcp/", "/v1/embeddings", "/gradio_api/upload"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_other_names_and_pages_of_other_sites_are_refused_whoever_asks(app, path, headers):
+    answer = app.ask(path, WRITTEN.get(path, {}), {**MCP, **BEARER, **headers})
+    assert answer.status == 403
+    assert "access-control-allow-origin" not in answer.headers
+    preflight = {**headers, "Access-Control-Request-Method": "POST"}
+    granted = app.ask(path, headers={"Origin": "http://evil.example", **preflight}, method="OPTIONS")
+    assert granted.status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/gradio_api/upload", f"{RUN}list_runs", "/metrics", "/learn/sheet", "/none"])
+def test_every_answer_has_the_security_headers(app, path):
+    for headers in ({}, BEARER):
+        answer = app.ask(path, headers=headers)
+        assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "SAMEORIGIN"
+        assert answer.headers["referrer-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.htm", "x.xhtml", "x.svg", "x.xml", "x.js", "x.csv"])
+def test_an_upload_is_never_a_page_of_this_site(app, name):
+    uploaded = app.upload(name, b"<script>alert(1)</script>", BEARER)
+    assert uploaded.status == 200
+    path = urllib.parse.quote(json.loads(uploaded.text)[0])
+    answer = app.ask(f"/gradio_api/file={path}", headers=BEARER)
+    assert "attachment" in answer.headers["content-disposition"]
+    assert not re.search("html|svg|xml|javascript", answer.headers["content-type"])
