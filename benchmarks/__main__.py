@@ -1,6 +1,7 @@
-"""Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--against PEER] [--json] [--no-save]
+"""Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--minutes M] [--against PEER] [--json] [--no-save]
 
-Without a name: all of them. Each prints a table and writes benchmarks/results/NAME.json.
+Without a name: all of them but gpu, peers, serving and soak. --device is an option of gpu, --small of gpu and
+search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import inspect
 import json
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,25 @@ from training.errors import InputError
 
 BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "bulk": "benchmarks.bulk",
+    "cluster": "benchmarks.cluster",
     "cross": "benchmarks.cross",
     "encode": "benchmarks.encode",
+    "explore": "benchmarks.explore",
+    "gpu": "benchmarks.gpu",
     "maps": "benchmarks.maps",
     "memory": "benchmarks.memory",
     "pairs": "benchmarks.pairs",
     "peers": "benchmarks.peers",
     "scaling": "benchmarks.scaling",
     "search": "benchmarks.search",
+    "serving": "benchmarks.serving",
+    "soak": "benchmarks.soak",
     "start-up": "benchmarks.start_up",
     "train": "benchmarks.train",
     "users": "benchmarks.users",
+    "workers": "benchmarks.workers",
 }
+ON_REQUEST = {"gpu", "peers", "serving", "soak"}  # which need another machine, other environments, half an hour
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -39,9 +48,12 @@ def measure(name: str, **options: Any) -> dict[str, Any]:
     if name not in BENCHMARKS:
         raise InputError(f"there is no benchmark {name!r}; choose {', '.join(BENCHMARKS)}")
     run = import_module(BENCHMARKS[name]).run
+    known = inspect.signature(run).parameters
     given = {option: value for option, value in options.items() if value is not None}
+    if "on_partial" not in known:  # only the long ones save what they have found so far
+        given.pop("on_partial", None)
     for option in given:
-        if option not in inspect.signature(run).parameters:
+        if option not in known:
             raise InputError(f"the benchmark {name} has no option --{option}")
     return run(**given)
 
@@ -79,15 +91,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write results/NAME.json.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help="times that each side is measured; the median counts")
-    parser.add_argument("--against", help="the library to measure beside: sentence-transformers")
+    parser.add_argument("--minutes", type=float, help="how long the soak lasts (30)")
+    parser.add_argument(
+        "--against", help="what to measure beside: sentence-transformers, or an interpreter (peers, serving)"
+    )
+    parser.add_argument("--device", help="of gpu: auto, cuda, cpu")
+    parser.add_argument("--small", action="store_true", default=None, help="so little that the figures mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     given = parser.parse_args()
     configure_malloc()  # as the app does
-    for name in given.names or sorted(set(BENCHMARKS) - {"peers"}):  # which need an environment of their own
+    for name in given.names or sorted(set(BENCHMARKS) - ON_REQUEST):
+        options = {"rounds": given.rounds, "minutes": given.minutes, "device": given.device, "small": given.small}
         try:
             with clean_stdout():
-                result = measure(name, rounds=given.rounds, against=given.against if given.names else None)
+                result = measure(
+                    name,
+                    **options,
+                    against=given.against if given.names else None,
+                    on_partial=None if given.no_save else partial(save, name),
+                )
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2

@@ -45,8 +45,8 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
     with tempfile.TemporaryDirectory() as folder:
         files = {"stand-in": rows, "encoder": rows if real_rows is None else real_rows}
         for name, count in files.items():
-            _write(Path(folder) / f"{name}.csv", count)
-        _write(Path(folder) / "sample.csv", SAMPLE_ROWS, first=files["encoder"] // 2)
+            write_pairs(Path(folder) / f"{name}.csv", count)
+        write_pairs(Path(folder) / "sample.csv", SAMPLE_ROWS, first=files["encoder"] // 2)
         measured = {name: _in_a_process(name, folder, rounds) for name in files}
     return {
         "benchmark": "bulk",
@@ -77,7 +77,7 @@ class StubEncoder:
         return vectors
 
 
-def _write(path: Path, rows: int, first: int = 0) -> None:
+def write_pairs(path: Path, rows: int, first: int = 0) -> None:
     """Write sentences of 4 to 18 words with the row number, which makes them distinct."""
     draw, words = random.Random(first), WORDS.split()
     with path.open("w", newline="", encoding="utf-8") as file:

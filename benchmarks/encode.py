@@ -147,7 +147,7 @@ def _row(
 ) -> dict[str, Any]:
     first, second = np.split(vectors.astype(np.float32), 2)
     figures = machine.summary(times)
-    gflop = side.tokens * _flop_per_token(side.model) / 1e9
+    gflop = side.tokens * flop_per_token(side.model) / 1e9
     shares = [gflop / taken.wall / peak for taken, peak in zip(times, peaks, strict=True)]
     return {
         "side": side.name,
@@ -160,7 +160,7 @@ def _row(
     }
 
 
-def _flop_per_token(model: nn.Module) -> int:
+def flop_per_token(model: nn.Module) -> int:
     """Two for each weight of the transformer's layers: one multiplication, one addition. Without attention's own."""
     layers = [child for child in model.modules() if isinstance(child, nn.ModuleList)]
     return 2 * sum(m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear))

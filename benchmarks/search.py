@@ -1,46 +1,133 @@
-"""Search: the time of a query in a corpus of up to 100,000 sentences, with and without encoding the query.
+"""Search: the time of a query in the app, and the indexes that there are for a million vectors.
 
-The corpus is random unit vectors, as the time of an exact search does not depend on them. The queries are sentences
-of the STS benchmark, encoded one at a time as in the app.
+``rows``: a corpus of up to 100,000 sentences, with and without encoding the query. Its vectors are random, as the time
+of an exact search does not depend on them. The queries are sentences of the STS benchmark, encoded one at a time.
+
+``indexes``: a million vectors, each between two sentences of the STS benchmark and nearer to the first, with a little
+noise; the queries are 200 of its sentences that were left out. For each index: the time to build it, the memory that it
+takes beside the vectors, recall (the share of the ten nearest that are among the ten found) and the time of a query.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import psutil
 
 from benchmarks import machine
+from sbert_app.process import release_memory
+from sbert_app.services.corpus import index as index_module
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.index import SearchIndex
+from sbert_app.services.corpus.quantized_index import QuantizedIndex
 from sbert_app.services.corpus.search import search
 from training.data.load import load_data
 from training.models.encoder import Encoder
 
 SIZES = (1_000, 10_000, 100_000)
+MILLION = 1_000_000
+CHUNK = 100_000  # vectors that are made at a time
+NOISE = 0.02  # standard deviation in each dimension; a sentence's is about 0.05
 K = 10
 SEED = 0
 
 
-def run(rounds: int = 100, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
-    """Medians and 95th percentiles in milliseconds; ``rows`` is the table.
+def run(rounds: int = 100, model: str = "all-MiniLM-L6-v2", small: bool = False) -> dict[str, Any]:
+    """Medians and 95th percentiles in milliseconds; ``rows`` and ``indexes`` are the tables.
 
     Args:
         rounds: queries in each corpus.
         model: any encoder.
+        small: 1,000 vectors.
     """
     encoder, about = Encoder.load(model), machine.describe()
     queries = load_data("stsb:test").columns[0][:rounds]
+    sizes, million = (SIZES[:1], SIZES[0]) if small else (SIZES, MILLION)
     return {
         "benchmark": "search",
         "model": model,
         "k": K,
         "queries": len(queries),
-        "rows": [_row(encoder, queries, size) for size in SIZES],
+        "rows": [_row(encoder, queries, size) for size in sizes],
+        "vectors": million,
+        "indexes": compare_indexes(*mixtures(encoder, million, rounds)),
         "machine": about,
     }
+
+
+def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors float32 (count, D) between vectors of sentences, and those of sentences that were left out."""
+    data = [column for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns]
+    sentences = list(dict.fromkeys(sentence for column in data for sentence in column))
+    known, draw = encoder.encode(sentences[: 3 * count]), np.random.default_rng(SEED)
+    left_out, known = known[:queries], known[queries:]
+    vectors = np.empty((count, known.shape[1]), dtype=np.float32)
+    for start in range(0, count, CHUNK):
+        part = vectors[start : start + CHUNK]
+        first, second = draw.integers(0, len(known), (2, len(part)))
+        share = draw.uniform(0.5, 1, (len(part), 1)).astype(np.float32)
+        noise = NOISE * draw.standard_normal(part.shape, dtype=np.float32)
+        part[:] = share * known[first] + (1 - share) * known[second] + noise
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return vectors, left_out
+
+
+def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
+    """A row for each index."""
+    nearest: list[np.ndarray] = []
+    rows = []
+    for name, build in INDEXES.items():
+        release_memory()
+        before = resident_mb()
+        started = time.perf_counter()
+        index = build(vectors)
+        built = time.perf_counter() - started
+        release_memory()
+        held = resident_mb() - before
+        index.nearest(queries[:1], K)
+        found, times = [], []
+        for query in queries:
+            asked = time.perf_counter()
+            found.append(index.nearest(query[None], K)[1][0])
+            times.append(1e3 * (time.perf_counter() - asked))
+        nearest = nearest or found  # the first index is exact
+        recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(found, nearest, strict=True))
+        rows.append(
+            {
+                "index": name,
+                "build_seconds": round(built, 2),
+                "memory_mb": round(held),
+                "recall_at_10": round(recall, 4),
+                **_quantiles("ms", times),
+            }
+        )
+        del index
+    return rows
+
+
+def resident_mb() -> float:
+    """Memory of this process in MB."""
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def _search_index(vectors: np.ndarray, exact: bool) -> SearchIndex:
+    with patch.object(index_module, "MAX_EXACT", len(vectors) if exact else 0):
+        return SearchIndex(vectors)
+
+
+INDEXES: dict[str, Callable[[np.ndarray], Any]] = {
+    "flat (exact)": partial(_search_index, exact=True),
+    "one byte a dimension, rescored": partial(QuantizedIndex, bits=8),
+    "one bit a dimension, rescored": partial(QuantizedIndex, bits=1),
+    "HNSW": partial(_search_index, exact=False),  # last: it takes minutes
+}
 
 
 def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:

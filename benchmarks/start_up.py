@@ -97,19 +97,19 @@ def _quantiles(milliseconds: list[float]) -> dict[str, float]:
 
 
 @contextmanager
-def started(command: list[str]) -> Iterator[tuple[float, str]]:
-    """Start an app; yields the seconds to its first page, and its address."""
+def started(command: list[str], python: str = sys.executable, page: str = "") -> Iterator[tuple[float, str]]:
+    """Start an app by a command that ends with a port; yields the seconds to its first page, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url, started_at = f"http://127.0.0.1:{port}", time.perf_counter()
-    environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"}
-    app = subprocess.Popen([sys.executable, *command, str(port)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "DO_NOT_TRACK": "1"}
+    app = subprocess.Popen([python, *command, str(port)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     try:
         while True:
             try:
-                with urllib.request.urlopen(url, timeout=60) as page:
-                    page.read()
+                with urllib.request.urlopen(url + page, timeout=60) as answer:
+                    answer.read()
                 break
             except (urllib.error.URLError, ConnectionError):
                 if app.poll() is not None:
@@ -123,6 +123,11 @@ def started(command: list[str]) -> Iterator[tuple[float, str]]:
 
 
 _PROCESSES: dict[str, int] = {}
+
+
+def process_of(url: str) -> int:
+    """The id of the process that `started` has started."""
+    return _PROCESSES[url]
 
 
 def _memory_mb(url: str) -> int | None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -21,6 +22,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.train import train
+from training.trainer.trainer import Trainer
 
 WARM_UP = 5  # steps that are not timed
 NEVER = 10**7  # steps between two evaluations
@@ -30,12 +32,16 @@ NEVER = 10**7  # steps between two evaluations
 class Curve:
     """The steps of one trainer in one round."""
 
-    ends: list[float] = field(default_factory=list)  # of each step, in seconds of `time.perf_counter`
+    ends: list[float] = field(default_factory=list)  # of the steps, in seconds of `time.perf_counter`
     losses: list[float] = field(default_factory=list)
+    steps: int = 0  # in all
+    numbers: list[int] = field(default_factory=list)  # of the steps in ``ends``, from 1; empty = each of them
 
     @property
     def seconds_per_step(self) -> float:
-        return (self.ends[-1] - self.ends[WARM_UP - 1]) / (len(self.ends) - WARM_UP)
+        numbers = self.numbers or list(range(1, len(self.ends) + 1))
+        first = next(place for place, number in enumerate(numbers) if number >= WARM_UP)
+        return (self.ends[-1] - self.ends[first]) / (numbers[-1] - numbers[first])
 
 
 TrainFunction = Callable[[int, int], Curve]  # (steps, seed)
@@ -61,10 +67,10 @@ def run(
     if against not in (None, "sentence-transformers"):
         raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
     description = machine.describe()
-    trainers = {f"SBERT Lab, {dtype}": _sbert_lab(base, dtype) for dtype in ("auto", "float32")}
+    trainers = {f"SBERT Lab, {dtype}": sbert_lab(base, dtype) for dtype in ("auto", "float32")}
     if against is not None:
         trainers |= {
-            f"{against}, {name}": _sentence_transformers(base, bf16)
+            f"{against}, {name}": sentence_transformers(base, bf16)
             for name, bf16 in (("default", False), ("bf16", True))
         }
     curves: dict[str, list[Curve]] = {label: [] for label in trainers}
@@ -82,27 +88,46 @@ def run(
     return {"benchmark": "train", "base": base, "steps": steps, "rounds": rounds, "rows": rows, "machine": description}
 
 
-def _sbert_lab(base: str, dtype: str) -> TrainFunction:
+def sbert_lab(
+    base: str, dtype: str, batch_size: int = 16, data: str = "stsb:train", objective: str = "regression"
+) -> TrainFunction:
+    """Our trainer, without evaluation. ``data`` is named as in a `RunConfig`."""
+
     def train_once(steps: int, seed: int) -> Curve:
-        curve = Curve()
+        curve = Curve(steps=steps)
 
         def record(event: dict[str, Any]) -> None:
             if event["kind"] == "train":
                 curve.ends.append(time.perf_counter())
                 curve.losses.append(event["loss"])
+                curve.numbers.append(event["step"])
 
         config = RunConfig(
-            "regression", base=base, eval_data=None, max_steps=steps, eval_every=NEVER, seed=seed, dtype=dtype
+            objective,
+            base=base,
+            train_data=data,
+            batch_size=batch_size,
+            eval_data=None,
+            max_steps=steps,
+            eval_every=NEVER,
+            seed=seed,
+            dtype=dtype,
         )
-        result = train(config, on_event=record)
-        if result.status != "finished" or len(curve.ends) != steps:
-            raise RuntimeError(f"the run {result.status} after {len(curve.ends)} of {steps} steps: {result.reason}")
+        with patch.object(Trainer, "_evaluate", _not_evaluated):
+            result = train(config, on_event=record)
+        if result.status != "finished" or curve.numbers[-1] != steps:
+            raise RuntimeError(f"the run {result.status} after {curve.numbers} of {steps} steps: {result.reason}")
         return curve
 
     return train_once
 
 
-def _sentence_transformers(base: str, bf16: bool) -> TrainFunction:
+def _not_evaluated(trainer: Trainer) -> None:
+    trainer.progress.evaluated = trainer.progress.step
+
+
+def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str = "stsb:train") -> TrainFunction:
+    """SentenceTransformerTrainer on scored pairs. InputError if it is not installed with what it needs."""
     try:
         from accelerate.state import AcceleratorState
         from datasets import Dataset
@@ -125,21 +150,21 @@ def _sentence_transformers(base: str, bf16: bool) -> TrainFunction:
             if logs and "loss" in logs:
                 self.curve.losses.append(float(logs["loss"]))
 
-    data = load_data("stsb:train")
-    assert data.scores is not None
-    columns = {"sentence1": list(data.columns[0]), "sentence2": list(data.columns[1])}
-    pairs = Dataset.from_dict({**columns, "score": [score / 5 for score in data.scores]})
+    loaded = load_data(data)
+    assert loaded.scores is not None
+    columns = {"sentence1": list(loaded.columns[0]), "sentence2": list(loaded.columns[1])}
+    pairs = Dataset.from_dict({**columns, "score": [score / 5 for score in loaded.scores]})
     folder = str(model_folder(base).path)
 
     def train_once(steps: int, seed: int) -> Curve:
-        curve = Curve()
+        curve = Curve(steps=steps)
         model = SentenceTransformer(folder, local_files_only=True)
         AcceleratorState._reset_state(reset_partial_state=True)  # the trainers differ in precision
         with tempfile.TemporaryDirectory() as out:
             arguments = Arguments(
                 output_dir=out,
                 max_steps=steps,
-                per_device_train_batch_size=16,
+                per_device_train_batch_size=batch_size,
                 learning_rate=2e-5,
                 warmup_steps=round(0.1 * steps),
                 seed=seed,

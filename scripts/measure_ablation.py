@@ -2,10 +2,11 @@
 
     python -m scripts.measure_ablation pooling --seeds 10
     python -m scripts.measure_ablation concat --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv
+    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
 
 All variants of a seed are run before the next seed, so an interrupted table is balanced except for its last seed. The
 file is written after every run; when called again, the script continues with the missing runs. Other settings need
-another file.
+another file. ``--nli`` gives files to the variants that learn from NLI; ``--keep`` keeps the models of these runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.experiments.ablations import ABLATIONS, AT_THE_END, Ablation
+from sbert_app.services.experiments.ablations import ABLATIONS, AT_THE_END, NLI, Ablation
 from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -33,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parse(arguments)
     ablation = ABLATIONS[args.ablation]
     changes: dict[str, Any] = {"max_steps": args.max_steps} if args.max_steps else {}
-    if args.nli:
-        changes["train_data"] = "+".join(str(path) for path in args.nli)
     deadline = time.monotonic() + 60 * args.minutes
     try:
         table = _open_table(args, ablation, changes)
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     continue
                 if time.monotonic() > deadline:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
-                run, events = measure(ablation.config(variant, seed, **changes), variant, deadline)
+                config = ablation.config(variant, seed, **changes)
+                if args.nli and config.train_data == NLI:
+                    config = config.replace(train_data="+".join(str(path) for path in args.nli))
+                run, events = measure(config, variant, deadline, args.keep and args.keep / f"{variant}-{seed}")
                 if run is None:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 table = replace(
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     training_rows=max(
                         table.training_rows, events[0]["rows"]
                     ),  # the variants' training data may differ in length
-                    machine=machine(events[0]["device"], events[0]["dtype"]),
+                    machine=_machine_of(table, events[0]["device"], events[0]["dtype"]),
                 )
                 table.write(args.out)
                 _say(f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s", 0)
@@ -63,12 +67,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(config: RunConfig, variant: str, deadline: float) -> tuple[PrecomputedRun | None, list[Event]]:
-    """Train once in this process, without a run folder. Returns None if the deadline (`time.monotonic`) came first."""
+def measure(
+    config: RunConfig, variant: str, deadline: float, model: Path | None = None
+) -> tuple[PrecomputedRun | None, list[Event]]:
+    """Train once in this process. Returns None if the deadline (`time.monotonic`) came first.
+
+    ``model``: the folder that keeps the model; None for none.
+    """
     from training.trainer.train import train
 
     events: list[Event] = []
-    result = train(config, on_event=events.append, should_stop=lambda: time.monotonic() > deadline)
+    with tempfile.TemporaryDirectory() as folder:
+        run_folder = None if model is None else Path(folder) / "run"
+        result = train(config, events.append, run_folder, should_stop=lambda: time.monotonic() > deadline)
+        if model is not None and result.path is not None:
+            shutil.copytree(result.path, model, dirs_exist_ok=True)
     if result.status == "failed":
         raise InputError(f"{config.name} failed: {result.reason}")
     if result.status == "stopped" or result.baseline is None or result.final is None:
@@ -83,6 +96,13 @@ def measure(config: RunConfig, variant: str, deadline: float) -> tuple[Precomput
         seconds=round(result.seconds, 1),
     )
     return run, events
+
+
+def _machine_of(table: PrecomputedTable, device: str, dtype: str) -> dict[str, str]:
+    """The machine of the last run, and the dtypes of all: word vectors are not computed in bfloat16."""
+    before = table.machine.get("dtype", "")
+    dtypes = dict.fromkeys([*filter(None, before.split(" and ")), dtype])
+    return {**machine(device, dtype), "dtype": " and ".join(dtypes)}
 
 
 def machine(device: str, dtype: str) -> dict[str, str]:
@@ -104,7 +124,7 @@ def _processor() -> str:
 def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
     """The table so far, or an empty one. Raises InputError if it was measured with other settings."""
     settings = _settings(ablation.config(ablation.default, 0, **changes), ablation)
-    if args.nli:
+    if args.nli and settings.get("train_data") == NLI:
         settings["train_data"] = " + ".join(path.name for path in args.nli)
     command = f"python -m scripts.measure_ablation {args.ablation} --seeds {args.seeds}"
     command += f" --max-steps {args.max_steps}" if args.max_steps else ""
@@ -136,7 +156,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 0")
     parser.add_argument("--max-steps", type=int, help="optimiser steps of a run; default: one epoch")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit; completed runs are kept")
-    parser.add_argument("--nli", type=Path, nargs="+", help="files of labelled pairs to train on")
+    parser.add_argument("--nli", type=Path, nargs="+", help="files of labelled pairs, where a variant trains on NLI")
+    parser.add_argument("--keep", type=Path, help="a folder for the models, <variant>-<seed>")
     parser.add_argument("--out", type=Path, help="the table [assets/ablation/<name>.json]")
     args = parser.parse_args(arguments)
     args.out = args.out or SHIPPED / f"{args.ablation}.json"

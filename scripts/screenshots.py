@@ -1,35 +1,91 @@
-"""Take the screenshots of the README: start the app, open each page, wait until it has computed, save a PNG.
+"""Take the screenshots of the documentation: start the app, open each page, wait until it has computed, save a PNG.
 
-python -m scripts.screenshots [page ...]      (needs the dev dependencies and a Chromium)
+python -m scripts.screenshots [name ...]      (needs the dev dependencies and a Chromium)
+
+The app has a home folder of its own with the models and data of yours, so that no run or project of yours is shown, and
+nothing is left in it. A PNG has 256 colours, a third of the bytes.
 """
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+import psutil
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from scripts.chromium import FLAGS, chromium_path
+from training.data.load import load_data
+from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "assets" / "screenshots"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+COLOURS = 256
+
+
+def nothing(page: Page) -> None:
+    """A page that computes what it shows when it is opened."""
+
+
+def train(page: Page) -> None:
+    """The first preset, from start to end."""
+    expect(page.locator("#plan")).to_contain_text("about")
+    page.click("#start")
+    expect(page.locator("#run-status .chipword").first).to_have_text("finished", timeout=600_000)
+    page.evaluate("window.scrollTo(0, 0)")
+
+
+def judge(page: Page) -> None:
+    """A project on STSb dev and two raters: one gives the gold scores, the other is one off now and then."""
+    data = load_data("stsb:dev")
+    gold = dict(zip(zip(*data.columns, strict=True), data.scores or (), strict=True))
+    page.locator("#label-name").get_by_role("textbox").fill("Pairs of STSb")
+    page.click("#label-create")
+    expect(page.locator("#label-card [data-pair]")).to_be_visible()
+    for rater, every in (("Ann", 1_000), ("Ben", 4)):
+        name = page.locator("#label-rater").get_by_role("textbox")
+        name.fill(rater)
+        name.press("Enter")
+        expect(page.locator("#label-card .count")).to_contain_text("· 0 judged")
+        expect(page.locator("#label-card .scores button")).to_have_count(6)
+        for i in range(1, 31):
+            first, second = page.locator("#label-card blockquote").all_inner_texts()
+            score = round(gold[first, second])
+            _press(page, str(abs(score - 1) if i % every == 0 else score))
+    page.click("#label-measure")
+
+
+def threshold(page: Page) -> None:
+    page.get_by_role("tab", name="Threshold").click()
+
+
+def many(page: Page) -> None:
+    page.get_by_role("tab", name="Many sentences").click()
+
+
+def a_point(page: Page) -> None:
+    page.click("#map-plot .nsewdrag")
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: where, what to click, what to wait for."""
+    """One picture: where, what is done before, what to wait for."""
 
     name: str
     path: str
     ready: str  # a selector that is there when the page has computed
-    clicks: tuple[str, ...] = ()
+    before: Callable[[Page], None] = nothing
     width: int = 1280
     height: int = 900
     dark: bool = False
@@ -39,12 +95,14 @@ class Shot:
 SHOTS = (
     Shot("compare", "/", "#word-map .js-plotly-plot", whole=True),
     Shot("compare-dark-phone", "/", "#answer .card", width=390, height=844, dark=True),
-    Shot("many", "/", "#cosine-matrix .js-plotly-plot", ("role=tab[name='Many sentences']",), whole=True),
-    Shot("bulk", "/bulk", ".js-plotly-plot", whole=True),
-    Shot("train", "/train", "button:has-text('Start')", whole=True),
+    Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, height=1500),
+    Shot("bulk", "/bulk", ".js-plotly-plot", height=1500),
+    Shot("train", "/train", "#curve-measure .js-plotly-plot", train, height=1250),
     Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
     Shot("evaluate", "/evaluate", "#quality-speed .js-plotly-plot", height=1600),
-    Shot("explore", "/explore", ".nearest", ("#map-plot .nsewdrag",), whole=True),
+    Shot("threshold", "/evaluate", "#threshold-lines .js-plotly-plot", threshold, whole=True),
+    Shot("explore", "/explore", ".nearest", a_point, whole=True),
+    Shot("label", "/label", "#label-quality tbody tr", judge, whole=True),
     Shot("learn", "/learn?lesson=3", "#result-3 .measured", whole=True),
 )
 
@@ -55,33 +113,60 @@ def main(names: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = subprocess.Popen([sys.executable, "app.py", "--port", str(port)], cwd=ROOT)
-    try:
-        _wait(f"http://127.0.0.1:{port}")
-        with sync_playwright() as playwright:
-            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            for shot in SHOTS:
-                if not names or shot.name in names:
-                    scheme = "dark" if shot.dark else "light"
-                    view = {"width": shot.width, "height": shot.height}
-                    page = chromium.new_context(viewport=view, color_scheme=scheme).new_page()
-                    _take(page, shot, f"http://127.0.0.1:{port}")
-            chromium.close()
-    finally:
-        app.terminate()
-        app.wait()
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary)
+        for part in ("models", "data"):
+            (home / part).symlink_to(home_folder() / part)
+        command = [sys.executable, "app.py", "--port", str(port), "--home", str(home)]
+        app = subprocess.Popen(command, cwd=ROOT)
+        try:
+            _wait(f"http://127.0.0.1:{port}")
+            with sync_playwright() as playwright:
+                chromium = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+                for shot in SHOTS:
+                    if not names or shot.name in names:
+                        scheme = "dark" if shot.dark else "light"
+                        view = {"width": shot.width, "height": shot.height}
+                        page = chromium.new_context(viewport=view, color_scheme=scheme).new_page()
+                        _take(page, shot, f"http://127.0.0.1:{port}")
+                        page.context.close()
+                chromium.close()
+        finally:
+            app.terminate()
+            app.wait()
+            _end_workers(home)
 
 
 def _take(page: Page, shot: Shot, base: str) -> None:
     page.set_default_timeout(120_000)
+    expect.set_options(timeout=120_000)
     page.goto(base + shot.path)
-    page.wait_for_selector(".card, table, .js-plotly-plot")
-    for click in shot.clicks:
-        page.click(click)
+    page.wait_for_selector(".card, table, .js-plotly-plot, .waiting")
+    shot.before(page)
     page.wait_for_selector(shot.ready)
     page.wait_for_timeout(1_500)  # let figures finish drawing
-    page.screenshot(path=FOLDER / f"{shot.name}.png", full_page=shot.whole)
-    print(FOLDER / f"{shot.name}.png")
+    picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
+    path = FOLDER / f"{shot.name}.png"
+    few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+    print(f"{path} {path.stat().st_size // 1024} KB")
+
+
+def _press(page: Page, key: str) -> None:
+    """Press a key on Label and wait until the server has saved it."""
+    card = page.locator("#label-card [data-pair]")
+    version = card.get_attribute("data-version") or ""
+    page.keyboard.press(key)
+    expect(card).not_to_have_attribute("data-version", version)
+
+
+def _end_workers(home: Path) -> None:
+    """Workers outlive the app, but not these pictures."""
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if "sbert_app.services.jobs.worker" in line and str(home) in line:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _wait(url: str) -> None:

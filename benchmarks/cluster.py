@@ -1,0 +1,266 @@
+"""Scoring on Ray: what it costs on one machine, how it grows with the nodes, and the memory that it holds.
+
+- ``overhead``: `score` of the same files by both engines, in turn, each a process of its own; with a static model,
+  which takes little more than reading and writing, and with the default one. Rates are those after a fifth of the
+  parts, when every worker has loaded its model; the time until the first part stands apart.
+- ``weak_scaling``: simulated nodes of one core on this machine (`ray.cluster_utils`), as many blocks for each, and an
+  encoder that sleeps for each sentence, as on nodes that do not share their processor.
+- ``memory``: of the driver and its workers while the static model scores a million rows; it does not depend on the
+  load of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import psutil
+
+from benchmarks import machine
+from benchmarks.bulk import StubEncoder, write_pairs
+from sbert_app.services.shards import on_ray
+from sbert_app.services.shards.job import BlockWorker, ShardJob
+from sbert_app.services.shards.run import run_job
+from training.errors import InputError
+from training.models.distill import distill
+from training.models.encoder import Encoder
+from training.registry import DEFAULT_MODEL
+
+ROOT = Path(__file__).parents[1]
+FILES = 10
+ENGINES = ("local", "ray")
+POLL_SECONDS = 0.5  # between two readings of memory
+POINTS = 40  # of the memory curve that are kept
+WORKER = "ray::MapWorker"  # how Ray's actors are called in the list of processes
+BLOCK_SLEEPS = 1.0  # seconds of a block of the weak scaling
+SLEEPING_ROWS = 500  # of such a block, of two sentences each
+PATIENCE = 600.0  # seconds until all workers have started
+
+
+def run(
+    rounds: int = 2,
+    rows: int = 200_000,
+    model_rounds: int = 1,
+    memory_rows: int = 1_000_000,
+    nodes: Sequence[int] = (1, 2, 4, 8),
+    blocks: int = 30,
+) -> dict[str, Any]:
+    """Plain JSON; every list is a table.
+
+    Args:
+        rounds: measurements of each engine with the static model; the median counts.
+        rows: to score.
+        model_rounds: measurements of each engine with the default model, ten minutes each.
+        memory_rows: to score with the static model while the memory is read.
+        nodes: numbers of simulated nodes.
+        blocks: for each node.
+
+    Raises:
+        InputError: Ray is not installed.
+    """
+    if find_spec("ray") is None:
+        raise InputError(on_ray.MISSING)
+    about = machine.describe()
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
+        folder = Path(name)
+        distill(Encoder.load(DEFAULT_MODEL)).save(folder / "static")
+        scaling = [_sleeping(count, blocks, folder / f"nodes-{count}") for count in nodes]
+        static = _overhead(str(folder / "static"), rows, rounds, folder / "static-rows")
+        default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows")
+        curve = _memory_of_many(str(folder / "static"), memory_rows, folder / "many-rows")
+    for row in scaling:
+        row["efficiency"] = round(scaling[0]["seconds"] / row["seconds"], 3)
+    return {
+        "benchmark": "cluster",
+        "overhead": [*static, *default],
+        "weak_scaling": scaling,
+        **growth(curve),
+        "memory_rows": memory_rows,
+        "memory": curve[:: max(1, len(curve) // POINTS)],
+        "machine": about,
+    }
+
+
+# ---------------------------------------------------------------- one machine
+
+
+def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str, Any]]:
+    """A row for each engine."""
+    block_rows = _write_files(folder, rows)
+    runs: dict[str, list[dict[str, float]]] = {engine: [] for engine in ENGINES}
+    for number in range(rounds):
+        for engine in ENGINES:
+            output = folder / f"{engine}-{number}"
+            _score(folder, output, model, engine, block_rows)
+            runs[engine].append(timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows))
+    medians = {
+        engine: {key: round(statistics.median(run[key] for run in found), 2) for key in found[0]}
+        for engine, found in runs.items()
+    }
+    local = medians["local"]["rows_per_second"]
+    return [
+        {
+            "model": Path(model).name,
+            "rows": rows,
+            "rounds": rounds,
+            "engine": engine,
+            **found,
+            "times_local": round(local / found["rows_per_second"], 3),
+        }
+        for engine, found in medians.items()
+    ]
+
+
+def _memory_of_many(model: str, rows: int, folder: Path) -> list[dict[str, int]]:
+    """Megabytes over time while many rows are scored on Ray."""
+    return _score(folder, folder / "out", model, "ray", _write_files(folder, rows))
+
+
+def _write_files(folder: Path, rows: int) -> int:
+    """Write the input -> the rows of a block, five of which are a file."""
+    (folder / "in").mkdir(parents=True)
+    for number in range(FILES):
+        write_pairs(folder / "in" / f"{number}.csv", rows // FILES, number * rows // FILES)
+    return rows // FILES // 5
+
+
+def _score(folder: Path, output: Path, model: str, engine: str, block_rows: int) -> list[dict[str, int]]:
+    """Run the command -> megabytes over time of its process, and of Ray's workers and other processes below it."""
+    workers = ["--concurrency", str(len(os.sched_getaffinity(0)))] if engine == "ray" else []
+    command = ["score", str(folder / "in"), str(output), "--model", model, "--block-rows", str(block_rows), "--json"]
+    (folder / "started").touch()
+    begun, curve = time.monotonic(), []
+    scoring = subprocess.Popen(
+        [sys.executable, "-m", "sbert_app", *command, "--engine", engine, *workers],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while scoring.poll() is None:
+        parts = len(list(output.glob("part-*"))) if output.exists() else 0
+        memory = _memory(psutil.Process(scoring.pid))
+        curve.append({"seconds": round(time.monotonic() - begun), "parts": parts, **memory})
+        time.sleep(POLL_SECONDS)
+    _, errors = scoring.communicate()
+    if scoring.returncode:
+        raise RuntimeError(f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}")
+    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]  # while the workers score
+
+
+def _memory(driver: psutil.Process) -> dict[str, int]:
+    megabytes = {"driver_mb": 0, "workers_mb": 0, "ray_mb": 0}
+    for process in [driver, *driver.children(recursive=True)]:
+        try:
+            size, name = process.memory_info().rss >> 20, " ".join(process.cmdline()[:1])
+        except psutil.Error:  # it has just ended
+            continue
+        kind = "driver" if process == driver else "workers" if name.startswith(WORKER) else "ray"
+        megabytes[f"{kind}_mb"] += size
+    return megabytes
+
+
+def timeline(finished: Sequence[float], started: float, block_rows: int) -> dict[str, float]:
+    """What the times at which parts were finished say: seconds to the first, seconds in all, and rows per second.
+
+    The rate is that after the first fifth of the parts.
+    """
+    times = sorted(finished)
+    skipped = len(times) // 5
+    rows = (len(times) - 1 - skipped) * block_rows
+    return {
+        "first_part_seconds": times[0] - started,
+        "seconds": times[-1] - started,
+        "rows_per_second": rows / (times[-1] - times[skipped]),
+    }
+
+
+def growth(curve: Sequence[dict[str, int]]) -> dict[str, float]:
+    """The memory of driver and workers after a fifth of the parts and at the end; medians of five points."""
+    most = curve[-1]["parts"]
+    settled = [point for point in curve if point["parts"] >= most / 5][:5]
+    found = dict[str, float]()
+    for who in ("driver", "workers"):
+        first, last = (statistics.median(point[f"{who}_mb"] for point in part) for part in (settled, curve[-5:]))
+        found |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
+        found[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
+    return found
+
+
+def _finished(output: Path) -> list[float]:
+    return [part.stat().st_mtime for part in output.glob("part-*")]
+
+
+# ---------------------------------------------------------------- many nodes
+
+
+class SleepingEncoder(StubEncoder):
+    """Takes the same time for each sentence, and no processor."""
+
+    def encode(
+        self, sentences: Sequence[str], normalize: bool | None = True, on_progress: Any = None, should_stop: Any = None
+    ) -> np.ndarray:
+        """Unit vectors: float32 (N, 384)."""
+        time.sleep(len(sentences) * BLOCK_SLEEPS / SLEEPING_ROWS / 2)
+        return super().encode(sentences, normalize)
+
+
+class SleepingBlock(on_ray.ComputeBlock):
+    """What an actor does, with the encoder that sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        patch.object(BlockWorker, "_models", lambda _: SleepingEncoder()).start()  # for as long as the actor lives
+
+
+def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
+    """Seconds that so many nodes take for so many blocks each, from the start of the first block."""
+    import ray
+
+    (folder / "in").mkdir(parents=True)
+    for number in range(nodes):
+        write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
+    job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
+    with _cluster(nodes) as address, patch.object(on_ray, "ComputeBlock", SleepingBlock):
+        ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE  # the nodes start at the same time
+        run_job(job, str(folder / "in"), on_ray.RayEngine(address, concurrency=nodes))
+    finished = _finished(folder / "out")
+    seconds = max(finished) - min(finished) + BLOCK_SLEEPS
+    return {
+        "nodes": nodes,
+        "blocks": nodes * blocks,
+        "seconds": round(seconds, 2),
+        "ideal_seconds": blocks * BLOCK_SLEEPS,
+    }
+
+
+@contextmanager
+def _cluster(nodes: int) -> Iterator[str]:
+    """Nodes of one core -> their address."""
+    import ray
+    import ray.data
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        for _ in range(nodes - 1):
+            cluster.add_node(num_cpus=1)
+        yield cluster.address
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(rounds=1, rows=4_000, memory_rows=4_000, nodes=(1, 2), blocks=4)))

@@ -1,0 +1,98 @@
+"""What the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER
+
+FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+
+from training.assets import plain_sentences
+from training.errors import InputError
+from training.registry import DEFAULT_MODEL
+from training.sources.home import home_folder
+from training.sources.package_index import MINILM
+
+VOCABULARY = 30_522  # BERT's
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WITHOUT_WEIGHTS = shutil.ignore_patterns("*.safetensors")
+
+
+def pack(folder: Path) -> None:
+    """Write the home folder. The model and the data come from this machine's own home, or where it gets them from."""
+    from safetensors.torch import load_file, save_file
+
+    from training.sources.resolve import model_folder, stsb_folder
+
+    source, target = model_folder(DEFAULT_MODEL).path, folder / "models" / DEFAULT_MODEL
+    shutil.copytree(source, target, ignore=WITHOUT_WEIGHTS, dirs_exist_ok=True)
+    weights = load_file(source / "model.safetensors")
+    save_file(
+        {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()},
+        target / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    shutil.copytree(stsb_folder().path, folder / "data/stsb", dirs_exist_ok=True)
+
+
+def prepared(folder: Path) -> tuple[Path, str]:
+    """A home folder with all-MiniLM-L6-v2, and in words which weights it has.
+
+    $SBERT_HOME or the platform's, if the model is there; else ``folder``, with random weights of its shape and a
+    tokenizer that is trained on the sentences in assets/.
+    """
+    home = home_folder(None)
+    if (home / "models" / DEFAULT_MODEL / "model.safetensors").is_file():
+        return home, f"of {DEFAULT_MODEL}, where the model is called that"
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    target = folder / "models" / DEFAULT_MODEL
+    config = BertConfig(
+        vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+    )
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(target)
+    BertTokenizerFast(tokenizer_object=_tokenizer(), model_max_length=256).save_pretrained(target)
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    (target / "modules.json").write_text(json.dumps(modules))
+    for name in MINILM.files:  # a folder of that name without any of them counts as incomplete
+        file = target / name
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("{}" if file.suffix == ".json" else "")
+    return folder, "random"
+
+
+def sentences() -> list[str]:
+    """The distinct sentences of the STS benchmark if it is in the home folder, else those of assets/."""
+    from training.data.load import load_data
+
+    if (home_folder(None) / "data/stsb/sts-train.csv").is_file():
+        columns = [column for split in ("train", "dev", "test") for column in load_data(f"stsb:{split}").columns]
+        return list(dict.fromkeys(sentence for column in columns for sentence in column))
+    return plain_sentences()
+
+
+def _tokenizer() -> object:
+    """WordPiece, lower-cased, of the words in assets/."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token=SPECIAL[1]))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False)
+    tokenizer.train_from_iterator(plain_sentences(), trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+if __name__ == "__main__":
+    try:
+        pack(Path(sys.argv[1]))
+    except (IndexError, InputError) as error:
+        sys.exit(f"error: {error}; usage: python -m benchmarks.gpu_home FOLDER")

@@ -1,0 +1,251 @@
+"""One part of the GPU benchmark, in a process of its own: python -m benchmarks.gpu_parts PART --device cuda [--small]
+
+Prints a line of JSON for each row as soon as it is measured. `benchmarks.gpu` says what the parts are.
+
+Sentences are those of the STS benchmark, repeated with their words in other orders until there are enough: each is
+another string of as many tokens. Rates are of whole calls, from strings to arrays of the host: the median of the
+rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import gpu_home, gpu_train, machine
+from benchmarks.encode import flop_per_token
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder, EncodeReport
+from training.registry import DEFAULT_MODEL
+
+Row = dict[str, Any]
+Sentences = list[str]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    base: str  # of BERT-base's shape
+    sentences: int
+    pairs: int
+    batches: tuple[int, ...]  # of sentence-transformers, to choose the best from
+    rounds: int
+    product: int  # rows and columns of the matrices whose product is the peak
+    profiled: int  # models
+
+
+FULL = Sizes("scratch:12x768", 131_072, 20_000, (128, 512, 2_048), 3, 8_192, 2)
+SMALL = Sizes("scratch:2x64", 96, 40, (16, 32), 1, 256, 1)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What each part is given."""
+
+    device: torch.device
+    sizes: Sizes
+    folder: Path  # for what a part writes
+
+    @property
+    def models(self) -> dict[str, str]:
+        """What the tables call the models -> their names for `Encoder.load`."""
+        return {"BERT-base": self.sizes.base, "MiniLM-L6": DEFAULT_MODEL}
+
+    def load(self, model: str, dtype: str = "auto") -> Encoder:
+        return Encoder.load(model, dtype=dtype, device=str(self.device))
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """The median time of a call, after one that is not counted."""
+        work()
+        return statistics.median(machine.time_call(work).wall for _ in range(self.sizes.rounds))
+
+
+def check(bench: Bench) -> Iterator[Row]:
+    """What this device can do, and how far its vectors are from those of float32 on the CPU."""
+    from training.inference.unpadded import has_varlen
+
+    sentences = some_sentences(64)
+    for label, name in bench.models.items():
+        encoder = bench.load(name)
+        head_size = encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads  # type: ignore
+        expected = Encoder.load(name, dtype="float32", device="cpu").encode(sentences)
+        cosine = (encoder.encode(sentences) * expected).sum(1).min()
+        yield {
+            "model": label,
+            "dtype": str(encoder.dtype).removeprefix("torch."),
+            "unpadded": has_varlen(bench.device, encoder.dtype, head_size),
+            "lowest_cosine_with_float32": round(float(cosine), 5),
+            "peak_tflops": round(peak(bench) / 1e12, 3),
+        }
+
+
+def encode(bench: Bench) -> Iterator[Row]:
+    """Sentences a second, ours and sentence-transformers' with its best dtype and batch size."""
+    sentences, top = some_sentences(bench.sizes.sentences), peak(bench)
+    for label, name in bench.models.items():
+        encoder = bench.load(name)
+        report = EncodeReport()
+        encoder.encode(sentences, report=report)
+        flop = report.tokens * flop_per_token(encoder.backbone)
+        seconds = bench.seconds(partial(encoder.encode, sentences))
+
+        def row(side: str, seconds: float, label: str = label, flop: float = flop) -> Row:
+            rate = round(len(sentences) / seconds)
+            return {"model": label, "side": side, "sentences_per_second": rate, "share_of_peak": flop / seconds / top}
+
+        yield row(f"SBERT Lab, {'unpadded' if is_unpadded(encoder) else 'packed rows'}", seconds)
+        if is_unpadded(encoder):
+            encoder.inference.transformer.unpadded = False  # type: ignore[attr-defined]
+            yield row("SBERT Lab, packed rows", bench.seconds(partial(encoder.encode, sentences)))
+        yield row("tokenising alone", bench.seconds(partial(encoder.tokenize, sentences)))
+        folder = bench.folder / label
+        encoder.save(folder)
+        side, theirs = best_peer(bench, folder, sentences)
+        yield row(side, bench.seconds(partial(theirs, sentences)))
+
+
+def cross(bench: Bench) -> Iterator[Row]:
+    """Pairs a second of a cross-encoder of BERT-base's shape."""
+    from sentence_transformers import CrossEncoder as Theirs
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    bench.load(bench.sizes.base).save(bench.folder)
+    config = AutoConfig.from_pretrained(bench.folder, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(bench.folder)
+    sentences = some_sentences(2 * bench.sizes.pairs)
+    pairs = list(zip(sentences[::2], sentences[1::2], strict=True))
+    ours = CrossEncoder.load(str(bench.folder), device=str(bench.device))
+    yield {"side": "SBERT Lab", "pairs_per_second": round(len(pairs) / bench.seconds(lambda: ours.predict(pairs)))}
+    theirs = Theirs(str(bench.folder), device=str(bench.device), model_kwargs={"dtype": "bfloat16"})
+    for size in bench.sizes.batches:
+        seconds = bench.seconds(partial(theirs.predict, pairs, batch_size=size, show_progress_bar=False))
+        side = f"sentence-transformers, bfloat16, batches of {size}"
+        yield {"side": side, "pairs_per_second": round(len(pairs) / seconds)}
+
+
+def pairs(bench: Bench) -> Iterator[Row]:
+    """The most similar pair of 10,000 sentences, from strings, exactly."""
+    from sbert_app.services.corpus.pairs import most_similar_pairs
+
+    sentences = some_sentences(min(10_000, bench.sizes.sentences))
+    encoder = bench.load(DEFAULT_MODEL)
+    vectors = encoder.encode(sentences)
+    encoding = bench.seconds(lambda: encoder.encode(sentences))
+    comparing = bench.seconds(lambda: most_similar_pairs(vectors, 10))
+    yield {"sentences": len(sentences), "seconds": encoding + comparing, "encoding": encoding, "comparing": comparing}
+
+
+def profile(bench: Bench) -> Iterator[Row]:
+    """The kernels that encoding spends most of the device's time on; then the same, compiled."""
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    sentences = some_sentences(bench.sizes.sentences // 4)
+    models = list(bench.models.items())[: bench.sizes.profiled]
+    on_gpu = bench.device.type == "cuda"
+    activities = [ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]
+    for label, name in models:
+        encoder = bench.load(name)
+        encoder.encode(sentences)
+        every_thread = _ExperimentalConfig(profile_all_threads=True)
+        with profiled(activities=activities, experimental_config=every_thread) as profiler:
+            encoder.encode(sentences)
+        spent = {e.key: e.self_device_time_total if on_gpu else e.self_cpu_time_total for e in profiler.key_averages()}
+        for kernel in sorted(spent, key=lambda key: -spent[key])[:12]:
+            yield {"model": label, "what": kernel[:80], "share": round(spent[kernel] / max(1, sum(spent.values())), 3)}
+    for label, name in models:
+        encoder = bench.load(name)
+        transformer: Any = encoder.inference.transformer  # type: ignore[attr-defined]
+        backend = "inductor" if on_gpu else "eager"
+        transformer.layers = [
+            torch.compile(each.__call__, dynamic=True, backend=backend) for each in transformer.layers
+        ]
+        rate = round(len(sentences) / bench.seconds(partial(encoder.encode, sentences)))
+        yield {"model": label, "what": f"sentences a second, compiled by {backend}", "share": rate}
+
+
+def some_sentences(count: int) -> Sentences:
+    """So many different strings."""
+    known, draw = gpu_home.sentences(), random.Random(0)
+    found = dict.fromkeys(known[:count])
+    while len(found) < count:
+        words = draw.choice(known).split()
+        draw.shuffle(words)
+        found[" ".join(words)] = None
+    return list(found)
+
+
+def peak(bench: Bench) -> float:
+    """FLOP/s of a large product in bfloat16: the best of ten."""
+    size = bench.sizes.product
+    a, b = torch.randn(2, size, size, device=bench.device, dtype=torch.bfloat16)
+
+    def product() -> None:
+        for _ in range(5):
+            torch.mm(a, b)
+        if bench.device.type == "cuda":
+            torch.cuda.synchronize(bench.device)
+
+    product()
+    return 5 * 2 * size**3 / min(machine.time_call(product).wall for _ in range(10))
+
+
+def is_unpadded(encoder: Encoder) -> bool:
+    """Whether it computes unpadded batches."""
+    return bool(getattr(getattr(encoder.inference, "transformer", None), "unpadded", False))
+
+
+def best_peer(bench: Bench, folder: Path, sentences: Sentences) -> tuple[str, Callable[[Sentences], np.ndarray]]:
+    """sentence-transformers' encode with the dtype and batch size that are fastest on a sample, and what they are."""
+    from sentence_transformers import SentenceTransformer
+
+    sample = sentences[: len(sentences) // 8]
+    found: list[tuple[float, str, Callable[[Sentences], np.ndarray]]] = []
+    for dtype in ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",):
+        model = SentenceTransformer(str(folder), device=str(bench.device), model_kwargs={"dtype": dtype})
+        for size in bench.sizes.batches:
+            theirs = partial(model.encode, batch_size=size, normalize_embeddings=True, show_progress_bar=False)
+            theirs(sample[:64])
+            seconds = machine.time_call(partial(theirs, sample)).wall
+            found.append((seconds, f"sentence-transformers, {dtype}, batches of {size}", theirs))
+    return min(found, key=lambda each: each[0])[1:]
+
+
+PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "check": check,
+    "encode": encode,
+    "train": lambda bench: gpu_train.rows(bench.device, bench.sizes.base, bench.folder, bench.sizes is SMALL),
+    "cross": cross,
+    "pairs": pairs,
+    "profile": profile,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--small", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(torch.device(given.device), SMALL if given.small else FULL, Path(folder))
+        for row in PARTS[given.part](bench):
+            plain = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
+            print(json.dumps(plain), flush=True)
+
+
+if __name__ == "__main__":
+    main()

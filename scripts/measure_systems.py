@@ -1,0 +1,94 @@
+"""Measure systems that were made here for assets/systems.json, the rows beside the paper's on the Evaluate page.
+
+    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
+    python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
+
+The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one scores those of the
+variants below, and a static model that it distils itself. Seeds that the file has on the same data stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from sbert_app.services.results.grid import load_scored_pairs
+from sbert_app.services.results.systems import SHIPPED, System, Systems
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.scoring import evaluate
+from training.models.distill import distill
+from training.models.encoder import Encoder
+from training.registry import DEFAULT_MODEL
+from training.sources.home import home_folder
+
+DATA = ("stsb:test", "stsb:dev")
+TRAINED = {
+    "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
+    "dan": ("Universal Sentence Encoder: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
+}
+STATIC_DIMENSION = 256  # the default of distill
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns 0 when the file is written, 2 for invalid input."""
+    parser = argparse.ArgumentParser(prog="scripts.measure_systems", description="Measure systems that were made here.")
+    parser.add_argument("models", type=Path, help="the folder that measure_ablation --keep filled")
+    parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    args = parser.parse_args(arguments)
+    command = "python -m scripts.measure_systems models"
+    command += f" --sts {' '.join(path.name for path in args.sts)}" if args.sts else ""
+    try:
+        names = {path.stem: str(path) for path in args.sts} | {name: name for name in DATA}
+        data = {name: load_scored_pairs(source, home_folder()) for name, source in names.items()}
+        before = {system.label: system for system in Systems.read(args.out).systems} if args.out.exists() else {}
+        systems = [*_trained(args.models, data, before), *_distilled(data)]
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    Systems(systems, date.today().isoformat(), command).write(args.out)
+    return 0
+
+
+def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) -> Iterator[System]:
+    for variant, (label, made_of) in TRAINED.items():
+        known = before.get(label)
+        if known is None or known.made_of != made_of or known.figures.keys() != data.keys():
+            known = System(label, made_of, {name: [] for name in data})
+        models = {int(each.name.rpartition("-")[2]): each for each in folder.glob(f"{variant}-*")}
+        seeds = sorted(seed for seed in models if seed >= known.seeds)
+        missing = next(seed for seed in count(known.seeds) if seed not in models)
+        if missing == 0 or missing < max(seeds, default=0):
+            raise InputError(
+                f"{folder} has no model {variant}-{missing}; train the seeds in order with measure_ablation --keep"
+            )
+        yield _measured(known, [Encoder.load(str(models[seed])) for seed in seeds], data)
+
+
+def _distilled(data: dict[str, Dataset]) -> Iterator[System]:
+    label = f"static, {STATIC_DIMENSION} d: distilled from {DEFAULT_MODEL}"
+    empty = System(label, "no sentences", {name: [] for name in data})
+    yield _measured(empty, [distill(Encoder.load(DEFAULT_MODEL), STATIC_DIMENSION)], data)
+
+
+def _measured(system: System, encoders: list[Any], data: dict[str, Dataset]) -> System:
+    """The system with these encoders as its next seeds."""
+    figures = {
+        name: system.figures[name]
+        + [round(100 * evaluate(encoder, pairs)["spearman"]["cosine"], 3) for encoder in encoders]
+        for name, pairs in data.items()
+    }
+    system = replace(system, figures=figures)
+    print(system.label, {name: round(system.mean([name]), 2) for name in figures}, file=sys.stderr, flush=True)
+    return system
+
+
+if __name__ == "__main__":
+    sys.exit(main())
