@@ -6,6 +6,8 @@ PY := $(VENV)/bin/python
 TEST_HOME ?= $(CURDIR)/.cache/home
 # Threads sleep while they wait: of two processes that spin, each keeps the other from its work.
 SLEEPING_THREADS := OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
+# Compiled modules are kept, even where the environment says not to: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup app test lint format lock bench screenshots clean
 
@@ -37,8 +39,10 @@ format: $(VENV)/.installed ## let ruff format and fix what it can
 test: export SBERT_HOME = $(TEST_HOME)
 test: setup lint ## every check: lint, then the tests in random order, then the tests in a browser
 	sh scripts/find_browser.sh
+	sh scripts/find_redis.sh
 	$(SLEEPING_THREADS) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
-	$(SLEEPING_THREADS) $(PY) -m pytest -p no:randomly tests/browser  # in order: they share one app and its runs
+	# In order within a file: its tests share one app and its runs.
+	$(SLEEPING_THREADS) $(PY) -m pytest -p no:randomly --numprocesses 2 --dist loadfile tests/browser
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock
