@@ -96,15 +96,15 @@
     }
   }
 
-  let due = 0;
-  function offerSoon() {
-    if (due) return;
-    due = setTimeout(() => { due = 0; offerFigures(); offerTables(); }, 80);
+  function offer() {
+    offerFigures();
+    offerTables();
   }
 
+  // At once, which is before the next frame: what stands below would move twice whenever something is drawn again.
   function start() {
-    new MutationObserver(offerSoon).observe(document.body, { childList: true, subtree: true });
-    offerSoon();
+    new MutationObserver(offer).observe(document.body, { childList: true, subtree: true });
+    offer();
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -10,6 +10,18 @@ from sbert_app.services.lessons.text import lessons
 pytestmark = pytest.mark.browser
 
 
+# The heights that the page has in the frames from here on.
+HEIGHTS_OF_FRAMES = """() => {
+  window.heights = [];
+  const note = () => {
+    const height = document.documentElement.scrollHeight;
+    if (!window.heights.includes(height)) window.heights.push(height);
+    requestAnimationFrame(note);
+  };
+  note();
+}"""
+
+
 def open_lesson(open_page, number, **how):
     """A teacher's link: the lesson, measured."""
     page = open_page(f"/learn?lesson={number}", **how)
@@ -108,6 +120,18 @@ def test_5_n_is_extrapolated_and_rates_are_measured_again(open_page):
     expect(page.locator("#result-5 .measured")).not_to_have_text(before)
     page.locator("#page-link-5 a").click()
     expect(page.locator("#lines")).to_be_visible()
+
+
+def test_what_is_measured_again_moves_nothing_on_the_page(open_page):
+    page = open_lesson(open_page, 5)
+    expect(page.locator("#result-5 button.download")).to_be_visible()
+    expect(page.locator("#figure-5 button.download")).to_have_count(2)
+    page.evaluate(HEIGHTS_OF_FRAMES)
+    before = page.locator("#result-5 .measured").inner_text()
+    page.locator("#learn-again").click()
+    expect(page.locator("#result-5 .measured")).not_to_have_text(before)
+    page.wait_for_timeout(500)  # in which the figure is drawn
+    assert len(page.evaluate("window.heights")) == 1
 
 
 def test_6_normalising_makes_the_orders_one(open_page):
