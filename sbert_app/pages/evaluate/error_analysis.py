@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.events import LATEST, PRIVATE
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.evaluate import views
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
@@ -70,8 +70,8 @@ class _ErrorAnalysisTab:
         pressed = self.start.click(self.analyze, inputs, outputs, concurrency_limit=2, **PRIVATE)
         self.task.wire(self.services, opened, pressed)
         explained = [self.pair, self.map, self.over, self.under]
-        self.over.input(self.explain_over, [self.analysis, self.over], explained, **PRIVATE)
-        self.under.input(self.explain_under, [self.analysis, self.under], explained, **PRIVATE)
+        self.over.input(self.explain_over, [self.analysis, self.over], explained, **LATEST)
+        self.under.input(self.explain_under, [self.analysis, self.under], explained, **LATEST)
 
     def analyze_once(
         self, analysis: _Analysis | None, model: str, data: str, file: str | None, request: gr.Request, *how: str

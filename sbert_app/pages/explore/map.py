@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.events import EVERY, PRIVATE
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
 from sbert_app.pages.components.task import TaskWidget, Update
 from sbert_app.pages.components.templates import render
@@ -139,7 +139,7 @@ class _MapTab:
         ]
         recoloured = self.clustering.change(self.draw, inputs, outputs, **slow)
         self.colour.input(
-            lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **PRIVATE
+            lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **EVERY
         )
         selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout)
         edits = [

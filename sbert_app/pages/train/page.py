@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.api.endpoint import visitor_of
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.train import actions, distillation, form, live, negatives, uploads, views
@@ -121,7 +121,7 @@ def _connect_form(
         form.base_updates,
         [fields["base"], fields["learning_rate"]],
         [fields["learning_rate"], fields["pooling"]],
-        **UNQUEUED,
+        **EVERY,
     )
     negatives.connect(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]

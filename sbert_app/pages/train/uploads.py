@@ -128,7 +128,7 @@ def connect(
         picked = [each.original, each.encoding, *each.columns.inputs]
         for column in each.columns.inputs:
             estimate_after(column.input(each.name_columns, picked, each.data, **EVERY))
-        each.data.input(_hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **UNQUEUED)
+        each.data.input(_hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
 
 
 def sent_sentences(services: Services, token: str) -> dict[str, Any]:

@@ -52,6 +52,18 @@ def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
     assert modes == dict.fromkeys(("judge", "take_back", "turn"), "multiple")
 
 
+def test_no_choice_is_dropped(app: gr.Blocks):
+    """The last one counts, or each does; or the answer sets the control, which then shows what it stands for."""
+    dropped = [
+        app.blocks[component].elem_id or app.blocks[component].label
+        for function in app.fns.values()
+        if function.trigger_mode == "once"
+        for component, event in function.targets
+        if event == "input" and app.blocks[component] not in function.outputs
+    ]
+    assert dropped == []
+
+
 def test_a_question_is_the_newest_one_until_the_next_about_the_same():
     asked: dict = {}
     first, other = ask(asked, "lesson 5"), ask(asked, "lesson 6")
