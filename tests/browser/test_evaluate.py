@@ -55,6 +55,7 @@ def measured(page, models, files=()):
     page.set_input_files("#evaluate-files input[type=file]", list(files))
     # The table is there when the files have arrived. It has the ending of a name in an element of its own.
     expect(page.locator("#evaluate-files table")).to_contain_text(files[-1].stem)
+    expect(page.locator("#evaluate-columns")).to_be_visible()  # they move the button
     page.click("#measure")
     expect(page.locator("#shipped-again")).to_be_visible()
 
@@ -174,6 +175,7 @@ def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     pick(page, "#errors-model", "tfidf")
     page.set_input_files("#errors-file input[type=file]", mine)
     expect(page.locator("#errors-file table")).to_contain_text("mine")
+    expect(page.locator("#errors-columns")).to_be_visible()
     page.click("#show-errors")
     expect(page.locator("#errors-status")).to_contain_text("TF-IDF on mine.csv: 24 pairs")
     expect(page.locator("#errors-pair")).to_contain_text("cannot be decomposed by words")
