@@ -213,6 +213,20 @@ def test_it_fits_a_telephone(open_page, dark):
     assert ("dark" in (page.locator("body").get_attribute("class") or "")) == dark
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_toolbar_of_a_figure_covers_no_title(open_page, width):
+    page = open_page("/", width=width)
+    figure = page.locator("#word-map .js-plotly-plot")
+    expect(figure).to_be_visible()
+    figure.hover()
+    toolbar = figure.locator(".modebar-container")
+    if width == 390:
+        expect(toolbar).to_be_hidden()
+    else:
+        box = toolbar.bounding_box()
+        assert box["y"] + box["height"] <= figure.bounding_box()["y"] + 1
+
+
 def test_the_keyboard_reaches_the_controls(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()

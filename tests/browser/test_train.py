@@ -54,6 +54,7 @@ def step(page: Page) -> int:
 def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_page, home):
     shutil.rmtree(home / "runs", ignore_errors=True)  # those of other pages' tests
     page = open_page("/train")
+    expect(page.locator("#to-settings")).to_be_hidden()  # they are in sight
     expect(page.locator("#run-status")).to_contain_text("No run yet")
     expect(page.locator("#run-status")).to_contain_text("Cosine of random pairs")
     expect(page.locator("#plan")).to_contain_text("5,749 scored pairs · 200 steps of 16")
@@ -216,6 +217,8 @@ def test_it_fits_a_phone(open_page, dark):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     live, settings = page.locator("#live").bounding_box(), page.locator("#settings").bounding_box()
     assert live["y"] < settings["y"], "the living half comes before the settings"
+    page.locator("#to-settings").click()
+    expect(page.locator("#objective")).to_be_in_viewport()
 
 
 def test_the_api_starts_follows_and_stops_runs(app_url):

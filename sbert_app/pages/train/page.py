@@ -26,6 +26,7 @@ from training.trainer.config import NEEDS_TEACHER, USES_NEGATIVES
 
 TYPED = ("learning_rate", "matryoshka_dims")  # numbers in a text field
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
+SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
 SHOW_LIVE = """() => {
   const live = document.getElementById("live");
   if (live && window.innerWidth < 900) live.scrollIntoView({behavior: "smooth"});
@@ -40,6 +41,8 @@ def build(services: Services) -> None:
             chips, lesson = _presets()
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
+            to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")  # on phones alone
+            to_settings.click(None, None, None, js=SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
