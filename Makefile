@@ -16,7 +16,8 @@ help: ## list these targets
 
 $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt  # compiled when first imported: a tenth is
+	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt
+	$(PY) -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores, where pip uses one; some packages ship files that are not Python
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
