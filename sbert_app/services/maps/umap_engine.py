@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from sbert_app.child_process import child_environment, module_command
 
 log = logging.getLogger("sbert_lab.umap")
@@ -94,13 +96,19 @@ def _compiled(home: Path) -> bool:
 
 
 def _compile_in_subprocess(home: Path, folder: Path) -> None:
-    """If this fails, the functions are compiled in the app when they are used."""
+    """If this fails, the functions are compiled in the app when they are used.
+
+    Of two apps that start with the same home folder one compiles, and the other waits for it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        command = module_command("sbert_app.services.maps.compile_umap", home, folder)
-        subprocess.run(command, check=True, timeout=TIMEOUT_SECONDS, capture_output=True, env=child_environment())
-        (folder / "compiled").touch()
-    except (OSError, subprocess.SubprocessError) as error:
+        with FileLock(folder / "compiling.lock", timeout=TIMEOUT_SECONDS):
+            if (folder / "compiled").exists():
+                return
+            command = module_command("sbert_app.services.maps.compile_umap", home, folder)
+            subprocess.run(command, check=True, timeout=TIMEOUT_SECONDS, capture_output=True, env=child_environment())
+            (folder / "compiled").touch()
+    except (OSError, Timeout, subprocess.SubprocessError) as error:
         log.warning("umap-learn could not be compiled in advance: %s", error)
 
 

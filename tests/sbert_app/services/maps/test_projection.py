@@ -1,5 +1,7 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -261,6 +263,22 @@ class TestEngine:
             umap_engine.warm_up(tmp_path)
         assert imported == [umap_engine.compiled_folder(tmp_path)] * 2
         assert caplog.text.count("could not be compiled in advance") == 2
+
+    def test_two_apps_with_one_home_compile_once(self, tmp_path, monkeypatch):
+        folder, compiled = umap_engine.compiled_folder(tmp_path), []
+
+        def compile_slowly(command, **_):
+            compiled.append(command)
+            time.sleep(0.3)
+
+        monkeypatch.setattr(umap_engine.subprocess, "run", compile_slowly)
+        apps = [threading.Thread(target=umap_engine._compile_in_subprocess, args=(tmp_path, folder)) for _ in range(2)]
+        for app in apps:
+            app.start()
+        for app in apps:
+            app.join()
+        assert len(compiled) == 1
+        assert (folder / "compiled").exists()
 
     def test_compiling_ahead_imports_nothing(self, tmp_path, monkeypatch):
         def compile_at_once(home, folder):
