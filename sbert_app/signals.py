@@ -76,6 +76,12 @@ def interrupt(number: int = signal.SIGINT, frame: FrameType | None = None) -> No
     raise KeyboardInterrupt
 
 
+def stop_repeating() -> None:
+    """The interrupt has had its effect: what follows, in order to end, is not interrupted again but by a new signal."""
+    if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is _again:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_filename in IMPORTS:

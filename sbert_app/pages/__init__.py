@@ -32,6 +32,7 @@ from sbert_app.process import end_within
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.settings import Settings
+from sbert_app.signals import stop_repeating
 from training.assets import ASSETS
 from training.errors import InputError
 
@@ -114,6 +115,7 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
             app.block_thread()
     finally:
         if block:
+            stop_repeating()
             services.scoring.close()
             end_within(LAST_SECONDS)
     return app, url

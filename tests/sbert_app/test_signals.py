@@ -17,7 +17,7 @@ from paths import ROOT
 
 from sbert_app import signals
 from sbert_app.commands import benchmark
-from sbert_app.signals import ENDING, interruptible, on_ending_signal
+from sbert_app.signals import ENDING, interruptible, on_ending_signal, stop_repeating
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -103,6 +103,23 @@ def test_an_interrupt_that_a_library_swallows_is_raised_again():
             pass  # as where a callback or a finaliser is interrupted
         time.sleep(10)
         pytest.fail("the process went on")
+
+
+def test_an_interrupt_that_had_its_effect_is_not_raised_again():
+    """As in the app: the web server has ended, and files that are being scored take a second to be put in order."""
+    with interruptible():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+            pytest.fail("it had no effect")
+        except KeyboardInterrupt:
+            pass
+        stop_repeating()
+        time.sleep(1)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        stop_repeating()
+        os.kill(os.getpid(), signal.SIGTERM)  # a new one
+        time.sleep(1)
 
 
 @pytest.fixture
