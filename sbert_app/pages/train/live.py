@@ -71,6 +71,7 @@ class Panel:
     push: gr.Button
     pushed: gr.HTML
     log: gr.HTML
+    list_tools: gr.Row  # above the list: not there while there is no run
     filter: gr.Textbox
     delete_listed: gr.Button
     listed: gr.HTML  # what would be deleted
@@ -81,7 +82,10 @@ class Panel:
 
 
 # The components that `refresh` updates, in this order.
-OUTPUTS = ("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "runs", *FIGURES)
+OUTPUTS = (
+    *("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "list_tools", "runs"),
+    *FIGURES,
+)
 
 
 class Output(NamedTuple):
@@ -125,7 +129,7 @@ def build_layout() -> Panel:
         parts["pushed"] = gr.HTML(elem_id="pushed-run")
         parts["log"] = gr.HTML(elem_id="run-log")
     gr.HTML(section("All runs"))
-    with gr.Row(equal_height=True, elem_classes="list-tools"):
+    with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as parts["list_tools"]:
         parts["filter"] = gr.Textbox(
             placeholder="Filter by name, id, state, objective, base, data",
             show_label=False,
@@ -205,6 +209,7 @@ def _outputs(services: Services, opened: str, overlaid: Sequence[str], wanted: s
         "current": Output(current, lambda: current),
         "status": _html(_status(run, runs)),
         "runs": _html(_list(services, runs, current, colours, wanted)),
+        "list_tools": _visibility(bool(runs)),
         "log": _html(views.log(store.log(run.id)) if run else ""),
         "name": Output((run.id, run.name) if run else None, lambda: run.name if run else ""),
         **{name: _visibility(possible) for name, possible in views.possible_actions(run).items()},

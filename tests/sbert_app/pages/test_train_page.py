@@ -361,3 +361,7 @@ def test_the_run_at_work_is_followed_unless_another_is_opened(services):
 def test_before_the_first_run_the_page_says_what_to_do(services):
     updates = dict(zip(train_live.OUTPUTS, train_live.refresh(services, "", [], {}), strict=False))
     assert "No run yet" in updates["status"]
+    assert updates["list_tools"]["visible"] is False, "there is nothing to filter or to delete"
+    finished(services.jobs.store)
+    updates = dict(zip(train_live.OUTPUTS, train_live.refresh(services, "", [], {}), strict=False))
+    assert updates["list_tools"]["visible"] is True
