@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from paths import ROOT
+from forked import ForkedWorker
 from redis_server import RedisServer
 
 from sbert_app.services.jobs.backend import QueueUnreachable
@@ -24,22 +23,7 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 PATIENCE = 300.0  # seconds that a busy machine may take for anything
-SLOW = {"STEP_SECONDS": "0.02"}  # so that a run of some hundred steps is not over before it is seen under way
-# The command as it is, but for the seconds between two looks after lost runs, and those that a step may take longer.
-COMMAND = """
-import os, sys, time
-from sbert_app.services.jobs import worker
-from training.trainer.events import EventLog
-worker.LOOK_SECONDS = 0.3
-emit = EventLog.emit
-def emit_later(log, kind, step, **values):
-    if kind == "train":
-        time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
-    return emit(log, kind, step, **values)
-EventLog.emit = emit_later
-from sbert_app.__main__ import run
-run(sys.argv[1:])
-"""
+SLOW = 0.02  # seconds that a step takes longer, so that some hundred are not over before they are seen under way
 
 
 @pytest.fixture
@@ -91,22 +75,18 @@ class Hosts:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, ForkedWorker] = {}
 
-    def start(self, name: str, *options: str, **environment: str) -> subprocess.Popen[str]:
-        self.processes[name] = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, "worker", "--name", name, "--home", str(self.home), *options],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, name: str, *options: str, step_seconds: float = 0.0) -> ForkedWorker:
+        folder = self.home.parent / f"printed-{uuid.uuid4().hex}"
+        given = ("--name", name, "--home", self.home, *options)
+        self.processes[name] = ForkedWorker(*given, folder=folder, step_seconds=step_seconds)
         return self.processes[name]
 
     def end(self) -> None:
         for process in self.processes.values():
             process.kill()
-            process.communicate()
+            process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -129,6 +109,14 @@ def until(store: RunStore, run_id: str, holds: Callable[[Run], bool]) -> Run:
         assert time.monotonic() < deadline, f"{run.state} at {run.progress.step}: {store.log(run_id)}"
         time.sleep(0.05)
     return run
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    """Wait for what a worker or the app does after it has written down how a run ended."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def ended(run: Run) -> bool:
@@ -160,15 +148,12 @@ def test_two_hosts_share_the_runs_and_none_is_run_twice(jobs, hosts, tiny):
         jobs.reconcile()
     assert [starts(jobs.store, run_id) for run_id in runs] == [1] * 6
     assert {jobs.store.get(run_id).record.worker for run_id in runs} == {"one", "two"}
-    deadline = time.monotonic() + PATIENCE  # an entry of a run that has ended is taken from the queue and dropped
-    while (queued := jobs.queued()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert queued == []
+    eventually(lambda: jobs.queued() == [])  # an entry of a run that has ended is taken from the queue and dropped
 
 
 def test_the_run_of_a_killed_worker_is_resumed_by_the_other_one(jobs, hosts, tiny):
     run_id = jobs.start(tiny(max_steps=200, eval_every=100)).id
-    hosts.start("one", **SLOW)
+    hosts.start("one", step_seconds=SLOW)
     until(jobs.store, run_id, under_way)
     hosts.start("two")
     hosts.processes["one"].kill()
@@ -217,11 +202,7 @@ def test_nobody_resumes_what_was_not_taken_from_the_queue(jobs, tiny):
 
 def test_a_host_has_one_worker_of_a_name(jobs, hosts):
     hosts.start("one", "--idle-seconds", "60")
-    lock = hosts.home / "worker-one-0.lock"
-    deadline = time.monotonic() + PATIENCE
-    while not lock.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually((hosts.home / "worker-one-0.lock").exists)
     second = Hosts(hosts.home).start("one")
     _, said = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2
@@ -271,7 +252,7 @@ def test_workers_wait_for_a_server_that_restarts(jobs, hosts, server, tiny):
     until(jobs.store, first, ended)
     server.kill()
     time.sleep(1.5)
-    assert worker.poll() is None, worker.communicate()[1]
+    assert worker.returncode is None, worker.communicate()[1]
     server.start()
     assert until(jobs.store, jobs.start(tiny()).id, ended).state == "finished"
 
@@ -302,7 +283,7 @@ def test_a_run_moves_between_machines_that_share_no_disk(home, tmp_path, hosts, 
     try:
         config = tiny(max_steps=800, eval_every=400)
         run_id = jobs.start(config).id
-        elsewhere["one"].start("one", **SLOW)
+        elsewhere["one"].start("one", step_seconds=SLOW)
         until(jobs.store, run_id, under_way)
         assert jobs.store.get(run_id).record.worker == "one"
         elsewhere["one"].processes["one"].kill()
@@ -317,7 +298,7 @@ def test_a_run_moves_between_machines_that_share_no_disk(home, tmp_path, hosts, 
         jobs.stop(endless)
         run = until(jobs.store, endless, ended)
         assert (run.state, (run.folder / "checkpoint/state.json").exists()) == ("stopped", True)
-        assert not list((tmp_path / "store/runs").glob("*/*")), "what has come back is removed"
+        eventually(lambda: not list((tmp_path / "store/runs").glob("*/*")))  # what has come back is removed
     finally:
         ended_now.set()
         thread.join()
@@ -334,21 +315,16 @@ def test_a_store_needs_a_queue_that_others_reach(place, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- one run
 
 
-def once(place: Path, run_id: str, *before: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*before, sys.executable, "-c", COMMAND, "worker", "--once", run_id, "--home", str(place)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def once(place: Path, run_id: str, **more: Any) -> ForkedWorker:
+    folder = place.parent / f"printed-{uuid.uuid4().hex}"
+    return ForkedWorker("--once", run_id, "--home", place, folder=folder, **more)
 
 
 def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny):
     """As Slurm starts it: interrupted by SIGTERM, and started again."""
     store = RunStore(place)
     run_id = store.create(tiny(max_steps=200, eval_every=100), queue=False).id
-    process = once(place, run_id, **SLOW)
+    process = once(place, run_id, step_seconds=SLOW)
     until(store, run_id, under_way)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE)
@@ -367,7 +343,7 @@ def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny):
 def test_once_fails_as_the_run_does(place, tiny):
     """No file may grow beyond 1 MB; the model has 4."""
     run_id = RunStore(place).create(tiny(), queue=False).id
-    process = once(place, run_id, "sh", "-c", 'ulimit -f 1953; exec "$@"', "sh")  # blocks of 512 bytes
+    process = once(place, run_id, file_limit=1_000_000)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert said.endswith(f"{run_id}: failed; `runs show` has the reason\n")
