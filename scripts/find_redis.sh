@@ -6,7 +6,7 @@ if command -v apt-get >/dev/null 2>&1; then
     sudo=""
     [ "$(id -u)" -eq 0 ] || sudo="sudo"
     # The tests start servers of their own; with RUNLEVEL=1 the package starts none.
-    if $sudo apt-get update -qq && $sudo env RUNLEVEL=1 apt-get install -y -qq redis-server >/dev/null; then
+    if $sudo apt-get update -qq && $sudo env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server >/dev/null; then
         exit 0
     fi
 fi
