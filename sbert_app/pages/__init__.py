@@ -28,6 +28,7 @@ from sbert_app.pages.server.hosts import AllowedHosts
 from sbert_app.pages.server.limits import UploadLimits
 from sbert_app.pages.server.login import PasswordCheck
 from sbert_app.pages.server.visitors import McpCalls
+from sbert_app.pages.server.whole_updates import WholeUpdates
 from sbert_app.process import end_within
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
@@ -59,7 +60,7 @@ def build_app(services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
-    app = gr.Blocks(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
+    app = WholeUpdates(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
     with app:
         for module, title, path in PAGES:
             _begin_page(app, title, path.strip("/"))

@@ -131,6 +131,29 @@ def test_a_file_is_scored_on_when_the_page_is_left(open_page, tmp_path):
     expect(page.locator("#status")).to_contain_text("Stopped at row")
 
 
+# From now on each wait of the page for its next frame takes as long as on a telephone that does ten things at once.
+SLOW_FRAMES = """() => {
+  const later = window.setTimeout;
+  window.requestAnimationFrame = (draw) => later(() => draw(performance.now()), 700);
+  window.setTimeout = (what, delay, ...more) => later(what, Math.max(delay || 0, 700), ...more);
+}"""
+
+
+def test_what_arrives_while_the_page_is_busy_is_shown(open_page, tmp_path):
+    """Several steps of an answer come while the first is being shown: none of their updates is lost."""
+    path = tmp_path / "two.csv"
+    path.write_text("sentence1,sentence2\nA man sleeps.,A man is asleep.\nDogs run.,Dogs ran.\n")
+    page = opened(open_page)
+    upload(page, path)
+    expect(page.locator("#column-2 input")).to_have_value("sentence2")
+    page.evaluate(SLOW_FRAMES)
+    page.click("#score")
+    expect(page.locator("#status")).to_contain_text("2 of 2 pairs scored")
+    expect(page.locator("#csv")).to_be_visible()
+    expect(page.locator("#score")).to_be_enabled()
+    expect(page.locator("#stop")).to_be_disabled()
+
+
 def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, tmp_path):
     path = tmp_path / "nli.csv"
     same = [

@@ -1,0 +1,42 @@
+"""What a generator's steps look like on their way to the page: each whole."""
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from gradio_client.utils import apply_diff
+
+from sbert_app.pages.server.whole_updates import WholeUpdates
+
+STEPS: list[list[Any]] = [
+    ["Starting", {"__type__": "update", "interactive": False}],
+    ["Starting …", {"__type__": "update", "interactive": True, "visible": True}],
+    ["Starting … done", {"__type__": "update"}],
+]
+
+
+def sent(app: gr.Blocks, steps: list[list[Any]]) -> list[list[Any]]:
+    """The messages of a generator with these steps, the last of which ends it."""
+    event = SimpleNamespace(outputs=[object(), object()])
+    last = len(steps)
+    data = [*copy.deepcopy(steps), [None, None]]
+    return [app.handle_streaming_diffs(event, each, "visitor", "run", step == last) for step, each in enumerate(data)]
+
+
+def test_every_step_replaces_the_one_before():
+    """An edit within it would change an object that may still wait to be shown; see the browser test of Bulk."""
+    first, *others, final = sent(WholeUpdates(), STEPS)
+    assert (first, final) == (STEPS[0], STEPS[-1])
+    shown = first
+    for step, message in zip(STEPS[1:], others, strict=True):
+        assert all(path == [] for edits in message for _, path, _ in edits)
+        shown = [apply_diff(old, edits) for old, edits in zip(shown, message, strict=True)]
+        assert shown == step, "clients of the HTTP API read it too"
+
+
+@pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])
+def test_a_single_answer_is_left_alone(visitor: str | None, run: str | None):
+    event = SimpleNamespace(outputs=[object()])
+    assert WholeUpdates().handle_streaming_diffs(event, ["answer"], visitor, run, False) == ["answer"]
