@@ -142,6 +142,7 @@ def test_transfer_scores_each_model_and_says_why_one_has_no_score(opened):
 
 def test_folds_are_runs_that_a_reload_does_not_lose(opened):
     page = opened("Folds")
+    expect(page.locator("#folds-table")).not_to_be_empty()  # the tab is there as a whole
     page.fill("#folds-steps input", "1")
     page.click("#start-folds")
     expect(page.locator("#folds-table tbody tr")).to_have_count(4)
