@@ -5,12 +5,11 @@ import http.client
 import json
 import signal
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from running_app import RunningApp, running_app
+from waiting import wait_until
 
 from sbert_app.services.files.jobs import FINISHED, INTERRUPTED, ScoreJobs
 from sbert_app.services.models.cache import ModelCache
@@ -20,13 +19,6 @@ ROWS = 60_000
 
 def half_written(folder: Path) -> list[Path]:
     return list(folder.rglob("*.part"))
-
-
-def wait_until(holds: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def score(app: RunningApp, path: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from forked import ForkedWorker
 from redis_server import RedisServer
+from waiting import wait_until
 
 from sbert_app.services.jobs.backend import QueueUnreachable
 from sbert_app.services.jobs.queue import MOST_LOSSES, Jobs
@@ -111,14 +112,6 @@ def until(store: RunStore, run_id: str, holds: Callable[[Run], bool]) -> Run:
     return run
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    """Wait for what a worker or the app does after it has written down how a run ended."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def ended(run: Run) -> bool:
     return run.state not in AT_WORK
 
@@ -148,7 +141,7 @@ def test_two_hosts_share_the_runs_and_none_is_run_twice(jobs, hosts, tiny):
         jobs.reconcile()
     assert [starts(jobs.store, run_id) for run_id in runs] == [1] * 6
     assert {jobs.store.get(run_id).record.worker for run_id in runs} == {"one", "two"}
-    eventually(lambda: jobs.queued() == [])  # an entry of a run that has ended is taken from the queue and dropped
+    wait_until(lambda: jobs.queued() == [])  # an entry of a run that has ended is taken from the queue and dropped
 
 
 def test_the_run_of_a_killed_worker_is_resumed_by_the_other_one(jobs, hosts, tiny):
@@ -202,7 +195,7 @@ def test_nobody_resumes_what_was_not_taken_from_the_queue(jobs, tiny):
 
 def test_a_host_has_one_worker_of_a_name(jobs, hosts):
     hosts.start("one", "--idle-seconds", "60")
-    eventually((hosts.home / "worker-one-0.lock").exists)
+    wait_until((hosts.home / "worker-one-0.lock").exists)
     second = Hosts(hosts.home).start("one")
     _, said = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2
@@ -298,7 +291,7 @@ def test_a_run_moves_between_machines_that_share_no_disk(home, tmp_path, hosts, 
         jobs.stop(endless)
         run = until(jobs.store, endless, ended)
         assert (run.state, (run.folder / "checkpoint/state.json").exists()) == ("stopped", True)
-        eventually(lambda: not list((tmp_path / "store/runs").glob("*/*")))  # what has come back is removed
+        wait_until(lambda: not list((tmp_path / "store/runs").glob("*/*")))  # what has come back is removed
     finally:
         ended_now.set()
         thread.join()

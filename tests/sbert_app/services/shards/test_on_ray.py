@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from paths import ROOT
 from shard_files import pairs, parts, together
 from tiny_models import make_model
+from waiting import wait_until
 
 from sbert_app.services.shards import on_ray
 from sbert_app.services.shards.job import ShardJob
@@ -199,10 +199,3 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command(
 
 def parts_of(job: ShardJob) -> list[Path]:
     return list(Path(job.output).glob("part-*.parquet"))
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
