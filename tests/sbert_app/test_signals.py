@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from paths import ROOT
+from started import StartedProcesses
 
 from sbert_app import signals
 from sbert_app.commands import benchmark
@@ -66,7 +67,7 @@ def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
 def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_path):
     """Not what it has started either: a benchmark starts apps."""
     script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
-    started, children = tmp_path / "started", []
+    started, children, ours = tmp_path / "started", [], StartedProcesses()
     monkeypatch.setattr(benchmark, "CLONE", tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
@@ -75,7 +76,7 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
     def interrupt() -> None:
         while not started.exists():
             time.sleep(0.05)
-        children.extend(psutil.Process().children(recursive=True))
+        children.extend(ours.there())
         os.kill(os.getpid(), number)
 
     threading.Thread(target=interrupt, daemon=True).start()

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
+from started import StartedProcesses
 from tiny_models import WORDS, make_model
 
 from training.errors import InputError, Stopped
@@ -84,19 +84,16 @@ def test_a_mistake_is_one_sentence_before_any_process_starts(encoder: Encoder):
             encoder.encode(sentences, device=device)  # type: ignore[arg-type]
 
 
-def children() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
-
-
 def test_a_process_that_dies_is_reported_and_leaves_nothing(encoder: Encoder):
+    started = StartedProcesses()
+
     def kill(done: int, total: int | None) -> None:
-        for child in children():
+        for child in started.there():
             os.kill(child.pid, signal.SIGKILL)
 
     with pytest.raises(InputError, match="a process on one of cpu, cpu ended unexpectedly"):
         encoder.encode(some_sentences(20_000), device=DEVICES, on_progress=kill)
-    assert children() == []
+    assert started.there() == []
 
 
 def test_an_error_in_a_process_is_raised_as_it_is(encoder: Encoder, monkeypatch: pytest.MonkeyPatch):
@@ -112,6 +109,7 @@ def test_an_error_in_a_process_is_raised_as_it_is(encoder: Encoder, monkeypatch:
 
 
 def test_it_stops_when_asked(encoder: Encoder):
+    started = StartedProcesses()
     with pytest.raises(Stopped):
         encoder.encode(some_sentences(20_000), device=DEVICES, should_stop=lambda: True)
-    assert children() == []
+    assert started.there() == []
