@@ -66,6 +66,9 @@ class RunStore:
         self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
+        self._listing = threading.Lock()
+        self._readings = 0  # of all runs, that have begun
+        self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last one, and what it found
 
     # ------------------------------------------------------------ reading
 
@@ -89,7 +92,21 @@ class RunStore:
             return None
 
     def list(self) -> list[Run]:
-        """Every run, the newest first."""
+        """Every run, the newest first.
+
+        Who asks while the runs are being read gets the next reading, as do all others who wait for it: a page that
+        opens asks for them in several places.
+        """
+        begun_before = self._readings
+        with self._listing:
+            number, runs = self._listed
+            if number <= begun_before:
+                self._readings += 1
+                runs = self._read_all()
+                self._listed = self._readings, runs
+            return [*runs]
+
+    def _read_all(self) -> Sequence[Run]:
         runs = []
         for file in self.folder.glob("[!.]*/run.json"):
             with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged

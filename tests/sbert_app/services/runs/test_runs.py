@@ -4,17 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
+from waiting import wait_until
 
 from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.events import EventReader, RunProgress
 from sbert_app.services.runs.export import export
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -76,6 +82,38 @@ def test_a_home_that_cannot_be_written_is_said_so(tmp_path):
 
 def test_before_the_first_run_the_list_is_empty(store):
     assert store.list() == []
+
+
+def test_who_wait_for_the_list_share_a_reading_that_is_newer_than_their_question(store, monkeypatch):
+    """As the pickers of a page that is opened do."""
+    old, read, readings, may_go_on = store.create(CONFIG), RunStore.get, [], threading.Event()
+
+    def get(self: RunStore, run_id: str) -> Run:
+        if run_id == old.id:
+            readings.append(run_id)
+            may_go_on.wait()
+        return read(self, run_id)
+
+    monkeypatch.setattr(RunStore, "get", get)
+    with ThreadPoolExecutor(20) as pool:
+        first = pool.submit(store.list)
+        wait_until(lambda: readings)
+        new = store.create(CONFIG)
+        others = [pool.submit(store.list) for _ in range(19)]
+        time.sleep(0.5)
+        may_go_on.set()
+        assert [run.id for run in first.result()][-1] == old.id
+        assert all([run.id for run in each.result()] == [new.id, old.id] for each in others)
+    assert len(readings) < 10
+
+
+def test_a_reading_that_fails_is_not_the_answer_to_others(store, monkeypatch):
+    run, read_all = store.create(CONFIG), RunStore._read_all
+    monkeypatch.setattr(RunStore, "_read_all", Mock(side_effect=OSError("the disk is gone")))
+    with pytest.raises(OSError, match="the disk is gone"):
+        store.list()
+    monkeypatch.setattr(RunStore, "_read_all", read_all)
+    assert store.list() == [run]
 
 
 def test_another_process_sees_the_same_runs(store):
