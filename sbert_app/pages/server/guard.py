@@ -16,6 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sbert_app.pages.server.asset_cache import AssetCache
 from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
 from sbert_app.pages.server.login import LoginThrottle, has_token
@@ -199,7 +200,7 @@ def guarded(
         if own_token and tools is not None:
             show_token(tools, own_token)
         app.middleware_stack = Guard(
-            BodyLimits(app.middleware_stack, uploads),
+            BodyLimits(AssetCache(app.middleware_stack), uploads),
             hosts,
             pages,
             user_of=None if app.auth is None else app.tokens.get,

@@ -1,0 +1,130 @@
+"""What Gradio has compressed for one visitor is sent to the next as it is. The app behind it is a stand-in."""
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from sbert_app.pages.server.asset_cache import AssetCache
+
+SCRIPT = "let a = 1;\n" * 1_000
+
+
+class Behind:
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        routes = [Route("/{path:path}", self.answer, methods=["GET", "HEAD", "POST"])]
+        self.app = GZipMiddleware(Starlette(routes=routes))
+
+    async def answer(self, request) -> PlainTextResponse | StreamingResponse:
+        self.asked += 1
+        if "missing" in request.url.path:
+            return PlainTextResponse("not here", 404)
+        if "range" in request.headers:
+            return PlainTextResponse(SCRIPT[:10], 206)
+        return StreamingResponse(self._parts(), media_type="text/javascript", headers={"etag": '"1"'})
+
+    @staticmethod
+    def _parts() -> Iterator[bytes]:
+        yield from (SCRIPT[:500].encode(), SCRIPT[500:].encode())
+
+
+def with_header(app, name: bytes, value: bytes):
+    """A layer around ``app`` that adds to the headers of its answers, in place."""
+
+    async def layer(scope, receive, send):
+        async def sending(message):
+            if message["type"] == "http.response.start":
+                message["headers"].append((name, value))
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return layer
+
+
+@pytest.fixture
+def behind() -> Behind:
+    return Behind()
+
+
+def get(client: TestClient, path: str = "/assets/a-1234.js", encoding: str = "gzip", **headers: str):
+    return client.get(path, headers={"accept-encoding": encoding, **headers})
+
+
+def test_the_second_visitor_gets_the_same_answer_and_nothing_is_compressed_again(behind):
+    client = TestClient(AssetCache(behind.app))
+    first, second = get(client), get(client)
+    assert behind.asked == 1
+    assert (first.status_code, first.text, first.headers["content-encoding"]) == (200, SCRIPT, "gzip")
+    assert (second.status_code, second.text, second.headers) == (200, SCRIPT, first.headers)
+
+
+def test_a_visitor_whose_browser_takes_no_compressed_answer_gets_none(behind):
+    client = TestClient(AssetCache(behind.app))
+    assert "content-encoding" in get(client).headers
+    plain = get(client, encoding="identity")
+    assert (plain.text, "content-encoding" in plain.headers, behind.asked) == (SCRIPT, False, 2)
+
+
+def test_what_belongs_to_a_visitor_and_not_to_the_file_is_not_kept(behind):
+    cache, answers = AssetCache(with_header(behind.app, b"set-cookie", b"visitor=1")), []
+    for _ in range(3):
+        answers.append(get(TestClient(with_header(cache, b"x-frame-options", b"DENY"))).headers)
+    assert [each.get("set-cookie") for each in answers] == ["visitor=1", None, None]
+    assert [each.get_list("x-frame-options") for each in answers] == [["DENY"]] * 3
+
+
+@pytest.mark.parametrize("path", ["/assets/missing.js", "/config", "/gradio_api/file=/assets/a.js"])
+def test_other_answers_are_new_each_time(behind, path):
+    client = TestClient(AssetCache(behind.app))
+    for _ in range(2):
+        get(client, path)
+    assert behind.asked == 2
+
+
+def test_a_part_of_a_file_and_its_head_are_left_to_the_app(behind):
+    client = TestClient(AssetCache(behind.app))
+    get(client)
+    assert get(client, Range="bytes=0-9").status_code == 206
+    assert client.head("/assets/a-1234.js").text == ""
+    assert behind.asked == 3
+
+
+def test_who_ask_at_the_same_time_wait_for_one_answer(behind):
+    async def ask() -> list[str]:
+        transport = httpx.ASGITransport(AssetCache(behind.app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return [each.text for each in await asyncio.gather(*(client.get("/assets/a.js") for _ in range(30)))]
+
+    assert asyncio.run(ask()) == [SCRIPT] * 30
+    assert behind.asked == 1
+
+
+def test_an_answer_that_breaks_off_is_not_kept(behind):
+    """As where the visitor has gone before it was whole."""
+
+    async def breaking_off(scope, receive, send):
+        behind.asked += 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"let a", "more_body": True})
+
+    client = TestClient(AssetCache(breaking_off))
+    for _ in range(2):
+        get(client)
+    assert behind.asked == 2
+
+
+def test_no_more_is_kept_than_there_is_room_for(behind):
+    client = TestClient(AssetCache(behind.app, most_bytes=len(SCRIPT) + 100))
+    for name in ("a", "b", "a", "b"):
+        assert get(client, f"/assets/{name}.js", encoding="identity").text == SCRIPT
+    assert behind.asked == 3  # there was room for one
