@@ -13,11 +13,14 @@ class StartedProcesses:
     def there(self) -> list[psutil.Process]:
         """Those that are there now, without the one that multiprocessing keeps until Python ends."""
         found = set(self._here.children(recursive=True)) - self._before
-        return [child for child in found if not _is_resource_tracker(child)]
+        return [child for child in found if _is_there(child)]
 
 
-def _is_resource_tracker(child: psutil.Process) -> bool:
+def _is_there(child: psutil.Process) -> bool:
+    """Whether it is there and not multiprocessing's resource tracker. One that nobody has waited for is there."""
     try:
-        return "resource_tracker" in " ".join(child.cmdline())
+        return "resource_tracker" not in " ".join(child.cmdline())
     except psutil.ZombieProcess:
+        return True
+    except psutil.NoSuchProcess:
         return False

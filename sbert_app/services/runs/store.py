@@ -67,8 +67,8 @@ class RunStore:
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
         self._listing = threading.Lock()
-        self._readings = 0  # of all runs, that have begun
-        self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last one, and what it found
+        self._readings = 0  # how many times `list` has begun to read the runs
+        self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last complete reading, and its runs
 
     # ------------------------------------------------------------ reading
 
@@ -94,8 +94,8 @@ class RunStore:
     def list(self) -> list[Run]:
         """Every run, the newest first.
 
-        Who asks while the runs are being read gets the next reading, as do all others who wait for it: a page that
-        opens asks for them in several places.
+        Calls that arrive during a reading all get the result of the next one, which is not older than any of them:
+        a page that opens asks for the runs in several places at once.
         """
         begun_before = self._readings
         with self._listing:

@@ -75,6 +75,13 @@ def test_a_visitor_whose_browser_takes_no_compressed_answer_gets_none(behind):
     assert (plain.text, "content-encoding" in plain.headers, behind.asked) == (SCRIPT, False, 2)
 
 
+def test_however_a_browser_words_what_it_accepts_nothing_is_kept_twice(behind):
+    client = TestClient(AssetCache(behind.app))
+    for words in ("gzip", "gzip, deflate", "deflate, gzip;q=0.9", *(f"gzip, x-{i}" for i in range(5))):
+        assert get(client, encoding=words).text == SCRIPT
+    assert behind.asked == 1
+
+
 def test_what_belongs_to_a_visitor_and_not_to_the_file_is_not_kept(behind):
     cache, answers = AssetCache(with_header(behind.app, b"set-cookie", b"visitor=1")), []
     for _ in range(3):
