@@ -1,4 +1,4 @@
-# make app: set up and run the app.   make test: set up and pass every check.
+# make app: set up and run the app.   make test: set up and pass the checks.   make test-slow: what guards against the rare.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -10,10 +10,14 @@ SELDOM_IMPORTED := /tests/|/transformers/models/|/(ray|plotly|sympy|openai|mteb|
 # Compiled modules are kept, even where the environment says not to: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup app test lint format lock bench screenshots clean
+PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
+# The longest files first, so that none is left for the end; a file is one process's, as its tests share fixtures.
+WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+.PHONY: help setup app test test-slow lint format lock bench screenshots clean
 
 help: ## list these targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -40,13 +44,19 @@ format: $(VENV)/.installed ## let ruff format and fix what it can
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: export SBERT_HOME = $(TEST_HOME)
-test: setup lint ## every check: lint, then the tests in random order, then the tests in a browser
+test test-slow: export SBERT_HOME = $(TEST_HOME)
+test: export HYPOTHESIS_PROFILE = gate
+test: setup lint ## the gate: lint, then the tests in random order, then the tests in a browser
 	sh scripts/find_browser.sh
-	sh scripts/find_redis.sh
-	$(SLEEPING_THREADS) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --ignore tests/browser
+	$(PYTEST) -m "not slow" $(WORKERS) --ignore tests/browser
 	# In order within a file: its tests share one app and its runs.
-	$(SLEEPING_THREADS) $(PY) -m pytest -p no:randomly --numprocesses 2 --dist loadfile tests/browser
+	$(PYTEST) -m "not slow" -p no:randomly --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
+
+test-slow: export HYPOTHESIS_PROFILE = full
+test-slow: setup ## the rest: Ray, fresh environments, whole matrices, properties at full depth, audits of every page
+	sh scripts/find_browser.sh
+	$(PYTEST) -m "slow or hypothesis" $(WORKERS) --ignore tests/browser
+	$(PYTEST) -m slow -p no:randomly --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock

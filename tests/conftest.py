@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from depth import load_profile
 from paths import ROOT
 from remote import NO_INDEX, Client, closed_door
 
 from training.sources import package_index, resolve
 
-settings.register_profile("shared", deadline=None)  # a slow moment of the machine is no failure
-settings.load_profile("shared")
+pytest_plugins = ["budgets"]
+load_profile()
 
 
 @pytest.fixture(autouse=True)

@@ -20,13 +20,12 @@ from pathlib import Path
 import torch
 
 from sbert_app.__main__ import run
-from sbert_app.services.jobs import worker
 from training.trainer.events import EventLog
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
-        "sbert_app.services.jobs.execution",
+        "sbert_app.services.runs.execution",
         "training.trainer.train",
         "training.trainer.trainer",
         "transformers.models.auto.modeling_auto",
@@ -99,7 +98,6 @@ def _work(
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
     torch.set_num_threads(1)
-    worker.LOOK_SECONDS = 0.3
     emit = EventLog.emit
 
     def emit_later(log: EventLog, kind: str, *arguments: object, **values: object) -> None:

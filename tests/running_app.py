@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import psutil
 from paths import ROOT
 
 START_UP_SECONDS = 240
+PROCESSOR_SECONDS_TO_END = 5.0  # from a signal on
 RUN = "/gradio_api/run/"
 
 
@@ -76,6 +77,18 @@ class RunningApp:
     def call(self, name: str, *arguments: object, **headers: str) -> Answer:
         """An endpoint."""
         return self.ask(f"{RUN}{name}", {"data": list(arguments)}, headers)
+
+    def end(self, number: int) -> int:
+        """The exit code after this signal. The test fails if the app uses more than its processor time to end."""
+        app = psutil.Process(self.process.pid)
+        before = used = sum(app.cpu_times()[:2])
+        self.process.send_signal(number)
+        while self.process.poll() is None:
+            with suppress(psutil.Error):  # it has just ended
+                used = sum(app.cpu_times()[:2])
+            assert used - before < PROCESSOR_SECONDS_TO_END, "it goes on"
+            time.sleep(0.02)
+        return self.process.returncode
 
     def upload(self, name: str, content: bytes, headers: Mapping[str, str] | None = None) -> Answer:
         """A file."""

@@ -13,7 +13,7 @@ from paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-EXTRAS = ("ray", "redis", "tensorboard", "trackio", "mteb")  # imported where they are asked for
+EXTRAS = ("ray", "tensorboard", "trackio", "mteb")  # imported where they are asked for
 
 
 def imported(package: str) -> set[str]:

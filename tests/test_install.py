@@ -13,6 +13,8 @@ from paths import ROOT
 
 from sbert_app import __version__
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sbert_app, training
 from training import Encoder
