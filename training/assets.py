@@ -17,7 +17,7 @@ ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
 
 def plain_sentences() -> list[str]:
     """About 400 short sentences on anything from law to weather, no two of one event."""
-    lines = asset("plain-sentences.txt").read_text(encoding="utf-8").splitlines()
+    lines = asset("plain-sentences.txt").read_text(encoding="utf-8").split("\n")
     return [line for line in lines if line and not line.startswith("#")]
 
 

@@ -50,6 +50,12 @@ def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError
     return InputError(f"{path} {why}", public=f"{Path(path).name} {why}")
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters; the name of its class if it has none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(" :")[:200]
+
+
 class Stopped(Exception):  # noqa: N818 - not an error
     """Raised out of a long computation after its ``should_stop()`` returned True."""
 

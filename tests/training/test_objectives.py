@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -20,17 +21,16 @@ from training.objectives import (
     Contrastive,
     CoSENT,
     MarginMSE,
-    Matryoshka,
     MeanSquaredError,
     MultipleNegativesRanking,
-    Normalized,
     Regression,
     Triplet,
-    build_objective,
     concatenate,
     width,
 )
-from training.trainer.config import CHOICES, NEEDS_TEACHER, USES_BATCH, USES_NEGATIVES, RunConfig
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, names
+from training.trainer.config import CHOICES, RunConfig
+from training.trainer.training_model import Loss, all_dims
 
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
 B, D, K = 7, 12, 3
@@ -215,7 +215,7 @@ def their_matryoshka(name: str, columns: list[Tensor], target: Tensor | None, di
 def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
     dims, given_vectors = [D, 6, 3], vectors(columns)
     other = their_matryoshka(name, given_vectors, target, dims)
-    assert_same(Matryoshka(ours, dims)(given_vectors, target), other, given_vectors)
+    assert_same(Loss(ours, dims)(given_vectors, target), other, given_vectors)
 
 
 def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
@@ -227,7 +227,7 @@ def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_pa
         short.classifier.bias.copy_(whole.classifier.bias)
     units = [[nn.functional.normalize(column[:, :d], dim=1) for column in columns] for d in (D, 4)]
     expected = whole(units[0], labels) + short(units[1], labels)
-    assert Matryoshka(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
+    assert Loss(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
 def test_concatenations_by_hand():
@@ -258,7 +258,7 @@ def test_mnrl_of_identical_vectors_is_a_uniform_guess():
     assert MultipleNegativesRanking()([ones, ones]).item() == pytest.approx(math.log(B))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10_000), st.floats(0.1, 10))
 def test_objectives_of_cosines_do_not_see_lengths(seed, factor):
     u, v = (column.detach() for column in vectors(2, seed))
@@ -268,7 +268,7 @@ def test_objectives_of_cosines_do_not_see_lengths(seed, factor):
     assert torch.allclose(rank([u, v]), rank([u, v * factor]), atol=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 10_000))
 def test_the_order_of_the_rows_does_not_matter(seed):
     columns = [column.detach() for column in vectors(3, seed)]
@@ -294,22 +294,33 @@ def test_the_table_builds_what_the_config_says():
     config = RunConfig("angle", cosent_scale=5, contrastive_margin=1.5)
     assert {OBJECTIVES[name].build(config, D, 0).scale for name in ("cosent", "angle")} == {5}
     assert OBJECTIVES["contrastive"].build(config, D, 0).margin == 1.5
-    assert {name for name, entry in OBJECTIVES.items() if entry.target == "teacher"} == set(NEEDS_TEACHER)
-    assert set(OBJECTIVES) > {*NEEDS_TEACHER, *USES_BATCH, *USES_NEGATIVES}
+
+
+def test_the_facts_of_each_objective():
+    for name, objective in OBJECTIVES.items():
+        assert objective.name == name
+        assert objective.equation
+        assert objective.help
+        assert objective.rows.of
+        assert objective.target in (None, LABELS, SCORES, TEACHER_OUTPUT, TEACHER_MARGINS)
+        assert set(objective.fields) <= set(RunConfig.model_fields)
+    assert names(lambda objective: objective.needs_teacher()) == ("mse", "margin-mse")
+    assert names(lambda objective: objective.uses_batch) == ("mnrl", "simcse")
+    assert names(lambda objective: objective.can_mine_negatives) == ("triplet", "mnrl", "margin-mse")
+    assert names(lambda objective: objective.needs_dropout) == ("simcse",)
 
 
 def test_distillation_compares_unit_vectors_of_models_whose_output_is():
-    config = RunConfig("mse", teacher="minilm-stsb")
-    assert isinstance(build_objective(config, D, 0, normalizes=True), Normalized)
-    assert isinstance(build_objective(config, D, 0), MeanSquaredError)
-    assert isinstance(build_objective(RunConfig("regression"), D, 0, normalizes=True), Regression)
+    assert Loss(MeanSquaredError(), normalizes=True).normalizes
+    assert not Loss(MeanSquaredError()).normalizes
+    assert not Loss(Regression(), normalizes=True).normalizes
     columns = [column.detach() for column in vectors(3)]
-    config = RunConfig("margin-mse", teacher="minilm-stsb")
     cosine = MarginMSE("cosine")(columns, GOLD)
-    assert build_objective(config, D, 0, normalizes=True)(columns, GOLD).item() == pytest.approx(cosine.item())
+    assert Loss(MarginMSE(), normalizes=True)(columns, GOLD).item() == pytest.approx(cosine.item())
 
 
 def test_all_dimensions_are_trained_beside_the_shorter_ones():
-    assert build_objective(RunConfig("mnrl", matryoshka_dims=[4, 8]), D, 0).dims == (12, 8, 4)
+    assert all_dims([4, 8], D) == [12, 8, 4]
+    assert all_dims([], D) == []
     with pytest.raises(InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"):
-        build_objective(RunConfig("mnrl", matryoshka_dims=[13]), D, 0)
+        all_dims([13], D)

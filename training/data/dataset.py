@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
+from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.errors import InputError
 
-TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
+if TYPE_CHECKING:
+    import numpy as np
 
-SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = (
-    "sentences",
-    "pairs",
-    "scored pairs",
-    "labelled pairs",
-    "triplets",
-)
+TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,10 @@ class Dataset:
             notes=(*self.notes, *notes),
         )
 
+    def with_note(self, note: str) -> Dataset:
+        """The data with one more note."""
+        return replace(self, notes=(*self.notes, note))
+
 
 def join(parts: Sequence[Dataset]) -> Dataset:
     """Data sets of one form, concatenated. InputError if their forms or their labels differ."""
@@ -94,3 +95,22 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         notes=tuple(f"{part.name}: {note}" for part in parts for note in (*part.notes, f"{len(part):,} rows")),
         rows=[row for part in parts for row in part.rows],
     )
+
+
+def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
+    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
+
+    Args:
+        columns: K lists of N sentences.
+        related: further pairs of rows that belong together.
+    """
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(columns[0])
+    first: dict[str, int] = {}
+    same = [(row, first.setdefault(text, row)) for column in columns for row, text in enumerate(column)]
+    links = np.array([*same, *related], dtype=np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
+    return connected_components(graph, directed=False)[1]

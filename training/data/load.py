@@ -7,7 +7,7 @@
                                                  or anchor, positive, negative; or sentence
     load_data("old.csv?encoding=windows-1251")   the same, its encoding named instead of found out
 
-A `Dataset` has the same units whatever the source; `training.data.parsing` makes one from columns of cells. Which
+A `Dataset` has the same units whatever the source; `parse_dataset` makes one from columns of cells. Which
 objective can learn from which form, and the transforms that derive it, are in `training.data.transforms`.
 """
 
@@ -16,90 +16,18 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TOP_SCORE, TRIPLETS, Dataset, join
-from training.data.parsing import NLI_LABELS, Columns, parse_dataset, used_columns
-from training.data.reference import parse_file, split_names
-from training.data.tables.columns import canonical_names
+from training.catalogue import DATA_SETS, NLI_LABELS, DataSet, Split
+from training.data.dataset import TOP_SCORE, Dataset, join
+from training.data.tables.columns import as_text, bad_number, canonical_names, listed, parse_number
 from training.errors import InputError
+from training.names import HUB, DataName
 
-__all__ = [
-    "DATA_NAMES",
-    "LABELLED",
-    "PAIRS",
-    "SCORED",
-    "SENTENCES",
-    "TOP_SCORE",
-    "TRIPLETS",
-    "Dataset",
-    "check_data_name",
-    "is_data_name",
-    "join",
-    "load_data",
-    "split_names",
-]
-
-
-class HubSplit(NamedTuple):
-    """A split of a built-in set: its name on the Hub, and the patterns of its files, tried in order, in a folder."""
-
-    name: str
-    files: tuple[str, ...]
-
-
-class HubSet(NamedTuple):
-    """A built-in set: its repository on the Hub and its splits."""
-
-    repo: str
-    splits: dict[str, HubSplit]
-    config: str = "default"
-    labels: tuple[str, ...] = ()  # what the numbers 0, 1, 2 of its label column mean
-
-
-def _sts(repo: str) -> HubSet:
-    return HubSet(repo, {"test": HubSplit("test", ("*test*.parquet", "*test*.jsonl*", "*test*.json*"))})
-
-
-def _splits(folder: str, **names: str) -> dict[str, HubSplit]:
-    """train, dev and test by the names that the Parquet files in a folder of the repository have."""
-    return {split: HubSplit(name, (f"{folder}/{name}-*.parquet",)) for split, name in names.items()}
-
-
-HUB_SETS: dict[str, HubSet] = {
-    **{f"sts{year}": _sts(f"mteb/sts{year}-sts") for year in (12, 13, 14, 15, 16)},
-    "sickr": _sts("mteb/sickr-sts"),
-    "snli": HubSet(
-        "stanfordnlp/snli",
-        _splits("plain_text", train="train", dev="validation", test="test"),
-        "plain_text",
-        NLI_LABELS,
-    ),
-    "mnli": HubSet(
-        "nyu-mll/multi_nli",
-        _splits("data", train="train", dev="validation_matched", test="validation_mismatched"),
-        labels=NLI_LABELS,
-    ),
-    "all-nli": HubSet(
-        "sentence-transformers/all-nli",
-        _splits("pair-class", train="train", dev="dev", test="test"),
-        "pair-class",
-        NLI_LABELS,
-    ),
-    "wiki-sections": HubSet(
-        "sentence-transformers/wikipedia-sections",
-        _splits("triplet", train="train", dev="validation", test="test"),
-        "triplet",
-    ),
-}
-STSB_SPLITS = ("train", "dev", "test")
-DATA_NAMES = ("stsb", *HUB_SETS)
-
-
-HUB_PREFIX = "hf:"
 MOST_UNPACKED = 1 << 30  # bytes of a .gz file
 
 
@@ -120,40 +48,33 @@ def load_data(name: str, home: str | Path | None = None, split: str = "train") -
         InputError: the name is unknown, the configuration or split does not exist, the set is gated or private,
             there is no network, the file cannot be read, there are no columns of sentences, or the forms differ.
     """
-    return join([load_one(part, home, split) for part in split_names(name)])
-
-
-def is_data_name(name: str) -> bool:
-    """Whether a single name is that of a built-in set or of one on the Hub, and not a path."""
-    return name.partition(":")[0] in DATA_NAMES or name.startswith(HUB_PREFIX)
+    return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 
 
 def check_data_name(name: str) -> str:
     """``name``, for places where a path must not be taken. InputError unless each part of it is a data set's name."""
-    for part in split_names(name):
-        if not is_data_name(part):
-            known = ", ".join(DATA_NAMES)
+    for part in DataName.parse_joined(name):
+        if not part.is_set:
+            known = ", ".join(DATA_SETS)
             raise InputError(
-                f"{part!r} is no data set that is known by name; choose one of {known}, or hf:org/name on the Hub"
+                f"{str(part)!r} is no data set that is known by name; choose one of {known}, or hf:org/name on the Hub"
             )
     return name
 
 
-def load_one(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
+def load_one(name: DataName | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """One named set or one file, without joining. See `load_data`."""
-    head, _, rest = name.partition(":")
-    if head == "stsb":
-        return _load_stsb(rest or split, home)
-    if head in HUB_SETS:
-        return _load_built_in(head, rest, split, home)
-    if name.startswith(HUB_PREFIX):
-        return _load_from_hub(rest, split, home)
-    file = parse_file(name)
-    path = Path(file.path).expanduser()
+    file = DataName.parse(name)
+    if file.built_in is not None:
+        return _load_built_in(file, file.built_in, split, home)
+    if file.hub_parts is not None:
+        return _load_from_hub(file.hub_parts, split, home)
+    path = file.path
     if not path.is_file():
-        known = ", ".join(DATA_NAMES)
+        known = ", ".join(DATA_SETS)
         raise InputError(
-            f"data {name!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of the Hub"
+            f"data {str(name)!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of "
+            "the Hub"
         )
     columns, remarks = _read(path, file.encoding)
     data = parse_dataset(path.name, columns, source=str(path))
@@ -165,11 +86,17 @@ def load_one(name: str, home: str | Path | None = None, split: str = "train") ->
 STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}  # genre, file, year, id, score, s1, s2, licence…
 
 
+def check_split(name: DataName, source: DataSet) -> str:
+    """The split that the name of a built-in set says, "" if it says none. InputError if the set has no such split."""
+    if name.split and name.split not in source.splits:
+        head = name.name.partition(":")[0]
+        raise InputError(f"{head} has no split {name.split!r}; choose {', '.join(source.splits)}")
+    return name.split
+
+
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     from training.sources.resolve import stsb_folder
 
-    if split not in STSB_SPLITS:
-        raise InputError(f"stsb has no split {split!r}; choose {', '.join(STSB_SPLITS)}")
     folder = stsb_folder(home)
     # Tab separated and never quoted: a csv reader would swallow rows at a lone quotation mark.
     lines = (folder.path / f"sts-{split}.csv").read_text(encoding="utf-8").split("\n")
@@ -178,11 +105,11 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     return parse_dataset(f"stsb:{split}", columns, folder.source)
 
 
-def _load_built_in(head: str, asked: str, split: str, home: str | Path | None) -> Dataset:
-    source = HUB_SETS[head]
-    chosen = asked or (split if split in source.splits else next(iter(source.splits)))
-    if chosen not in source.splits:
-        raise InputError(f"{head} has no split {chosen!r}; choose {', '.join(source.splits)}")
+def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
+    head, chosen = name.name.partition(":")[0], check_split(name, source)
+    chosen = chosen or (split if split in source.splits else next(iter(source.splits)))
+    if not source.repo:
+        return _load_stsb(chosen, home)
     columns, origin, notes = _rows_of(source, source.splits[chosen], home)
     names = dict(enumerate(source.labels))
     if names and not any(isinstance(label, str) for label in columns["label"]):
@@ -191,7 +118,7 @@ def _load_built_in(head: str, asked: str, split: str, home: str | Path | None) -
     return replace(data, notes=(*notes, *data.notes))
 
 
-def _rows_of(source: HubSet, split: HubSplit, home: str | Path | None) -> tuple[Columns, str, tuple[str, ...]]:
+def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Columns, str, tuple[str, ...]]:
     """Columns, where they are from, and notes: from files that are already here, else by the `datasets` library."""
     from training.sources.hub_dataset import read_dataset
     from training.sources.resolve import local_dataset_files
@@ -199,7 +126,7 @@ def _rows_of(source: HubSet, split: HubSplit, home: str | Path | None) -> tuple[
     located = local_dataset_files(source.repo, split.files, home)
     if located is None:
         wanted = partial(used_columns, source.repo)
-        rows = read_dataset(source.repo, (source.config, split.name), split.name, wanted, home)
+        rows = read_dataset(source.repo, (source.config, split.hub_name), split.hub_name, wanted, home)
         return _by_canonical_names(rows.columns), rows.source, rows.notes
     tables = [_read(path)[0] for path in located.paths]
     return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
@@ -210,13 +137,12 @@ def _by_canonical_names(columns: Columns) -> Columns:
     return {names[name]: cells for name, cells in columns.items()}
 
 
-def _load_from_hub(rest: str, split: str, home: str | Path | None) -> Dataset:
-    """``rest`` is <org>/<name>[:<config>][:<split>]."""
+def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dataset:
     from training.sources.hub_dataset import read_dataset
 
-    repo_id, *selectors = rest.split(":")
-    rows = read_dataset(repo_id, selectors, split, partial(used_columns, f"{HUB_PREFIX}{rest}"), home)
-    name = f"{HUB_PREFIX}{repo_id}:{rows.config}:{rows.split}"
+    repo_id, *selectors = parts
+    rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join(parts)), home)
+    name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
     data = parse_dataset(name, _by_canonical_names(rows.columns), rows.source)
     return replace(data, notes=(*rows.notes, *data.notes))
 
@@ -252,3 +178,151 @@ def _unpack(path: Path, unpacked: Path) -> None:
         raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error
     except OSError as error:
         raise InputError(f"{path.name} cannot be unpacked: {error.strerror or error}") from error
+
+
+# ---------------------------------------------------------------- columns to a data set
+
+# Columns of cells to a `Dataset`: which form it has, which rows are usable, what scores and labels mean.
+#
+# The columns have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
+# perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
+
+
+MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
+MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
+
+Columns = dict[str, list[Any]]
+# The first whose columns are all present is taken.
+FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
+
+
+def used_columns(name: str, columns: Sequence[str]) -> list[str]:
+    """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
+    names = canonical_names(columns)
+    form = _form(name, list(names.values()))
+    return [column for column in columns if names[column] in (*form, "score", "label")]
+
+
+def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
+    """Cells by canonical column name -> a clean Dataset.
+
+    Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
+    in the notes. InputError if no form fits, a score is no number, or nothing is left.
+    """
+    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
+    score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
+    notes: list[str] = []
+    if score_cells is None and label_cells is not None and _are_fractions(label_cells):
+        score_cells, label_cells = label_cells, None
+        notes.append("the column label holds fractions: read as scores")
+
+    wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
+    if score_cells is not None:
+        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if _is_missing(cell) and cell != -1}
+    if label_cells is not None:
+        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if _is_missing(cell)}
+    left_out: set[int] = set()
+    for why, which in wrong.items():
+        if new := which - left_out:
+            notes.append(f"{len(new):,} rows {why} left out")
+        left_out |= which
+    keep = [i for i in range(len(texts[0])) if i not in left_out]
+    if not keep:
+        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in notes))
+
+    data = Dataset(
+        name=name,
+        columns=tuple([column[i] for i in keep] for column in texts),
+        source=source,
+        notes=tuple(notes),
+        rows=[i + 1 for i in keep],
+    )
+    if score_cells is not None:
+        data = _with_scores(data, [score_cells[i] for i in keep])
+    if label_cells is not None:
+        data = _with_labels(data, [label_cells[i] for i in keep])
+    return data
+
+
+def _form(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that hold the sentences of a row."""
+    form = next((form for form in FORMS if set(form) <= set(columns)), None)
+    if form is not None:
+        return form
+    if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
+        return tuple(columns)  # two columns can only be the two sentences
+    raise InputError(
+        f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there "
+        "are any), or anchor, positive and negative, or sentence"
+    )
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or str(cell).strip().lower() in MISSING
+
+
+def _with_scores(data: Dataset, cells: list[Any]) -> Dataset:
+    numbers = [parse_number(cell) for cell in cells]
+    for row, cell, number in zip(data.rows, cells, numbers, strict=True):
+        if number is None:
+            raise InputError(f"{data.name}, {bad_number('score', cell, row)}")
+    scores, note = to_gold(data.name, [number for number in numbers if number is not None])
+    return replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
+
+
+SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
+
+
+def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
+    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
+
+    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
+    be in 0–1. InputError if none does.
+    """
+    low, high = min(scores), max(scores)
+    for bottom, top in SCORE_SCALES:
+        if bottom <= low and high <= top:
+            if (bottom, top) == (0.0, TOP_SCORE):
+                return scores, ""
+            gold = [(score - bottom) / (top - bottom) * TOP_SCORE for score in scores]
+            return gold, f"scores from {bottom:g} to {top:g} stretched to 0–5"
+    raise InputError(f"the scores of {name} run from {low:g} to {high:g}; give them in 0–5, 0–1, -1–1, 0–10 or 0–100")
+
+
+def _are_fractions(cells: list[Any]) -> bool:
+    """True for a "label" column of numbers that are not all whole: what other tools call a similarity label."""
+    fractions = False
+    for cell in cells:
+        if _is_missing(cell):
+            continue
+        number = parse_number(cell)
+        if number is None:
+            return False
+        fractions |= not number.is_integer()
+    return fractions
+
+
+def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
+    """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
+    texts = [_label_text(cell) for cell in cells]
+    found, notes = set(texts), data.notes
+    if found == {"0", "1", "2"}:
+        texts = [NLI_LABELS[int(text)] for text in texts]
+        notes = (*notes, f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}")
+    elif not found <= set(NLI_LABELS):
+        names = tuple(sorted(found, key=lambda text: (len(text), text) if text.isdigit() else (99, text)))
+        if len(names) > MOST_LABELS:
+            raise InputError(
+                f"{data.name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
+                f"at most {MOST_LABELS}"
+            )
+        return replace(data, labels=[names.index(text) for text in texts], label_names=names)
+    labels = [NLI_LABELS.index(text) for text in texts]
+    return replace(data, labels=labels, label_names=NLI_LABELS, notes=notes)
+
+
+def _label_text(cell: Any) -> str:
+    """3, "3" and 3.0 are one label, and so are "Neutral" and "neutral"."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return str(cell).strip().lower()

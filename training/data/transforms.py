@@ -1,25 +1,24 @@
 """Transforms: from the form that a data set has to the rows that an objective needs.
 
-    training_data("stsb:train", "classification", seed=0)
+    transform_for(load_data("stsb:train"), CLASS_ROWS, "classification")
 
 turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what was derived and
-how many rows there are. A form from which an objective cannot learn raises `InputError`, which names the nearest
-alternative. The table ``TRANSFORMS`` maps (objective, form) to the function.
+how many rows there are. A form of which such rows cannot be made raises `InputError`, which names the nearest
+alternative. Which rows an objective takes stands in its class (`training.objectives`).
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TOP_SCORE, TRIPLETS, Dataset, join
-from training.data.load import load_one, split_names
-from training.data.parsing import NLI_LABELS
+from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training.data.dataset import TOP_SCORE, Dataset
 from training.errors import InputError
 
+FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
 POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
 NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
@@ -31,25 +30,41 @@ NEGATIVE_LABELS = frozenset(
 Transform = Callable[[Dataset, random.Random], Dataset]
 
 
-def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
-    """Load ``name``, transform each of its parts as ``objective`` needs it, and join them.
+@dataclass(frozen=True)
+class Rows:
+    """Rows that an objective can learn from.
 
-    Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
+    Attributes:
+        noun: what a batch is counted in.
+        needs: the forms of data that they are made of, in words.
+        of: the transform of each form.
     """
-    return join([transform_for(load_one(part, home), objective, seed) for part in split_names(name)])
+
+    noun: str
+    needs: str
+    of: Mapping[str, Transform]
+
+    def example(self, kind: str) -> tuple[int, bool]:
+        """How many sentences a row has that is made of this form, and whether each row of the data gives one."""
+        data = EXAMPLES[kind]
+        made = self.of[kind](data, random.Random(0))
+        return len(made.columns), len(made) == len(data)
+
+    def check(self, name: str, kind: str, learner: str) -> None:
+        """InputError, with the nearest alternative, if they cannot be made of data ``name`` of this form."""
+        if kind not in self.of:
+            raise InputError(f"{learner} needs {self.needs}, but {name} holds {kind}; {NEAREST_FORM[kind]}")
 
 
-def transform_for(data: Dataset, objective: str, seed: int = 0) -> Dataset:
-    """``data`` in the form that ``objective`` needs; ``seed`` fixes random draws. InputError if there is none."""
-    transform = TRANSFORMS.get((objective, data.kind))
-    if transform is None:
-        raise InputError(
-            f"{objective} needs {REQUIRED_FORMS[objective]}, but {data.name} holds {data.kind}; "
-            f"{NEAREST_FORM[data.kind]}"
-        )
-    result = transform(data, random.Random(seed))
+def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
+    """Make ``rows`` of the data; ``seed`` fixes random draws.
+
+    InputError, which names the ``learner``, if its form does not give such rows, or it gives none.
+    """
+    rows.check(data.name, data.kind, learner)
+    result = rows.of[data.kind](data, random.Random(seed))
     if not len(result):
-        raise InputError(f"{data.name} gives no rows for {objective}: {'; '.join(result.notes)}")
+        raise InputError(f"{data.name} gives no rows for {learner}: {'; '.join(result.notes)}")
     return result
 
 
@@ -258,45 +273,33 @@ def _draw_other(candidates: list[str], forbidden: set[str], draw: random.Random)
     return text
 
 
-TRANSFORMS: dict[tuple[str, str], Transform] = {
-    ("classification", LABELLED): as_it_is,
-    ("classification", SCORED): thirds,
-    ("regression", SCORED): as_it_is,
-    ("cosent", SCORED): as_it_is,
-    ("cosent", LABELLED): scores_from_labels,
-    ("angle", SCORED): as_it_is,
-    ("angle", LABELLED): scores_from_labels,
-    ("contrastive", LABELLED): contrastive_from_labels,
-    ("contrastive", SCORED): contrastive_from_scores,
-    ("contrastive", TRIPLETS): contrastive_from_triplets,
-    ("triplet", TRIPLETS): as_it_is,
-    ("triplet", LABELLED): triplets_from_labels,
-    ("triplet", SCORED): triplets_from_scores,
-    ("triplet", PAIRS): triplets_from_pairs,
-    ("mnrl", TRIPLETS): as_it_is,
-    ("mnrl", LABELLED): positives_from_labels,
-    ("mnrl", SCORED): positives_from_scores,
-    ("mnrl", PAIRS): as_it_is,
-    **{("simcse", kind): sentences_twice for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)},
-    **{("mse", kind): without_target for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)},
-    ("margin-mse", TRIPLETS): as_it_is,
-    ("margin-mse", LABELLED): triplets_from_labels,
-    ("margin-mse", SCORED): triplets_from_scores,
-    ("margin-mse", PAIRS): triplets_from_pairs,
-}
-
-REQUIRED_FORMS = {
-    "classification": "pairs with a label or a score",
-    "regression": "pairs with a score",
-    "cosent": "pairs with a score, or labels that have an order",
-    "angle": "pairs with a score, or labels that have an order",
-    "contrastive": "pairs with a label or a score, or triplets",
-    "triplet": "triplets, or pairs from which they can be made",
-    "mnrl": "pairs that belong together, or triplets",
-    "simcse": "sentences",
-    "mse": "sentences",
-    "margin-mse": "triplets, or pairs from which they can be made",
-}
+CLASS_ROWS = Rows("Pairs", "pairs with a label or a score", {LABELLED: as_it_is, SCORED: thirds})
+SCORED_ROWS = Rows("Pairs", "pairs with a score", {SCORED: as_it_is})
+RANKED_ROWS = Rows(
+    "Pairs", "pairs with a score, or labels that have an order", {SCORED: as_it_is, LABELLED: scores_from_labels}
+)
+TOGETHER_ROWS = Rows(
+    "Pairs",
+    "pairs with a label or a score, or triplets",
+    {LABELLED: contrastive_from_labels, SCORED: contrastive_from_scores, TRIPLETS: contrastive_from_triplets},
+)
+TRIPLET_ROWS = Rows(
+    "Triplets",
+    "triplets, or pairs from which they can be made",
+    {
+        TRIPLETS: as_it_is,
+        LABELLED: triplets_from_labels,
+        SCORED: triplets_from_scores,
+        PAIRS: triplets_from_pairs,
+    },
+)
+POSITIVE_ROWS = Rows(
+    "Pairs",
+    "pairs that belong together, or triplets",
+    {TRIPLETS: as_it_is, LABELLED: positives_from_labels, SCORED: positives_from_scores, PAIRS: as_it_is},
+)
+SAME_SENTENCE_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, sentences_twice))
+ANY_ROWS = Rows("Rows", "sentences", dict.fromkeys(FORMS, without_target))
 
 NEAREST_FORM = {
     LABELLED: "classification learns from labels as they are",
@@ -304,4 +307,14 @@ NEAREST_FORM = {
     TRIPLETS: "triplet and mnrl learn from triplets",
     SENTENCES: "simcse learns from single sentences, and mse from single sentences and a teacher",
     SCORED: "regression learns from scores as they are",
+}
+
+# Three rows of each form: a positive pair, a neutral one, and a negative one with the first's anchor.
+_ONE, _OTHER = ["a", "e", "a"], ["b", "c", "d"]
+EXAMPLES = {
+    SENTENCES: Dataset("example", (_OTHER,)),
+    PAIRS: Dataset("example", (_ONE, _OTHER)),
+    SCORED: Dataset("example", (_ONE, _OTHER), scores=[TOP_SCORE, TOP_SCORE / 2, 0.0]),
+    LABELLED: Dataset("example", (_ONE, _OTHER), labels=[0, 1, 2], label_names=NLI_LABELS),
+    TRIPLETS: Dataset("example", (_ONE, _OTHER, ["f", "g", "h"])),
 }

@@ -21,13 +21,13 @@ The cells of sub-words are added up to words. [CLS] and [SEP] have rows of their
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from training.errors import InputError
+from training.pooling import POOLINGS, pooling_label
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder, TokenVectors
@@ -38,13 +38,6 @@ NO_MAP_FOR_CLS = (
 )
 
 
-WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {  # of T tokens, the first of which are skipped
-    "mean": lambda length, skipped: np.full(length, 1 / max(1, length - skipped)),
-    "mean_sqrt_len_tokens": lambda length, skipped: np.full(length, max(1, length - skipped) ** -0.5),
-    "weightedmean": lambda length, skipped: np.arange(1.0, length + 1) / max(1, sum(range(skipped + 1, length + 1))),
-}
-
-
 def why_no_map(encoder: Encoder) -> str:
     """Why there is no exact word map for this encoder, in one or two sentences; "" if there is one."""
     pooling = encoder.pooling
@@ -52,13 +45,13 @@ def why_no_map(encoder: Encoder) -> str:
         return NO_MAP_FOR_CLS
     if pooling == "max" and not len(encoder.head):
         return ""
-    if pooling not in WEIGHTS:
-        return f"{_NAMES.get(pooling, pooling)} pooling{_NO_MAP}"
+    if pooling not in POOLINGS or POOLINGS[pooling].weights is None:
+        label = pooling_label(pooling)
+        return f"{label[0].upper()}{label[1:]} pooling{_NO_MAP}"
     bent = [type(module).__name__ for module in encoder.head if not (module.is_linear or _scales(module))]
     return f"A {bent[0]} module, which is not linear, comes after the pooling: that{_NO_MAP}" if bent else ""
 
 
-_NAMES = {"lasttoken": "Last-token"}
 _NO_MAP = " has no exact word map. Leaving words out one by one shows their effect."
 
 
@@ -160,7 +153,9 @@ def _is_pooled(side: TokenVectors) -> np.ndarray:
 
 def _weights(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     """(T,) the weight of each token in the pooled vector."""
-    return WEIGHTS[encoder.pooling](len(side.hidden), side.skipped) * _is_pooled(side)
+    weights = POOLINGS[encoder.pooling].weights
+    assert weights is not None  # noqa: S101 - `why_no_map` has said so
+    return np.array(weights(len(side.hidden), side.skipped)) * _is_pooled(side)
 
 
 def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndarray:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from training.data.load import Dataset, load_data
-from training.errors import InputError
+from training.data.dataset import Dataset
+from training.data.load import load_data
+from training.errors import InputError, first_line
+from training.names import MTEB
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer
 
-MTEB_PREFIX = "mteb:"
 # Tasks whose test split is one of our data sets.
 LOCAL_DATA = {
     "STSBenchmark": "stsb:test",
@@ -93,7 +94,7 @@ def evaluate_task(
     return {
         "model": scorer.name,
         "pooling": getattr(scorer, "pooling", None),
-        "data": f"{MTEB_PREFIX}{name}",
+        "data": f"{MTEB}{name}",
         "type": task.metadata.type,
         "main_score": {task.metadata.main_score: float(found.get_score())},
         "scores": {
@@ -111,7 +112,7 @@ def _load_data(task: Any, name: str, home: str | Path | None) -> None:
     except Exception as error:
         if not _is_about_data(error):
             raise
-        told = f"the data of mteb:{name} cannot be fetched: {_first_line(error)}"
+        told = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
         if name not in LOCAL_DATA:
             raise InputError(told) from error
         try:
@@ -190,8 +191,3 @@ def _is_about_data(error: Exception) -> bool:
     from huggingface_hub.errors import HTTPError
 
     return isinstance(error, OSError | ConnectionError | HTTPError | DatasetsError)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from training.data.load import LABELLED, SCORED, TRIPLETS, Dataset, load_data
-from training.data.transforms import transform_for
+from training.catalogue import LABELLED, SCORED, TRIPLETS
+from training.data.dataset import Dataset
+from training.data.load import load_data
+from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
-from training.evaluation.bootstrap import bootstrap_interval
-from training.evaluation.metrics import pearson, similarities, spearman
-from training.evaluation.mteb_tasks import MTEB_PREFIX, evaluate_task, find_task
-from training.evaluation.pair_classification import classify_pairs
+from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
+from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.models.baselines import TfIdf
+from training.names import DataName
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer, Vectors
@@ -113,7 +114,7 @@ def evaluate(
         "interval": {"low", "high", "method"}, "seconds"}`` with correlations in -1..1, the interval being that
         of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations; for
         labelled pairs ``"average_precision"``, ``"f1"``, ``"threshold"``, ``"precision"`` and ``"recall"`` (see
-        `training.evaluation.pair_classification`) and ``"positives"``, the number of pairs that belong together.
+        `training.evaluation.metrics`) and ``"positives"``, the number of pairs that belong together.
         A cross-encoder has one ``score`` in place of the four similarities.
 
     Raises:
@@ -121,13 +122,13 @@ def evaluate(
     """
     started = time.perf_counter()
     if isinstance(data, str):
-        if data.startswith(MTEB_PREFIX):
-            return evaluate_task(encoder, find_task(data.removeprefix(MTEB_PREFIX)), home, on_progress, should_stop)
+        if (task := DataName.parse(data).mteb_task) is not None:
+            return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)
         data = load_data(data, home, split="test")
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
     if data.kind == LABELLED:
-        data = transform_for(data, "contrastive")
+        data = transform_for(data, TOGETHER_ROWS, "contrastive")
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
     scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     return {

@@ -8,7 +8,7 @@ A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the
 least 0.95; or a number, which is taken as it is. The pairs are divided into two halves with the same share of matches:
 a threshold is chosen on one, precision, recall and F1 are those of the other, so that nothing is reported on the pairs
 it was fitted to. Average precision needs no threshold; it is that of all pairs. Equal scores are on the same side of
-every threshold (`training.evaluation.pair_classification`). Intervals are 95% percentile bootstrap intervals: that of
+every threshold (`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals: that of
 a threshold is over thresholds chosen on resamples of its half. Where a precision or recall is 0 or 1, resamples cannot
 differ, and the interval is Wilson's.
 """
@@ -21,11 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from training.data.dataset import LABELLED, SCORED, TOP_SCORE, Dataset
+from training.catalogue import LABELLED, SCORED
+from training.data.dataset import TOP_SCORE, Dataset
 from training.data.transforms import POSITIVE_FROM, POSITIVE_LABELS
 from training.errors import InputError
-from training.evaluation.bootstrap import NORMAL_975, affordable_resamples, resample_weights
-from training.evaluation.pair_classification import PrecisionRecall, precision_recall
+from training.evaluation.metrics import (
+    NORMAL_975,
+    PrecisionRecall,
+    affordable_resamples,
+    precision_recall,
+    resample_weights,
+)
 from training.evaluation.scoring import Progress, ShouldStop, row_scores
 
 if TYPE_CHECKING:

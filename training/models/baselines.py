@@ -7,28 +7,27 @@ float32 (N, D). All but the last ignore word order.
     glove                 the average of GloVe 6B, 50 dimensions (Pennington et al. 2014)
     path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may hold their count
     path/to/vectors.npy   the same as an array (V, D), with the words beside it in vectors.words.txt, one per line
-    use:path/to/folder    a SavedModel of TensorFlow (`training.models.saved_model`), which is a network and heeds order
+    use:path/to/folder    a SavedModel of TensorFlow (below), which is a network and heeds order
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.errors import InputError, Stopped
-from training.models.glove import TREEBANK, read_array, read_glove
-from training.models.saved_model import PREFIX, SavedModelEncoder, open_saved_model
-from training.models.vectors import normalize_rows
-from training.registry import BASELINES, GLOVE, TFIDF
+from training.catalogue import BASELINES, GLOVE, TFIDF
+from training.errors import InputError, Stopped, first_line
+from training.sources.resolve import glove_folder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from training.models.encoder import EncodeReport
+    from training.models.tokenization import EncodeReport
 
 Progress = Callable[[int, int | None], None]
 
@@ -42,7 +41,9 @@ _WORD_PATTERN = r"\w+"
 def is_baseline(name: str) -> bool:
     """Whether this is the name of a baseline, a file of word vectors, or a SavedModel."""
     return (
-        name in BASELINES or name.startswith(PREFIX) or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
+        name in BASELINES
+        or name.startswith(SAVED_MODEL)
+        or (name.endswith(ENDINGS) and Path(name).expanduser().is_file())
     )
 
 
@@ -63,7 +64,7 @@ def load_baseline(
 
 
 def _open(name: str, home: str | Path | None) -> TfIdf | WordVectors | SavedModelEncoder:
-    if name.startswith(PREFIX):
+    if name.startswith(SAVED_MODEL):
         return open_saved_model(name)
     return (
         TfIdf()
@@ -174,7 +175,7 @@ def _open_vectors(path: Path) -> WordVectors:
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
             raise InputError(f"{path.name} holds numbers only: put their words, one a line, into {words_file}")
-        words = words_file.read_text(encoding="utf-8").splitlines()
+        words = words_file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         vectors = read_array(path)
         if len(words) != len(vectors):
             raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
@@ -206,3 +207,159 @@ def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarr
     if len(numbers) != expected or not expected or not np.isfinite(numbers).all():
         raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
     return numbers
+
+
+# ---------------------------------------------------------------- word vectors
+
+
+# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
+TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
+
+
+def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
+    """Its words, lower-cased, the most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
+
+    NotFoundError if it is not available.
+    """
+    import pyarrow.parquet as pq  # takes half a second
+
+    folder = glove_folder(home).path
+    index = pq.read_table(folder / "glove_6B_index.parquet")
+    return index["index"].to_pylist(), read_array(folder / "glove_6B_50d_emb.npy")
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Numbers (V, D), memory-mapped: only the rows of words that occur are read. Never a pickle."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is not an array of numbers: {first_line(error)}") from error
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
+        raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
+    return array
+
+
+# ---------------------------------------------------------------- SavedModel of TensorFlow
+
+# SavedModel: a sentence encoder of TensorFlow, as TF Hub distributes the Universal Sentence Encoder.
+#
+#     load_scorer("use:/models/universal-sentence-encoder_4")     the folder with saved_model.pb, as unpacked
+#
+# It takes a batch of strings and returns a matrix: by being called, as TF 2's are, or by its signature ``default`` or
+# ``serving_default``. TensorFlow is an optional dependency (the extra ``use``); it is imported here alone.
+#
+# A SavedModel is a program. Those that read or write files, or call Python, are refused before they are loaded;
+# TensorFlow's own ``saved_model_cli scan`` looks for such operations too.
+
+
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
+    """Each row scaled to length 1; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(norms == 0, 1, norms)
+
+
+SAVED_MODEL = "use:"
+BATCH = 64  # sentences
+SIGNATURES = ("default", "serving_default")
+FORBIDDEN = frozenset({"ReadFile", "WriteFile", "PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+
+class SavedModelEncoder:
+    """Sentence vectors by a SavedModel. The interface of the other baselines."""
+
+    pooling = "none"
+
+    def __init__(self, name: str, embed: Callable[[list[str]], np.ndarray]) -> None:
+        """``embed``: n sentences -> (n, D)."""
+        self.name, self._embed = name, embed
+        self.dimension = int(embed([""]).shape[1])
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        report: EncodeReport | None = None,
+    ) -> np.ndarray:
+        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
+        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        by_length = np.argsort([len(text) for text in sentences], kind="stable")  # transformers pad to the longest
+        for start in range(0, len(sentences), BATCH):
+            if should_stop is not None and should_stop():
+                raise Stopped
+            rows = by_length[start : start + BATCH]
+            vectors[rows] = self._embed([sentences[row] for row in rows])
+            if on_progress is not None:
+                on_progress(start + len(rows), len(sentences))
+        return normalize_rows(vectors) if normalize else vectors
+
+
+def open_saved_model(name: str) -> SavedModelEncoder:
+    """Open ``use:<folder>``.
+
+    Raises:
+        InputError: TensorFlow is missing, or the folder holds no SavedModel that maps sentences to vectors.
+    """
+    folder = Path(name.removeprefix(SAVED_MODEL)).expanduser()
+    if not (folder / "saved_model.pb").is_file():
+        raise InputError(
+            f"{folder} holds no SavedModel (there is no saved_model.pb): unpack the model that TF Hub distributes, "
+            f"and give its folder as {SAVED_MODEL}<folder>"
+        )
+    try:
+        tf = import_module("tensorflow")
+    except ImportError as error:
+        raise InputError(
+            f"{SAVED_MODEL} opens a SavedModel by TensorFlow, which is not installed: pip install 'sbert-lab[use]'"
+        ) from error
+    try:
+        _check_operations(folder)
+        loaded = tf.saved_model.load(str(folder))
+        return SavedModelEncoder(name, _function_of(tf, loaded))
+    except InputError:
+        raise
+    except Exception as error:  # TensorFlow raises its own classes, protobuf others
+        raise InputError(f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}") from error
+
+
+def _check_operations(folder: Path) -> None:
+    """InputError if the model holds an operation of `FORBIDDEN`."""
+    messages = import_module("tensorflow.core.protobuf.saved_model_pb2")
+    saved = messages.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    graphs = [each.graph_def for each in saved.meta_graphs]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for function in graph.library.function for node in function.node_def]
+    if found := sorted({node.op for node in nodes} & FORBIDDEN):
+        raise InputError(
+            f"{folder} is refused: it holds {', '.join(found)}, operations that read or write files or call Python"
+        )
+
+
+def _function_of(tf: Any, loaded: Any) -> Callable[[list[str]], np.ndarray]:
+    """A function of n strings to an array (n, D). InputError if the model has none."""
+    signatures = getattr(loaded, "signatures", {})
+    names = [name for name in SIGNATURES if name in signatures]
+    if callable(loaded):
+        call = loaded
+    elif names:
+        signature = signatures[names[0]]
+        (argument,) = signature.structured_input_signature[1]
+
+        def call(texts: Any) -> Any:
+            return signature(**{argument: texts})
+    else:
+        raise InputError(
+            f"the model is no function of sentences and has none of the signatures {', '.join(SIGNATURES)}"
+        )
+
+    def embed(texts: list[str]) -> np.ndarray:
+        found = call(tf.constant(texts))
+        if isinstance(found, dict):
+            (found,) = [found[key] for key in ("default", "outputs") if key in found][:1] or found.values()
+        vectors = np.asarray(found)
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise InputError(f"the model maps {len(texts)} sentences to an array of the shape {vectors.shape}")
+        return vectors
+
+    return embed

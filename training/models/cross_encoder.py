@@ -30,19 +30,16 @@ from torch import Tensor
 
 from training.assets import asset, plain_sentences
 from training.atomic import replace_folder
+from training.catalogue import CROSS_ENCODERS
 from training.device import pick_device, pick_dtype, to_host
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
-from training.models.files import check_replaceable, read_json
-from training.models.folder_checks import check_model_folder
-from training.models.joint_pair_model import JointPairModel, merge_lora
+from training.models.folder_checks import check_model_folder, check_replaceable, read_json
+from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
 from training.models.loading import importing, max_input_length
-from training.models.pair_runner import build_pair_runner
-from training.models.pair_tokenization import Pair, PairRow, PairTokenizer
-from training.models.reference import ModelReference, parse_reference
-from training.models.sequence_classifier import SequenceClassifier
-from training.registry import CROSS_ENCODERS
+from training.models.tokenization import Pair, PairRow, PairTokenizer
+from training.names import ModelName
 from training.sources.resolve import model_folder
 
 log = logging.getLogger("sbert_lab.cross_encoder")
@@ -86,7 +83,9 @@ class CrossEncoder:
     card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
 
     @classmethod
-    def load(cls, name: str, dtype: str = "auto", device: str = "auto", home: str | Path | None = None) -> CrossEncoder:
+    def load(
+        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
+    ) -> CrossEncoder:
         """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
 
         Args:
@@ -99,9 +98,8 @@ class CrossEncoder:
         Raises:
             InputError: it cannot be found, has no safetensors weights, or does not give one score.
         """
-        stated = parse_reference(name)
-        if stated._replace(dtype=None) != ModelReference(stated.name):
-            raise InputError(f"{stated.name} has neither dimensions nor prompts to choose; leave them out")
+        stated = ModelName.parse(name)
+        stated.check_cross_encoder()
         name = stated.name
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
@@ -236,7 +234,7 @@ def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
             folder, dtype=torch.float32, use_safetensors=True, **local
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be opened as a cross-encoder: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{name} cannot be opened as a cross-encoder: {first_line(error)}") from error
     if model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"

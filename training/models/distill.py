@@ -26,7 +26,7 @@ from training.models.encoder import Encoder
 from training.models.model_format import ModelFormat
 from training.models.modules import StaticEmbedding
 from training.models.tokenization import texts
-from training.models.word_backbone import WordBackbone
+from training.models.word_encoders import WordBackbone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

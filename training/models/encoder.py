@@ -31,18 +31,16 @@ from training.assets import plain_sentences
 from training.atomic import replace_folder
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
-from training.inference.runner import InferenceRunner, build_runner, check_int8
-from training.inference.static import STATIC_POOLINGS, StaticRunner
+from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.encoder_modules import EncoderModules
-from training.models.files import check_replaceable
+from training.models.folder_checks import check_replaceable
+from training.models.loading import open_modules
 from training.models.model_format import write_model_format
-from training.models.opening import open_modules
-from training.models.pooling import check_pooling
 from training.models.processes import encode_in_processes
-from training.models.reference import computed_name, parse_reference
-from training.models.report import EncodeReport
-from training.models.tokenization import TokenVectors, check_not_one_string, texts
-from training.models.word_backbone import WordBackbone
+from training.models.tokenization import EncodeReport, TokenVectors, check_not_one_string, texts
+from training.models.word_encoders import WordBackbone
+from training.names import ModelName
+from training.pooling import check_pooling
 
 log = logging.getLogger("sbert_lab.encoder")
 
@@ -61,7 +59,7 @@ class Encoder(EncoderModules):
     @classmethod
     def load(
         cls,
-        name: str,
+        name: ModelName | str,
         pooling: str | None = None,
         dtype: str = "auto",
         device: str = "auto",
@@ -76,12 +74,12 @@ class Encoder(EncoderModules):
 
         That is a transformer, ``scratch:<layers>x<dim>``, or one of `training.models.word_encoders`.
 
-        Dimension, prompt and dtype can be part of the name (`training.models.reference`):
-        ``all-mpnet-base-v2?dim=256``.
+        Dimension, prompt, dtype and pooling can be part of the name (`training.names`):
+        ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
             name: see above.
-            pooling: one of `training.models.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes
+            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes
                 the one that the folder names, else mean (of a decoder the last token).
             dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
@@ -96,22 +94,23 @@ class Encoder(EncoderModules):
         Raises:
             InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
-        check_pooling(pooling)
-        stated = parse_reference(name)
-        name = stated.name
+        stated = ModelName.parse(name).with_pooling(pooling)
+        check_pooling(stated.pooling)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        backbone, tokenizer, head, model_format, source = open_modules(name, home, seed, vocabulary_of)
+        backbone, tokenizer, head, model_format, source = open_modules(stated.name, home, seed, vocabulary_of)
         backbone.to(torch_device).eval()
         head.to(torch_device).eval()
         if torch_dtype == torch.int8:
-            check_int8(name, backbone)
+            check_int8(stated.name, backbone)
         elif isinstance(backbone, WordBackbone):
             torch_dtype = torch.float32
-        encoder = cls(computed_name(str(stated)), backbone, tokenizer, model_format, torch_dtype, source, head)
+        encoder = cls(str(stated.weights), backbone, tokenizer, model_format, torch_dtype, source, head)
         if prompt is None and prompt_name is None:
             prompt, prompt_name = stated.prompt, stated.prompt_name
-        encoder = encoder.with_pooling(pooling).with_dimension(stated.dimension if dimension is None else dimension)
+        encoder = encoder.with_pooling(stated.pooling).with_dimension(
+            stated.dimension if dimension is None else dimension
+        )
         return encoder.with_prompt(prompt, prompt_name)
 
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Encoder:

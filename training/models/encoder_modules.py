@@ -11,9 +11,10 @@ of one model share its weights: each ``with_…`` returns a copy that differs in
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -23,17 +24,16 @@ from training.errors import InputError
 from training.inference.batching import pad
 from training.models.loading import DEFAULT_MAX_LENGTH
 from training.models.model_format import ModelFormat
-from training.models.pooling import check_pooling, parse_pooling, pooling_function
-from training.models.prompts import advice, named_prompt, role_prompt
-from training.models.reference import parse_reference
-from training.models.report import EncodeReport
-from training.models.tokenization import text_tokenizer
-from training.models.word_backbone import WordBackbone
+from training.models.tokenization import EncodeReport, text_tokenizer
+from training.models.word_encoders import WordBackbone
+from training.names import ModelName
+from training.pooling import check_pooling, parse_pooling, pooling_function
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
+    from training.models.model_format import ModelFormat
     from training.models.modules.words import WhitespaceTokenizer
 
 
@@ -64,7 +64,7 @@ class EncoderModules:
 
     @property
     def pooling(self) -> str:
-        """mean, max, cls, …: a name in `training.models.pooling.POOLINGS`, or several joined by +."""
+        """mean, max, cls, …: a name in `training.pooling.POOLINGS`, or several joined by +."""
         return self.model_format.pooling or "mean"
 
     @property
@@ -215,7 +215,7 @@ class EncoderModules:
     def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
         """A copy with changes of the model format; what is ``stated`` becomes part of its name."""
         encoder = copy.copy(self)
-        encoder.name = str(parse_reference(self.name)._replace(**(stated or {})))
+        encoder.name = str(replace(ModelName.parse(self.name), **(stated or {})))
         encoder.model_format = replace(self.model_format, **changes)
         encoder._text_tokenizer = self._text_tokenizer.with_prompt(encoder.prompt)
         encoder._apply_settings()
@@ -233,3 +233,79 @@ class EncoderModules:
         self._pool = pooling_function(self.pooling, skipped)
         self.skipped_tokens = skipped
         self._advice = advice(self.name, model_format)
+
+
+# ---------------------------------------------------------------- prompts
+
+# Prompts: texts that a model was trained to find before a sentence, such as "query: ".
+#
+# A model's folder may name them (config_sentence_transformers.json). The names ``query`` and ``document`` (or passage,
+# corpus) are roles: what one searches with, and what is searched. Some models state their prompts only in the model
+# card, README.md; `advice` knows the best known ones.
+
+
+# The names of a prompt for each role, the first that the folder has; those of sentence-transformers.
+ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+# Prompts that model cards quote, and the models that are known for them: E5, BGE, nomic-embed, mxbai.
+CARD_PROMPTS = (
+    ("query: ", "passage: "),
+    ("search_query: ", "search_document: "),
+    ("Represent this sentence for searching relevant passages:",),
+)
+
+
+def role_prompt(prompts: Mapping[str, str], role: str) -> str | None:
+    """The name of the prompt for ``query`` or ``document``; None if there is none. InputError for another role."""
+    if role not in ROLES:
+        raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
+    return next((name for name in ROLES[role] if name in prompts), None)
+
+
+def named_prompt(
+    model_format: ModelFormat, prompt: str | None, name: str | None, model: str
+) -> tuple[dict[str, str], str | None]:
+    """The prompts by name, and the name of the one to use, None for no prompt, after a choice by text or by name.
+
+    InputError if both are given, or the model has no prompt of that name.
+    """
+    prompts = dict(model_format.prompts)
+    if prompt is not None and name is not None:
+        raise InputError("give the prompt itself or its name, not both")
+    if name is not None:
+        if name not in prompts:
+            known = ", ".join(prompts) or "none"
+            raise InputError(f"{model} has no prompt named {name!r}; its folder names: {known}")
+        return prompts, name if prompts[name] else None
+    if not prompt:
+        return prompts, None
+    same = next((known for known, text in prompts.items() if text == prompt), None)
+    return (prompts, same) if same else ({**prompts, "default": prompt}, "default")
+
+
+def advice(model: str, model_format: ModelFormat) -> str:
+    """One sentence if the model's folder says that it needs prompts but not which one it uses by default, else ""."""
+    named = [name for name, text in model_format.prompts.items() if text]
+    if named:
+        return (
+            f"{model} was trained with prompts, and none is put before the sentences: its folder names "
+            f"{', '.join(named)}; choose one"
+        )
+    quoted = _quoted_prompts(model_format.transformer)
+    if quoted:
+        texts = " or ".join(f'"{text}"' for text in quoted)
+        where = "every sentence" if len(quoted) > 1 else "a query"
+        return f"{model} expects {texts} before {where}, as its model card says; give it as the prompt"
+    return ""
+
+
+def _quoted_prompts(folder: Path) -> tuple[str, ...]:
+    """The prompts of ``CARD_PROMPTS`` that the model card in ``folder`` quotes."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return ()
+    text = card.read_text(encoding="utf-8", errors="replace")
+    for prompts in CARD_PROMPTS:
+        if all(any(f"{quote}{prompt.strip()}" in text for quote in "\"'`“") for prompt in prompts):
+            return prompts
+    return ()

@@ -8,15 +8,19 @@ built is never larger than what the folder holds. Each mistake is one sentence.
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.errors import InputError
-from training.models.files import parse_json, read_json, read_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 
 MOST_HEADER = 100 << 20  # bytes of the header of a .safetensors file, as in the library
 MOST_LAYERS = 1_000
@@ -213,3 +217,98 @@ def _product(shape: list[int]) -> int:
     for size in shape:
         numbers *= size
     return numbers
+
+
+# ---------------------------------------------------------------- files
+
+
+MOST_JSON = 64 << 20  # bytes: the largest tokenizers have 40 MB
+WEIGHTS = "model.safetensors"
+PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
+
+
+def read_json(file: Path) -> Any:
+    """Parse a JSON file.
+
+    Raises:
+        InputError: it is no regular file (a device, a pipe), larger than `MOST_JSON`, not JSON, or nested too deeply.
+    """
+    if not file.is_file():
+        raise InputError(f"{file} is missing, or is no file; fetch the model again")
+    with file.open("rb") as opened:
+        content = opened.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise InputError(f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model")
+    return parse_json(content, file)
+
+
+def parse_json(content: bytes, file: Path) -> Any:
+    """Parse JSON that was read from ``file``. InputError with the file's name if it is not valid."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise InputError(f"{file} is nested too deeply; fetch the model again") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not valid JSON ({error}); fetch the model again") from error
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write ``value`` as indented UTF-8 JSON."""
+    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object in ``file``; if there is no such file ``default``, or InputError without a default."""
+    if not file.exists():
+        if default is None:
+            raise InputError(f"{file} is missing; fetch the model again")
+        return default
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise InputError(f"{file} holds no settings; fetch the model again")
+    return value
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of ``folder``/model.safetensors, on the CPU. InputError if they are missing, pickled or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / WEIGHTS
+    if not file.is_file():
+        if any((folder / name).is_file() for name in PICKLES):
+            raise InputError(
+                f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can "
+                "run code: convert the model to safetensors"
+            )
+        raise InputError(f"{file} is missing; fetch the model again")
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
+
+
+def write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Write ``folder``/model.safetensors."""
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
+
+
+def load_weights(module: nn.Module, folder: Path) -> None:
+    """Copy the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
+    tensors, expected = read_tensors(folder), module.state_dict()
+    if {name: value.shape for name, value in tensors.items()} != {name: v.shape for name, v in expected.items()}:
+        raise InputError(f"the weights in {folder} do not fit its configuration; fetch the model again")
+    module.load_state_dict({name: value.float() for name, value in tensors.items()})
+
+
+def check_replaceable(folder: Path) -> None:
+    """InputError if ``folder`` exists and is neither empty nor a model: other files are never replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder for the model")
+    names = {entry.name for entry in folder.iterdir()}
+    if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
+        raise InputError(f"{folder} holds other files; name a new folder for the model")

@@ -7,25 +7,30 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
 
-from training.errors import InputError
+from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
+from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.files import read_json
-from training.models.folder_checks import check_model_folder
-from training.models.model_format import ModelFormat
+from training.models.folder_checks import check_model_folder, read_json
+from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
-from training.models.word_backbone import WordBackbone
+from training.models.word_encoders import WordBackbone, build_word_encoder
+from training.names import ModelName
+from training.sources.resolve import model_folder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     from training.models.modules.words import WhitespaceTokenizer
+
 
 _UNUSED = "pooler."  # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it
 
@@ -81,7 +86,7 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     try:
         return AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # tokenizers raises bare ones, transformers whatever a missing key leads to
-        raise InputError(f"{folder} has no tokenizer that can be opened: {_first_line(error)}") from error
+        raise InputError(f"{folder} has no tokenizer that can be opened: {first_line(error)}") from error
 
 
 def open_backbone(folder: Path) -> nn.Module:
@@ -116,7 +121,7 @@ def open_backbone(folder: Path) -> nn.Module:
         ImportError,
         SafetensorError,
     ) as error:
-        raise InputError(f"{folder} cannot be opened as a transformer: {_first_line(error)}") from error
+        raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
     except RuntimeError as error:  # transformers has logged which weights
         raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
@@ -165,5 +170,49 @@ def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) ->
     return min(limits, default=DEFAULT_MAX_LENGTH)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(" :") if str(error).strip() else type(error).__name__
+class OpenedModules(NamedTuple):
+    """What `open_modules` found."""
+
+    backbone: nn.Module
+    tokenizer: Any
+    head: nn.Sequential
+    model_format: ModelFormat  # with a pooling and a longest input
+    source: str  # where it is from, in words
+
+
+def open_modules(
+    name: str, home: str | Path | None = None, seed: int = 0, vocabulary_of: Iterable[str] = ()
+) -> OpenedModules:
+    """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`."""
+    opened = _open(name, home, seed, vocabulary_of)
+    model_format = replace(
+        opened.model_format,
+        pooling=opened.model_format.pooling or default_pooling(opened.backbone),
+        max_length=_longest_input(opened.model_format, opened.tokenizer, opened.backbone),
+    )
+    return opened._replace(model_format=model_format)
+
+
+def _open(name: str, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> OpenedModules:
+    if name in WORD_ENCODERS:
+        made = build_word_encoder(name, vocabulary_of, seed, home)
+        return OpenedModules(
+            made.backbone, made.backbone.input_module.tokenizer, made.head, made.model_format, made.source
+        )
+    scratch = ModelName(name).scratch_shape
+    resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
+    model_format = read_model_format(resolved.path)
+    if scratch:
+        tokenizer = open_tokenizer(model_format.transformer)
+        backbone = random_backbone(*scratch, len(tokenizer), seed)
+        model_format = replace(model_format, pooling="mean", normalizes=False)
+        return OpenedModules(backbone, tokenizer, nn.Sequential(), model_format, "random weights")
+    return OpenedModules(*open_input_module(model_format), open_head(model_format), model_format, resolved.source)
+
+
+def _longest_input(model_format: ModelFormat, tokenizer: Any, backbone: nn.Module) -> int | None:
+    """The most tokens of an input; None of a static embedding, which truncates nothing."""
+    if isinstance(backbone, WordBackbone):
+        return getattr(backbone.input_module, "max_length", None)
+    longest = max_input_length(tokenizer, backbone)
+    return min(model_format.max_length or longest, longest)

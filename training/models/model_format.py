@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.errors import InputError
-from training.models.files import read_json, read_object, write_json
+from training.models.folder_checks import read_json, read_object, write_json
 from training.models.modules import INPUT_MODULES, KINDS, POOLING, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
-from training.models.pooling import POOLINGS, parse_pooling
+from training.pooling import POOLINGS, parse_pooling
 
 # The flags with which older folders name their pooling.
 _FLAGS = {

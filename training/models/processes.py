@@ -154,7 +154,7 @@ def _encode(part: Part, normalize: bool | None) -> tuple[int, np.ndarray, Any]:
     """In a process of the pool: a part -> its start, vectors (n, D), the report."""
     if "error" in _process:
         raise _process["error"]
-    from training.models.report import EncodeReport
+    from training.models.tokenization import EncodeReport
 
     report = EncodeReport()
     encoder, stopping = _process["encoder"], _process["stopping"]

@@ -11,38 +11,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.catalogue import CROSS_ENCODERS
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
-from training.models.files import read_json
-from training.models.reference import bare_name
-from training.registry import CROSS_ENCODERS
+from training.models.folder_checks import read_json
+from training.names import ModelName
 
 if TYPE_CHECKING:
     import numpy as np
     from scipy.sparse import csr_matrix
 
-    from training.models.baselines import TfIdf, WordVectors
+    from training.models.baselines import SavedModelEncoder, TfIdf, WordVectors
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.saved_model import SavedModelEncoder
 
     BiEncoder = Encoder | TfIdf | WordVectors | SavedModelEncoder
     Scorer = BiEncoder | CrossEncoder
     Vectors = np.ndarray | csr_matrix  # (N, D)
 
-CROSS, STATIC, ENCODER = "cross-encoder", "baseline", "encoder"
+CROSS, BASELINE, ENCODER = "cross-encoder", "baseline", "encoder"
 
 
-def kind_of(name: str) -> str:
+def kind_of(model: ModelName | str) -> str:
     """encoder, baseline or cross-encoder. Nothing is loaded or fetched to find out."""
-    name = bare_name(name)
+    name = ModelName.parse(model).name
     if name in CROSS_ENCODERS or name.startswith("cross-encoder/") or _holds_cross_encoder(Path(name).expanduser()):
         return CROSS
-    return STATIC if is_baseline(name) else ENCODER
+    return BASELINE if is_baseline(name) else ENCODER
 
 
 def load_scorer(
-    name: str,
+    name: ModelName | str,
     pooling: str | None = None,
     dtype: str = "auto",
     device: str = "auto",
@@ -53,25 +52,19 @@ def load_scorer(
     Raises:
         InputError: the model cannot be found or opened, or does not have this pooling.
     """
-    kind = kind_of(name)
-    if kind == STATIC and name != bare_name(name):
-        raise InputError(f"{bare_name(name)} has neither dimensions nor prompts to choose; leave them out")
-    if kind == STATIC:
-        return load_baseline(name, pooling, home)
+    model = ModelName.parse(name).with_pooling(pooling)
+    kind = kind_of(model)
+    if kind == BASELINE:
+        if model.has_settings:
+            raise InputError(f"{model.name} has neither dimensions nor prompts to choose; leave them out")
+        return load_baseline(model.name, model.pooling, home)
     if kind == CROSS:
         from training.models.cross_encoder import CrossEncoder  # torch takes seconds to import
 
-        check_no_pooling(name, pooling)
-        return CrossEncoder.load(name, dtype, device, home)
+        return CrossEncoder.load(model, dtype, device, home)
     from training.models.encoder import Encoder
 
-    return Encoder.load(name, pooling, dtype, device, home)
-
-
-def check_no_pooling(name: str, pooling: str | None) -> None:
-    """InputError if a pooling is asked of a cross-encoder."""
-    if pooling:
-        raise InputError(f"{name} is a cross-encoder, which pools nothing; leave the pooling out")
+    return Encoder.load(model, None, dtype, device, home)
 
 
 def _holds_cross_encoder(folder: Path) -> bool:

@@ -18,21 +18,64 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from training.catalogue import BILSTM, DAN, GLOVE
 from training.errors import InputError, NotFoundError
-from training.models.glove import TREEBANK, read_glove
+from training.models.baselines import TREEBANK, read_glove
 from training.models.model_format import ModelFormat
-from training.models.modules import LSTM, Dense, WordEmbeddings
+from training.models.modules import LSTM, Dense, StaticEmbedding, WordEmbeddings
 from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, bigram
-from training.models.word_backbone import WordBackbone
-from training.registry import BILSTM, DAN, GLOVE
+
+
+@dataclass(frozen=True)
+class WordConfig:
+    """The part of a transformer's config that is asked for."""
+
+    hidden_size: int
+    model_type: str  # WordEmbeddings or StaticEmbedding
+
+
+class WordBackbone(nn.Module):
+    """The modules before the pooling. ``input_module`` holds the table and the tokenizer."""
+
+    def __init__(self, input_module: WordEmbeddings | StaticEmbedding, layers: Sequence[LSTM] = ()) -> None:
+        super().__init__()
+        self.input_module = input_module
+        self.layers = nn.ModuleList(layers)
+        dimension = input_module.table.embedding_dim
+        for layer in layers:
+            if layer.input_dimension != dimension:
+                raise InputError(f"an LSTM takes vectors of {layer.input_dimension} dimensions, but gets {dimension}")
+            dimension = layer.dimension
+        self.config = WordConfig(dimension, type(input_module).__name__)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a token's vector does not depend on the others."""
+        return not len(self.layers)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The table."""
+        return self.input_module.table
+
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> SimpleNamespace:
+        """Token ids (B, T), or their vectors (B, T, D), and a mask that is not 0 for real tokens; None = all are."""
+        hidden = self.input_module(input_ids) if inputs_embeds is None else inputs_embeds
+        for layer in self.layers:
+            hidden = layer(hidden, attention_mask)
+        return SimpleNamespace(last_hidden_state=hidden)
+
 
 FREQUENT = 50_000  # words of GloVe that are in every vocabulary
 LSTM_DIMENSION = 512  # in each direction
@@ -66,7 +109,7 @@ def build_word_encoder(
     """The network ``name`` with random weights.
 
     Args:
-        name: one of `training.registry.WORD_ENCODERS`.
+        name: one of `training.catalogue.WORD_ENCODERS`.
         sentences: whose words are in the vocabulary, whose frequent bigrams too.
         seed: of the random weights.
         home: where GloVe is, see `training.sources.resolve.glove_folder`.

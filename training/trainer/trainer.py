@@ -20,27 +20,25 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.atomic import write_text
+from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.data.transforms import training_data
 from training.device import describe_device, held_memory
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.models.modules.words import BigramTokenizer
-from training.objectives import OBJECTIVES, build_objective
+from training.objectives import training_data
 from training.parallel import run_parallel
-from training.registry import WORD_ENCODERS
 from training.trainer.batches import TokenizedBatches
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.dropout import has_dropout
 from training.trainer.evaluator import Evaluator, Figures, selection_metric
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedNegatives, mine_negatives
-from training.trainer.schedule import learning_rate
-from training.trainer.targets import Teacher, data_targets, with_note
-from training.trainer.throughput import ThroughputMeter
+from training.trainer.replica import has_dropout
+from training.trainer.schedule import ThroughputMeter, learning_rate
+from training.trainer.teacher import Teacher, data_targets
 from training.trainer.training_model import TrainingBatch, TrainingModel, default_micro_batches
 
 if TYPE_CHECKING:
@@ -99,13 +97,13 @@ class Trainer:
         eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
         encoder = self._load_encoder(home, eval_data)
         if config.base in WORD_ENCODERS:
-            self.data = with_note(self.data, f"{config.base} has {encoder.source}")
+            self.data = self.data.with_note(f"{config.base} has {encoder.source}")
         mined = self._mine_negatives(encoder) if config.mine_negatives else None
         teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
         targets = data_targets(self.data)
         if teacher is not None:
             targets, note = teacher.targets(self.data)
-            self.data = with_note(self.data, note)
+            self.data = self.data.with_note(note)
         self.evaluator = Evaluator(config, self.data, eval_data, teacher)
         del teacher  # the memory of a model
         self.batches = TokenizedBatches(self.data, targets, encoder, config, accelerator.num_processes, should_stop)
@@ -115,12 +113,13 @@ class Trainer:
         )
         self.model = TrainingModel(
             encoder,
-            build_objective(config, encoder.full_dimension, len(self.data.label_names), encoder.normalizes),
+            config.objective_class.build(config, encoder.full_dimension, len(self.data.label_names)),
             None if config.weight_decay else self.batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=self.progress.micro_batches,
             mini_batch_size=config.mini_batch_size,
+            matryoshka_dims=config.matryoshka_dims,
         )
         self.optimiser = torch.optim.AdamW(
             self.model.parameter_groups(config.weight_decay),
@@ -182,7 +181,7 @@ class Trainer:
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
         drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
-        if OBJECTIVES[config.objective].needs_dropout and not drops:
+        if config.objective_class.needs_dropout and not drops:
             raise InputError(
                 f"{config.base} has no dropout, by which the two vectors of a sentence differ in {config.objective}; "
                 "choose another base"

@@ -27,17 +27,18 @@ from functools import partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training import parallel
 from training.errors import InputError
 from training.inference.batching import plan
 from training.models.encoder import Encoder
-from training.models.pooling import pooling_function
-from training.models.word_backbone import WordBackbone
+from training.models.word_encoders import WordBackbone
+from training.objectives import Objective, Vectors
 from training.parallel import run_parallel
-from training.trainer.compact_embedding import CompactEmbedding
-from training.trainer.replica import ForwardOutput, MicroBatch, Replica, TokenIds, gradient_norms
+from training.pooling import pooling_function
+from training.trainer.replica import CompactEmbedding, ForwardOutput, MicroBatch, Replica, TokenIds, gradient_norms
 
 MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory dominates
 
@@ -64,17 +65,19 @@ class TrainingModel(nn.Module):
         rank: of LoRA; 0 trains all weights.
         num_micro_batches: that are computed at a time; see `default_micro_batches`.
         mini_batch_size: rows that are computed at a time; None for the whole batch.
+        matryoshka_dims: the first dimensions that are trained too, beside all of them.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        objective: nn.Module,
+        objective: Objective,
         used: Iterable[int] | None = None,
         seed: int = 0,
         rank: int = 0,
         num_micro_batches: int = 1,
         mini_batch_size: int | None = None,
+        matryoshka_dims: Sequence[int] = (),
     ) -> None:
         if encoder.dtype == torch.int8:
             raise InputError(f"{encoder.name}: int8 is for inference; train it without")
@@ -82,7 +85,8 @@ class TrainingModel(nn.Module):
         self.encoder = encoder.train()
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
         self.mini_batch_size = mini_batch_size
-        self.objective = objective.to(encoder.device)
+        dims = all_dims(matryoshka_dims, encoder.full_dimension)
+        self.objective = Loss(objective, dims, encoder.normalizes).to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         # Word vectors that their folder says to keep as they are stay so.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
@@ -187,6 +191,51 @@ class TrainingModel(nn.Module):
             {"params": [weight for weight in trained if weight.ndim > 1], "weight_decay": weight_decay},
             {"params": [weight for weight in trained if weight.ndim <= 1], "weight_decay": 0.0},
         ]
+
+
+class Loss(nn.Module):
+    """The loss that a run minimises.
+
+    With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
+    vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
+
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
+    `MatryoshkaLoss` in sentence-transformers.
+
+    Args:
+        objective: any.
+        dims: d, from 1 to D; none for vectors as they are.
+        normalizes: whether the model's own output is of length 1, for objectives that compare that output.
+    """
+
+    def __init__(self, objective: Objective, dims: Sequence[int] = (), normalizes: bool = False) -> None:
+        super().__init__()
+        self.objective, self.dims = objective, tuple(sorted(dims, reverse=True))
+        self.normalizes = normalizes and objective.takes_output
+        for name, weights in vars(objective).items():
+            if isinstance(weights, nn.Module):
+                self.add_module(name, weights)
+
+    def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        def loss(dim: int) -> Tensor:
+            short = target[..., :dim] if target is not None and target.ndim == 3 else target
+            return self.objective([F.normalize(column[:, :dim], dim=1) for column in vectors], short)
+
+        if self.dims:
+            first, *others = map(loss, self.dims)
+            return sum(others, first)
+        return loss(vectors[0].shape[1]) if self.normalizes else self.objective(vectors, target)
+
+
+def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
+    """``matryoshka_dims`` and D itself, which is always trained too, largest first; none if there are none.
+
+    InputError if one is above D.
+    """
+    dims = set(dims)
+    if dims and max(dims) > dimension:
+        raise InputError(f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions")
+    return sorted({dimension, *dims}, reverse=True) if dims else []
 
 
 def default_micro_batches(device: torch.device, sentences: int) -> int:

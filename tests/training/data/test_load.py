@@ -12,33 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import SHARED_DATA
 
+from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data import load as data_module
-from training.data.load import (
-    DATA_NAMES,
-    LABELLED,
-    PAIRS,
-    SCORED,
-    SENTENCES,
-    TRIPLETS,
-    Dataset,
-    check_data_name,
-    join,
-    load_data,
-)
-from training.data.parsing import NLI_LABELS, parse_dataset, to_gold
+from training.data.dataset import Dataset, join
+from training.data.load import check_data_name, load_data, parse_dataset, to_gold
 from training.data.transforms import (
+    EXAMPLES,
+    FORMS,
     NEAREST_FORM,
     POSITIVE_FROM,
-    REQUIRED_FORMS,
-    TRANSFORMS,
-    training_data,
-    transform_for,
 )
 from training.errors import InputError
+from training.objectives import OBJECTIVES, training_data
 from training.sources.resolve import ResolvedFiles
-from training.trainer.config import CHOICES
 
-OBJECTIVES = CHOICES["objective"]
+
+def transformed(data: Dataset, objective: str, seed: int = 0) -> Dataset:
+    return OBJECTIVES[objective].transform(data, seed)
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -173,8 +163,8 @@ def test_a_split_that_the_hub_does_not_have(monkeypatch):
 
 
 def test_every_named_set_has_an_address():
-    assert {"stsb", "sts12", "sts16", "sickr", "snli", "mnli", "all-nli", "wiki-sections"} <= set(DATA_NAMES)
-    assert all(source.repo.count("/") == 1 and source.splits for source in data_module.HUB_SETS.values())
+    assert {"stsb", "sts12", "sts16", "sickr", "snli", "mnli", "all-nli", "wiki-sections"} <= set(DATA_SETS)
+    assert all(source.repo.count("/") == 1 and source.splits for source in DATA_SETS.values() if source.repo)
 
 
 @pytest.mark.skipif(not (SHARED_DATA / "snli-dev.csv").exists(), reason="the shared data is not here")
@@ -315,21 +305,21 @@ def test_different_forms_or_labels_do_not_join():
 
 def test_thirds_of_the_scale():
     scored = pairs(6, scores=[0.0, 1.66, 1.67, 3.33, 3.34, 5.0])
-    seen = transform_for(scored, "classification")
+    seen = transformed(scored, "classification")
     assert seen.labels == [0, 0, 1, 1, 2, 2]
     assert seen.label_names == ("low", "middle", "high")
     assert seen.notes == ("labels are the thirds of the gold scores 0–5: 2 low, 2 middle, 2 high",)
 
 
 def test_positive_pairs_are_those_from_four_on():
-    seen = transform_for(pairs(4, scores=[5.0, 4.0, 3.99, 0.0]), "mnrl")
+    seen = transformed(pairs(4, scores=[5.0, 4.0, 3.99, 0.0]), "mnrl")
     assert (seen.kind, seen.columns[0]) == (PAIRS, ["a0", "a1"])
     assert "2 of 4 with a gold score of at least 4" in seen.notes[0]
 
 
 def test_a_negative_of_the_same_anchor_is_preferred_to_a_drawn_one():
     scored = Dataset("toy", (["a", "a", "b", "c"], ["near", "far", "close", "other"]), scores=[4.5, 1.0, 5.0, 2.5])
-    seen = transform_for(scored, "triplet")
+    seen = transformed(scored, "triplet")
     assert seen.kind == TRIPLETS
     assert [column[0] for column in seen.columns] == ["a", "near", "far"]
     assert seen.columns[2][1] in {"near", "far", "other"}
@@ -340,17 +330,17 @@ def test_a_negative_of_the_same_anchor_is_preferred_to_a_drawn_one():
 def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
     data = Dataset("toy", ([a for a, _ in rows], [b for _, b in rows]))
     try:
-        seen = transform_for(data, "triplet", seed)
+        seen = transformed(data, "triplet", seed)
     except InputError:
         return
     together = set(rows)
     assert all((a, n) not in together and a != n for a, _, n in zip(*seen.columns, strict=True))
-    assert seen == transform_for(data, "triplet", seed)
+    assert seen == transformed(data, "triplet", seed)
 
 
 def test_too_few_sentences_to_draw_from():
     with pytest.raises(InputError, match="too few different sentences"):
-        transform_for(Dataset("toy", (["a"], ["b"])), "triplet")
+        transformed(Dataset("toy", (["a"], ["b"])), "triplet")
 
 
 NLI = Dataset(
@@ -363,49 +353,49 @@ NLI = Dataset(
 
 @pytest.mark.parametrize("objective", ["triplet", "mnrl"])
 def test_entailment_and_contradiction_of_one_premise_make_triplets(objective):
-    seen = transform_for(NLI, objective)
+    seen = transformed(NLI, objective)
     assert list(zip(*seen.columns, strict=True)) == [("p", "yes1", "no"), ("p", "yes2", "no")]
     assert seen.notes == ("2 triplets from 6 pairs: a sentence, its entailment and its contradiction",)
     assert seen.labels is None
 
 
 def test_without_contradictions_mnrl_takes_the_positive_pairs():
-    seen = transform_for(NLI.select([0, 3, 4]), "mnrl")
+    seen = transformed(NLI.select([0, 3, 4]), "mnrl")
     assert seen.columns == (["p", "q"], ["yes1", "yes3"])
 
 
 def test_paraphrase_labels_one_and_zero_are_understood():
     data = pairs(3, labels=[1, 0, 1], label_names=("0", "1"))
-    assert transform_for(data, "mnrl").columns[0] == ["a0", "a2"]
+    assert transformed(data, "mnrl").columns[0] == ["a0", "a2"]
 
 
 def test_labels_that_do_not_say_what_belongs_together():
     with pytest.raises(InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"):
-        transform_for(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
+        transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
 
 
 def test_a_form_that_cannot_work_says_the_nearest_that_can():
     with pytest.raises(InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"):
-        transform_for(pairs(3), "classification")
+        transformed(pairs(3), "classification")
 
 
 def test_a_view_without_rows_is_an_error():
     with pytest.raises(InputError, match="gives no rows for mnrl"):
-        transform_for(pairs(2, scores=[0.0, 1.0]), "mnrl")
+        transformed(pairs(2, scores=[0.0, 1.0]), "mnrl")
 
 
 def test_contrastive_takes_the_clear_pairs():
-    seen = transform_for(pairs(5, scores=[5.0, 4.0, 3.9, 1.5, 0.0]), "contrastive")
+    seen = transformed(pairs(5, scores=[5.0, 4.0, 3.9, 1.5, 0.0]), "contrastive")
     assert (seen.columns[0], seen.labels) == (["a0", "a1", "a3", "a4"], [1, 1, 0, 0])
     assert seen.label_names == ("apart", "together")
     assert "2 pairs belong together (a gold score of at least 4), 2 do not (of at most 1.5); 1 of 5" in seen.notes[-1]
-    seen = transform_for(NLI, "contrastive")
+    seen = transformed(NLI, "contrastive")
     assert list(zip(*seen.columns, seen.labels, strict=True))[:2] == [("p", "yes1", 1), ("p", "no", 0)]
     assert len(seen) == 5  # without the neutral pair
 
 
 def test_a_triplet_is_a_pair_that_belongs_together_and_one_that_does_not():
-    seen = transform_for(Dataset("toy", (["a", "b"], ["p", "q"], ["n", "m"])), "contrastive")
+    seen = transformed(Dataset("toy", (["a", "b"], ["p", "q"], ["n", "m"])), "contrastive")
     assert list(zip(*seen.columns, seen.labels, seen.rows, strict=True)) == [
         *(("a", "p", 1, 1), ("b", "q", 1, 2), ("a", "n", 0, 1), ("b", "m", 0, 2)),
     ]
@@ -413,35 +403,41 @@ def test_a_triplet_is_a_pair_that_belongs_together_and_one_that_does_not():
 
 @pytest.mark.parametrize("objective", ["cosent", "angle"])
 def test_labels_with_an_order_are_scores_for_a_ranking(objective):
-    seen = transform_for(NLI, objective)
+    seen = transformed(NLI, objective)
     assert seen.scores == [5.0, 0.0, 5.0, 5.0, 2.5, 0.0]
     assert seen.kind == SCORED
     assert seen.notes[-1] == "scores are made of the labels: entailment 5, neutral 2.5, contradiction 0"
-    assert transform_for(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [0.0, 5.0]
+    assert transformed(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [0.0, 5.0]
     with pytest.raises(InputError, match="do not say which pairs belong together"):
-        transform_for(pairs(2, labels=[0, 1], label_names=("ham", "spam")), objective)
+        transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), objective)
 
 
 def test_simcse_takes_each_different_sentence_twice():
     data = Dataset("toy", (["a", "b", "a"], ["c", "a", "d"]), scores=[1.0, 2.0, 3.0])
-    seen = transform_for(data, "simcse")
+    seen = transformed(data, "simcse")
     assert seen.columns == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
     assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
-    assert transform_for(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
+    assert transformed(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
 
 
 def test_distillation_leaves_scores_and_labels_to_the_teacher():
-    seen = transform_for(pairs(2, scores=[1.0, 2.0]), "mse")
+    seen = transformed(pairs(2, scores=[1.0, 2.0]), "mse")
     assert (seen.kind, seen.notes[-1]) == (PAIRS, "the gold scores are not used: the teacher gives the target")
-    assert transform_for(Dataset("toy", (["a", "b"],)), "mse").kind == SENTENCES
-    assert transform_for(NLI, "margin-mse") == transform_for(NLI, "triplet")
+    assert transformed(Dataset("toy", (["a", "b"],)), "mse").kind == SENTENCES
+    assert transformed(NLI, "margin-mse") == transformed(NLI, "triplet")
 
 
 def test_every_objective_and_form_is_decided():
-    for objective in OBJECTIVES:
-        assert objective in REQUIRED_FORMS
-        for kind in (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS):
-            assert (objective, kind) in TRANSFORMS or kind in NEAREST_FORM
+    assert set(FORMS) == set(NEAREST_FORM) == set(EXAMPLES) == {SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS}
+    for kind, example in EXAMPLES.items():
+        assert example.kind == kind
+        for objective in OBJECTIVES.values():
+            if kind in objective.rows.of:
+                made = objective.transform(example)
+                assert objective.rows.example(kind) == (len(made.columns), len(made) == len(example))
+            else:
+                with pytest.raises(InputError, match=f"{objective.name} needs .* but example holds {kind}; "):
+                    objective.transform(example)
 
 
 def test_parts_of_different_forms_join_where_the_objective_can_use_both(tmp_path):
@@ -454,7 +450,7 @@ def test_parts_of_different_forms_join_where_the_objective_can_use_both(tmp_path
 def test_the_views_of_the_real_benchmark():
     train = load_data("stsb:train")
     assert len(train) == 5749
-    assert sum(score >= POSITIVE_FROM for score in train.scores) == len(transform_for(train, "mnrl")) == 1406
+    assert sum(score >= POSITIVE_FROM for score in train.scores) == len(transformed(train, "mnrl")) == 1406
 
 
 # ---------------------------------------------------------------- names

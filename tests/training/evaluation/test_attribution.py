@@ -79,7 +79,7 @@ def test_equal_words_hold_the_sentences_together(encoder):
 
 @pytest.mark.parametrize(
     ("pooling", "reason"),
-    [("cls", "CLS pooling"), ("lasttoken", "Last-token pooling"), ("mean+max", r"mean\+max pooling")],
+    [("cls", "CLS pooling"), ("lasttoken", "Last-token pooling"), ("mean+max", r"Mean \+ max pooling")],
 )
 def test_a_pooling_without_a_map_says_so(encoder, pooling, reason):
     with pytest.raises(InputError, match=f"{reason} has no exact word map"):

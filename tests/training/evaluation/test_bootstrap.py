@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+from training.evaluation.metrics import bootstrap_interval, bootstrap_replicates
 
 
 @pytest.mark.parametrize("statistic", ["spearman", "pearson"])
@@ -25,7 +25,7 @@ def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(monkeypatch):
     x = random.standard_normal(20_000)
     y = x + random.standard_normal(20_000)
     formula = bootstrap_interval(x, y)
-    monkeypatch.setattr("training.evaluation.bootstrap.ASYMPTOTIC_FROM", 10**9)
+    monkeypatch.setattr("training.evaluation.metrics.ASYMPTOTIC_FROM", 10**9)
     resampled = bootstrap_interval(x, y, resamples=300)
     assert formula.method == "Fisher z"
     assert formula[:2] == pytest.approx(resampled[:2], abs=0.002)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_effective_rank_of_orthogonal_directions_is_their_number(rank):
     assert effective_rank(vectors) == pytest.approx(rank, abs=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 1000), st.integers(2, 30), st.integers(2, 16))
 def test_figures_stay_within_their_bounds(seed, n, dimension):
     vectors = draw(n, dimension, seed)

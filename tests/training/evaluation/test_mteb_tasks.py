@@ -26,6 +26,7 @@ def stsb():
     return task, data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "scratch:1x32"])
 def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb, name):
     task, data = stsb
@@ -41,6 +42,7 @@ def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb, name):
     assert counts == [300, 600]
 
 
+@pytest.mark.slow
 def test_pair_classification_gives_our_average_precision():
     import datasets
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score
 
-from training.evaluation.pair_classification import classify_pairs
+from training.evaluation.metrics import classify_pairs
 
 # A few different scores, so that many are equal; both labels occur.
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=40).filter(

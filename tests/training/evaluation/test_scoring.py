@@ -3,7 +3,8 @@
 import pytest
 from paths import SHARED_DATA
 
-from training.data.load import Dataset, load_data
+from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import evaluate, row_scores, sentence_vectors
@@ -20,6 +21,7 @@ def test_the_default_model_on_the_sts_benchmark():
     assert result["interval"]["low"] < 0.8203 < result["interval"]["high"]
 
 
+@pytest.mark.slow
 def test_the_referee_agrees_under_each_similarity():
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
@@ -37,6 +39,7 @@ def test_the_referee_agrees_under_each_similarity():
 PUBLISHED = {"sts12": 0.7237, "sts14": 0.7560, "sts16": 0.7899}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_default_model_on_semeval(name):

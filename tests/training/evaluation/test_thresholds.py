@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score as sklearn_f1
 
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.pair_classification import classify_pairs
+from training.evaluation.metrics import classify_pairs
 from training.evaluation.thresholds import BEST_F1, CRITERIA, MOST_CRITERIA, Criterion, decide, match_labels
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.catalogue import BASELINES, CROSS_ENCODERS, ENCODERS
 from training.errors import InputError, Stopped
 from training.evaluation.scoring import evaluate
 from training.models.baselines import TfIdf, WordVectors, is_baseline, load_baseline
 from training.models.scorer import kind_of, load_scorer
-from training.registry import BASELINES, CROSS_ENCODERS, ENCODERS
 
 words = st.sampled_from(["a", "man", "plays", "the", "guitar", "Ünïcode", "3", "don't", ".", ""])
 sentences = st.lists(st.lists(words, max_size=8).map(" ".join), min_size=1, max_size=20)

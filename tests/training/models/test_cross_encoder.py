@@ -18,9 +18,14 @@ from training.evaluation.metrics import spearman
 from training.models import cross_encoder as module
 from training.models.cross_encoder import ADAPTERS_FOLDER, CrossEncoder, PredictReport
 from training.models.encoder import Encoder
-from training.models.joint_pair_model import JointPairModel
-from training.models.pair_runner import PackedClassifierPairs, PackedJointPairs, PaddedPairs, build_pair_runner
-from training.models.pair_tokenization import PairTokenizer, pad_pairs
+from training.models.joint_pair_model import (
+    JointPairModel,
+    PackedClassifierPairs,
+    PackedJointPairs,
+    PaddedPairs,
+    build_pair_runner,
+)
+from training.models.tokenization import PairTokenizer, pad_pairs
 
 PAIRS = [
     ("A man is playing a guitar.", "A man plays the guitar."),

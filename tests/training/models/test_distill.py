@@ -72,6 +72,7 @@ def test_frequent_tokens_count_less(tmp_path: Path):
     assert zipf[the] < zipf[guitar]  # which comes later in the vocabulary
 
 
+@pytest.mark.slow
 def test_the_default_model_keeps_most_of_its_spearman():
     """On a part of the STS benchmark, with the frequencies of its own words."""
     from training.data.load import load_data

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import make_model
@@ -66,7 +67,7 @@ def test_nothing_in_nothing_out(encoder: Encoder):
 
 
 @given(sentences=st.lists(ANY_TEXT, max_size=12))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_each_row_is_its_own_sentence_whatever_stands_beside_it(encoder: Encoder, sentences: list[str]):
     together = encoder.encode(sentences)
     for row, sentence in zip(together, sentences, strict=True):
@@ -126,7 +127,7 @@ def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder, text: str):
 
 
 @given(text=ANY_TEXT)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_unicode(encoder: Encoder, text: str):
     assert np.isfinite(encoder.encode([text])).all()
 
@@ -382,7 +383,7 @@ def test_random_weights_follow_their_seed_and_nothing_else(home: Path):
 WRONG = [
     ({"name": "no-such-model-anywhere"}, "no-such-model-anywhere"),
     ({"name": "run:nobody"}, "nobody"),
-    ({"name": ""}, "neither"),
+    ({"name": ""}, "names no model"),
     ({"name": "a\0b"}, "neither"),
     ({"name": "/no/such/folder"}, "/no/such/folder"),
     ({"name": "../" * 40 + "etc/passwd"}, "neither"),

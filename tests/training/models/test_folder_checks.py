@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from depth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import ROOT
@@ -187,7 +188,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("fuzz") / "model")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_factory, data):
     config = json.loads((shared_folder / "config.json").read_text())
@@ -203,7 +204,7 @@ def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_f
         assert "\n" not in str(error)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(content=st.binary(max_size=200), sized=st.booleans())
 def test_any_header_is_read_or_refused_in_one_line(tmp_path_factory, content, sized):
     folder = tmp_path_factory.mktemp("header")

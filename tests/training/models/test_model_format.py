@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tiny_models import make_model
 
 from training.errors import InputError
-from training.models.files import check_replaceable
+from training.models.folder_checks import check_replaceable
 from training.models.model_format import ModelFormat, read_model_format, write_model_format
-from training.models.pooling import POOLINGS
+from training.pooling import POOLINGS
 
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 

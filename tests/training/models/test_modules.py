@@ -16,7 +16,7 @@ from torch import nn
 
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.files import read_json, write_json
+from training.models.folder_checks import read_json, write_json
 from training.models.modules import LSTM, MODULES, Dense
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tiny_models import WORDS, make_model
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.models.processes import _parts
-from training.models.report import EncodeReport
+from training.models.tokenization import EncodeReport
 
 DEVICES = ["cpu", "cpu"]
 
@@ -45,6 +45,7 @@ def test_the_vectors_are_those_of_one_process_in_the_same_order(encoder: Encoder
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
+@pytest.mark.slow
 def test_the_weights_are_those_in_memory(encoder: Encoder):
     """Not those of the folder that the encoder came from."""
     trained = Encoder.load(encoder.name, dtype="float32")
@@ -54,6 +55,7 @@ def test_the_weights_are_those_in_memory(encoder: Encoder):
     np.testing.assert_allclose(trained.encode(sentences, device=["cpu"]), trained.encode(sentences), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_as_sentence_transformers_has_it(encoder: Encoder, tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 
@@ -84,6 +86,7 @@ def test_a_mistake_is_one_sentence_before_any_process_starts(encoder: Encoder):
             encoder.encode(sentences, device=device)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_reported_and_leaves_nothing(encoder: Encoder):
     started = StartedProcesses()
 
@@ -108,6 +111,7 @@ def test_an_error_in_a_process_is_raised_as_it_is(encoder: Encoder, monkeypatch:
         encoder.encode(some_sentences(10), device=["cpu"])
 
 
+@pytest.mark.slow
 def test_it_stops_when_asked(encoder: Encoder):
     started = StartedProcesses()
     with pytest.raises(Stopped):

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from training.errors import InputError
-from training.sources import connection, resolve
+from training.sources import hub as connection
+from training.sources import resolve
 
 
 def test_a_name_that_is_resolved_for_ever_is_waited_for_once(alone, monkeypatch):

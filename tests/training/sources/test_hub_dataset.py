@@ -13,8 +13,7 @@ from hub_server import HubServer
 from huggingface_hub.errors import HTTPError
 from remote import Client, write
 
-from training.data.dataset import LABELLED, SCORED, SENTENCES, TRIPLETS
-from training.data.parsing import NLI_LABELS
+from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
 from training.errors import InputError
 from training.sources import hub_dataset
 from training.sources.hub_dataset import read_dataset

@@ -9,8 +9,8 @@ import pytest
 from hub_server import HubServer
 from remote import make_wheel, visible
 
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL
 from training.sources import package_index, resolve
 
 

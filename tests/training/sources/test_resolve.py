@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from remote import MINILM_ID, model, write
 
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL
 from training.sources import resolve
 from training.sources.home import home_folder, is_offline, set_offline
 

@@ -8,11 +8,13 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 from pydantic import ValidationError
 
 from training.errors import InputError
-from training.models.pooling import POOLINGS
-from training.trainer.config import CHOICES, NEEDS_TEACHER, OPTIONAL, RANGES, REPORTERS, USES_BATCH, RunConfig
+from training.objectives.base import names
+from training.pooling import POOLINGS
+from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig
 
 
 def test_the_defaults_are_the_papers():
@@ -27,6 +29,7 @@ def test_a_config_is_immutable():
         RunConfig("mnrl").seed = 3
 
 
+NEEDS_TEACHER = names(lambda objective: objective.needs_teacher())
 OBJECTIVES = st.sampled_from(CHOICES["objective"]).map(
     lambda name: {"objective": name} | ({"teacher": "minilm-stsb"} if name in NEEDS_TEACHER else {})
 )
@@ -86,7 +89,11 @@ def test_json_brings_back_an_equal_config(config):
         ("matryoshka_dims", [0], "matryoshka_dims is .*0.*whole numbers from 1"),
         ("matryoshka_dims", 12.5, "matryoshka_dims is .*12.5.*whole numbers from 1"),
         ("report_to", "wandb", "report_to 'wandb' is unknown; choose tensorboard, trackio"),
-        ("mini_batch_size", 0, "mini_batch_size is 0, but rows that are computed at a time must be .* from 1"),
+        (
+            "mini_batch_size",
+            0,
+            r"mini_batch_size is 0, but rows that are computed at a time \(gradient caching\) must be .* from 1",
+        ),
         ("negative_margin", 1, "negative_margin is 1, but .* must be a number from 0 and below 1"),
         ("teacher", "minilm-stsb", "regression has no teacher; leave it out, or choose mse or margin-mse"),
         ("mine_negatives", True, "mine_negatives is for triplet, mnrl, margin-mse; regression takes no negatives"),
@@ -106,7 +113,7 @@ def test_a_mistake_is_one_sentence(field, value, message):
 
 
 def test_a_single_row_has_no_negatives():
-    for objective in USES_BATCH:
+    for objective in ("mnrl", "simcse"):
         with pytest.raises(InputError, match=f"at least 2 for {objective}"):
             RunConfig(objective, batch_size=1)
     assert RunConfig("triplet", batch_size=1).batch_size == 1
@@ -126,6 +133,11 @@ def test_dimensions_may_be_a_text_or_a_list(dims):
     assert config.to_dict()["matryoshka_dims"] == [256, 64]
 
 
+def test_none_is_a_word_for_no_data_to_evaluate_on():
+    assert RunConfig("mnrl", eval_data="none").eval_data is None
+    assert RunConfig("mnrl", eval_data="").eval_data is None
+
+
 def test_whole_numbers_may_come_as_floats():
     """JSON from a browser has no integers."""
     config = RunConfig("regression", batch_size=8.0, max_steps=20.0)
@@ -139,7 +151,7 @@ def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times()
 
 
 def test_unknown_fields_and_broken_json_are_refused():
-    with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, train_data"):
+    with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, base"):
         RunConfig.from_dict({"objective": "mnrl", "batchsize": 3})
     with pytest.raises(InputError, match="needs an objective: classification"):
         RunConfig.from_dict({})
@@ -164,17 +176,37 @@ def test_copies_are_equal_and_validated():
         config.model_copy(update={"seed": -3})
 
 
-def test_ranges_choices_and_optional_fields_are_those_of_the_model():
+def test_settings_are_those_of_the_model():
     assert set(CHOICES) == {
         *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity"),
     }
     assert CHOICES["pooling"] == (None, *POOLINGS)
-    assert {"max_steps", "eval_every", "max_length", "mini_batch_size"} == OPTIONAL
-    numbers = {name for name, value in RunConfig("mnrl").to_dict().items() if type(value) in (int, float)}
-    assert set(RANGES) == numbers | OPTIONAL
-    assert RANGES["warmup"][:4] == (0, 1, True, False)
-    assert RANGES["batch_size"][:4] == (1, 65_536, True, True)
-    assert str(RANGES["max_length"]) == "a whole number from 4 to 8192"
+    assert list(SETTINGS) == list(RunConfig.model_fields)
+    values = RunConfig("mnrl").to_dict()
+    ranges = {name: each.range for name, each in SETTINGS.items() if each.range}
+    optional = {name for name in ranges if SETTINGS[name].is_optional}
+    assert optional == {"max_steps", "eval_every", "max_length", "mini_batch_size"}
+    assert set(ranges) == {name for name, value in values.items() if type(value) in (int, float)} | optional
+    assert ranges["warmup"][:4] == (0, 1, True, False)
+    assert ranges["batch_size"][:4] == (1, 65_536, True, True)
+    assert str(ranges["max_length"]) == "a whole number from 4 to 8192"
+    for name, each in SETTINGS.items():
+        assert each.label
+        assert each.help[0].islower() or name == "teacher"
+        assert values[name] is None or isinstance(values[name], list | int) or type(values[name]) is each.type
+    assert SETTINGS["cosent_scale"].sentence() == "For cosent and angle: the factor on the similarity"
+    assert (SETTINGS["learning_rate"].option, SETTINGS["triplet_margin"].option) == ("--lr", "--triplet-margin")
+
+
+def escaped(cell: str) -> str:
+    return cell.replace("|", r"\|").replace("<", r"\<")
+
+
+def test_the_documentation_has_every_setting():
+    rows = [(each.label, f"`{each.option}`", each.sentence(), each.words or "–") for each in SETTINGS.values()]
+    table = "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
+    document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
+    assert table in document, f"the table of docs/train.md has to be:\n{table}"
 
 
 def test_fields_that_are_not_given_or_do_not_exist():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.trainer.dropout import Dropout, attention, dropout_mask, use_generator
+from training.trainer.replica import Dropout, attention, dropout_mask, use_generator
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -20,7 +20,7 @@ from training.trainer.train import train
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_rows(config, monkeypatch):
-    forward, steps = Regression.forward, []
+    forward, steps = Regression.__call__, []
 
     def poisoned(self, vectors, target):
         loss = forward(self, vectors, target)
@@ -29,7 +29,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_rows(config, monke
         steps.append(loss)
         return loss * float("nan") if len(steps) == 3 else loss
 
-    monkeypatch.setattr(Regression, "forward", poisoned)
+    monkeypatch.setattr(Regression, "__call__", poisoned)
     result, events = run(config)
     assert (result.status, result.steps) == ("failed", 3)
     found = re.fullmatch(r"the loss of step 3 is nan, on rows ([\d, ]+) of pairs.tsv: lower the .*", result.reason)

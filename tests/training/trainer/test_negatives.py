@@ -82,10 +82,10 @@ def test_scored_pairs_have_no_negatives():
 
 def test_blocks_do_not_change_the_result(monkeypatch):
     from training.data.load import load_data
-    from training.data.transforms import transform_for
+    from training.objectives import MultipleNegativesRanking
     from training.trainer import negatives
 
-    data = transform_for(load_data("stsb:dev"), "mnrl")
+    data = MultipleNegativesRanking.transform(load_data("stsb:dev"))
     encoder = Encoder.load("scratch:1x32", dtype="float32", device="cpu")
     whole = mine_negatives(encoder, data, 0.05)
     monkeypatch.setattr(negatives, "ANCHORS", 7)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from run_helpers import of_kind, run
 
-from training.trainer.config import CHOICES, NEEDS_TEACHER, RunConfig
+from training.objectives import OBJECTIVES
+from training.trainer.config import CHOICES, RunConfig
 
 
 @pytest.mark.parametrize("objective", CHOICES["objective"])
 def test_each_objective_learns_from_scored_pairs(objective, pairs):
-    teacher = {"teacher": "scratch:2x64"} if objective in NEEDS_TEACHER else {}
+    teacher = {"teacher": "scratch:2x64"} if OBJECTIVES[objective].needs_teacher() else {}
     config = RunConfig(
         objective,
         **teacher,

@@ -23,9 +23,9 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.model_format import ModelFormat
 from training.models.modules import LSTM, Dense, LayerNorm, StaticEmbedding, WordEmbeddings
-from training.models.word_backbone import WordBackbone
+from training.models.word_encoders import WordBackbone
 from training.objectives import Classification, MultipleNegativesRanking, Regression
-from training.trainer.dropout import Dropout
+from training.trainer.replica import Dropout
 from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
 
 SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from run_helpers import Events, of_kind, run, stop_at
 
+from training.catalogue import BILSTM, DAN, WORD_ENCODERS
 from training.models.encoder import Encoder
-from training.registry import BILSTM, DAN, WORD_ENCODERS
 from training.trainer.config import RunConfig
 from training.trainer.train import train
 

@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def _delimiter(head: str, suffix: str) -> str:
     """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
         return "\t"
-    lines = head.splitlines(keepends=True)
+    lines = list(StringIO(head, newline=""))  # csv.reader ends lines at \n and \r alone
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
         lines.pop()  # cut short by the size of the sample
 

@@ -19,6 +19,8 @@ LOW = 0.5  # a certainty below asks the user to look
 LEAST_SCORE = 0.6  # of accents that are letters of the languages
 MANY = 40  # characters beyond ASCII that make a guess as certain as it gets
 
+FEW = 3  # characters that tell nothing of a script
+
 LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "mac_roman", "cp1257")
 OTHERS = (
     "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256", "cp932", "euc_jp", "gb18030", "big5", "cp949",
@@ -54,13 +56,14 @@ SPOKEN = {
 }
 # The letters beyond ASCII of the languages that each encoding is for; those before the bar are frequent.
 LETTERS = {
-    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
+    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ£§µ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€©®°½\xa0¡¿ºªìòÿ·´",
     "cp1250": "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«",
     "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
     "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
     "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
 }
 LETTERS["iso8859_2"] = LETTERS["cp1250"]
+MARKS = "“”„–—…"  # between words, not in them
 NOT_OF_FILES = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
 _ISO2022 = re.compile(rb"\x1b\$[@B].+?\x1b\([BJ]")
@@ -85,15 +88,19 @@ class Guess:
 
 
 def guess_encoding(sample: bytes) -> Guess:
-    """The encoding of lines that are not valid UTF-8; Latin-1 if nothing else fits."""
+    """The encoding of lines that are not valid UTF-8. A certainty of 0 says that none fits."""
     from charset_normalizer import from_bytes
 
-    found = from_bytes(
+    matches = from_bytes(
         sample, cp_isolation=[*LATIN, *OTHERS], preemptive_behaviour=False, threshold=0.6, enable_fallback=False
-    ).best()
-    if found is None or _is_latin(str(found)):
+    )
+    # In half-width katakana alone nobody writes sentences, but £5 and a short line of Big5 read so in Shift-JIS.
+    found = next((match for match in matches if not _is_half_width(str(match))), None)
+    if found is None or found.encoding in LATIN or _is_latin(str(found)):
         return _latin(sample)
     beyond = sum(not character.isascii() for character in str(found))
+    if beyond < FEW and (latin := _latin(sample)).certainty:  # £5 and 3 µm are no Korean
+        return latin
     # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот.
     is_inverted = len(_INVERTED.findall(str(found))) > len(_CAPITALISED.findall(str(found)))
     encoding = OTHER_CASE.get(found.encoding, found.encoding) if is_inverted else found.encoding
@@ -149,8 +156,17 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(bool(re.search("[A-Za-z]", pair)) for pair in beside) >= len(beyond)
 
 
+def _is_half_width(text: str) -> bool:
+    """Whether most characters beyond ASCII are half-width katakana."""
+    beyond = re.sub(r"[\x00-\x7f]", "", text)
+    return 2 * sum("\uff61" <= character <= "\uff9f" for character in beyond) > len(beyond)
+
+
 def _latin(sample: bytes) -> Guess:
-    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are."""
+    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are.
+
+    A certainty of 0 says that in none of them they are.
+    """
     scores = {name: _letter_score(sample, name) for name in LATIN}
     best = max(LATIN, key=lambda name: scores[name])  # the first of equals
     if scores[best] < LEAST_SCORE:
@@ -167,12 +183,12 @@ def _letter_score(sample: bytes, encoding: str) -> float:
         return -1.0
     frequent, _, rare = LETTERS[encoding].partition("|")
     points = beyond = 0.0
-    for before, character in zip(" " + text, text, strict=False):
+    for before, character, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if character.isascii():
             continue
         beyond += 1
         is_inside = before.islower()  # a capital letter inside a word is no letter at all
-        if character in frequent:
+        if character in frequent or (character in MARKS and not (before.isalpha() and after.isalpha())):
             points += 1
         elif character in rare:
             points += 0.3 if is_inside and character.isupper() else 0.8

@@ -9,7 +9,7 @@ from typing import Any
 
 from training.data.tables.columns import unique_names
 from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, RowBatch
-from training.errors import InputError
+from training.errors import InputError, first_line
 
 MOST_COLUMNS = 2_000
 LONGEST_CELL = 2_000_000  # bytes
@@ -51,7 +51,7 @@ class ParquetReader:
                 first_row += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.path.name}, row {first_row:,} or later: the Parquet file is broken here ({_brief(error)})."
+                f"{self.path.name}, row {first_row:,} or later: the Parquet file is broken here ({first_line(error)})."
             ) from error
 
 
@@ -67,7 +67,7 @@ def open_parquet(path: Path) -> ParquetReader:
         file = _open(path)
         schema = file.schema_arrow
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path.name} is no complete Parquet file ({_brief(error)}).") from error
+        raise InputError(f"{path.name} is no complete Parquet file ({first_line(error)}).") from error
     if len(schema.names) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(schema.names):,} columns: this is no table of sentences.")
     if not file.metadata.num_rows or not schema.names:
@@ -128,8 +128,3 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit))
         return column.cast(pa.string()).to_pylist(), []
-
-
-def _brief(error: Exception) -> str:
-    """The first sentence of Arrow's message."""
-    return str(error).splitlines()[0].split(". ")[0][:120] if str(error) else type(error).__name__

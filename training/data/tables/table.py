@@ -15,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.columns import (
+    SENTENCES,
     PairColumns,
     as_text,
     bad_number,
     canonical_names,
     listed,
+    normalize_name,
     parse_number,
     pick_columns,
     pick_sentence,
@@ -32,8 +35,8 @@ from training.data.tables.columns import (
 from training.data.tables.csv import open_delimited
 from training.data.tables.json import open_json
 from training.data.tables.parquet import open_parquet
-from training.data.tables.rows import BATCH_ROWS, RowBatch
-from training.data.tables.text import WANTED
+from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.data.tables.text import OTHER, WANTED, TextFile, scan
 from training.data.tables.xlsx import open_xlsx
 from training.errors import InputError
 
@@ -67,6 +70,8 @@ FOREIGN = {
     b"ARROW1": "an Arrow file: save it as Parquet",
     b"\x93NUMPY": "a NumPy array",
     b"\x7fELF": "a program",
+    b"ID3": "an MP3 file",
+    **{bytes([0x80, protocol]): "a pickle" for protocol in range(2, 6)},
 }
 
 
@@ -189,9 +194,9 @@ def columns_of(table: Table) -> dict[str, list[Any]]:
 def _open_reader(path: Path, encoding: str | None) -> Reader:
     """The reader of a file's format, which its first bytes decide, then its name."""
     if not path.exists():
-        raise InputError(f"There is no file {path}.")
+        raise InputError(f"There is no file {path}.", public=f"There is no file {path.name}.")
     if not path.is_file():
-        raise InputError(f"{path} is not a file.")
+        raise InputError(f"{path} is not a file.", public=f"{path.name} is not a file.")
     with path.open("rb") as file:
         head = file.read(4096)
     suffix = path.suffix.lower()
@@ -224,3 +229,59 @@ def _require_workbook(path: Path) -> None:
             else "a zip archive: unpack it first"
         )
         raise InputError(f"{path.name} is {what}. {WANTED}")
+
+
+# ---------------------------------------------------------------- plain text, a sentence a line
+
+# What a .txt file of sentences is: commas, quotes and tabs are part of the sentence, and `open_table` would look for
+# columns in it. An empty line is a row without text, so that row i stays line i; empty lines at the end are left out. A
+# first line that is the name of a column of sentences ("sentence", "text") is a header.
+
+
+@dataclass(frozen=True)
+class LinesReader:
+    """A text file as a table of one column."""
+
+    text: TextFile
+    has_header: bool
+    columns: tuple[str, ...] = ("sentence",)
+    remarks: tuple[str, ...] = ()
+
+    def fields(self) -> list[Any]:
+        """The Arrow field of the column."""
+        import pyarrow as pa
+
+        return [pa.field(self.columns[0], pa.string())]
+
+    @property
+    def description(self) -> str:
+        """The format in words: "UTF-8 text, a sentence a line"."""
+        return f"{self.text.spoken_encoding} text, a sentence a line"
+
+    @property
+    def row_estimate(self) -> int:
+        """The number of lines, empty ones at the end included."""
+        return self.text.lines - self.has_header
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All lines in order."""
+        return gather(islice(self._records(), int(self.has_header), None), self.columns, size)
+
+    def _records(self) -> Iterator[Record]:
+        with self.text.open() as file:
+            file.reconfigure(newline=None)  # whatever the line ends are, they become \\n
+            for line in file:
+                note = "is not UTF-8 as other lines are" if self.text.other and OTHER in line else None
+                sentence = line.rstrip("\n").replace("\0", "\ufffd").replace(OTHER, "")
+                yield ([sentence] if sentence.strip() else []), note, len(sentence)
+
+
+def open_lines(path: Path, encoding: str | None = None) -> LinesReader:
+    """Open a text file. InputError if there is none, or it is empty or no text."""
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    text = scan(path, encoding)
+    with text.open() as file:
+        first = file.readline()
+    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
+    return LinesReader(text, has_header, remarks=text.remarks)

@@ -4,10 +4,10 @@ A guess from the first kilobytes fails at row 900,000. So ``scan`` reads all byt
 a byte order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are
 looked at one by one. If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in,
 and marked; broken characters within lines of UTF-8 become �, and those lines are marked. If hardly any line is UTF-8,
-the whole file is in another encoding, which `training.data.tables.encodings` guesses, with a certainty that is stated.
-An encoding that the user names is taken as it is. UTF-16 without a mark shows by its zero bytes. The same pass counts
-the lines, which gives every progress bar its total, and looks for zero bytes and for lines so long that the file cannot
-be a table.
+the whole file is in another encoding, which `training.data.tables.encodings` guesses, with a certainty that is stated;
+where none fits, the file is refused and the user names it. An encoding that the user names is taken as it is. UTF-16
+without a mark shows by its zero bytes. The same pass counts the lines, which gives every progress bar its total, and
+looks for zero bytes and for lines so long that the file cannot be a table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 OTHER = "\ufdd0"  # a code that no text has: what follows it was not UTF-8
-CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+# The share of control bytes in a text. Random bytes hold 0.11, and text in an encoding of other days none: UTF-8, which
+# random bytes are not, may hold more, since some programs leave zero bytes in it.
+MOST_CONTROL, MOST_CONTROL_BESIDES_UTF8 = 0.1, 0.02
+
+
+class UnknownEncodingError(InputError):
+    """A text file is not UTF-8, and no encoding fits it with any certainty: the user has to name it."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,8 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         encoding: what the user says that it is; None to find out.
 
     Raises:
-        InputError: the file is empty, is not text, or is not in the encoding that it announces or that was named.
+        InputError: the file is empty, is not text, or is not in the encoding that it announces or that was named; its
+            subclass UnknownEncodingError if the encoding was not named and cannot be found out.
     """
     with path.open("rb") as file:
         head = file.read(1 << 16)
@@ -129,8 +137,10 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if encoding:
         named = named_encoding(encoding)
         announced = announced if announced and named.startswith(announced) else named
-    if announced is None and len(CONTROL.findall(head)) + head.count(b"\0") > 0.1 * len(head):
-        raise InputError(f"{path.name} is not a text file. {WANTED}")
+    control = 0 if announced else len(CONTROL.findall(head))
+    not_text = InputError(f"{path.name} is not a text file. {WANTED}")
+    if control > MOST_CONTROL * len(head):
+        raise not_text
 
     tally = _Tally()
     decoder = codecs.getincrementaldecoder(announced or "utf-8")()
@@ -161,6 +171,8 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         raise InputError(
             f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
         )
+    if control > MOST_CONTROL_BESIDES_UTF8 * len(head):
+        raise not_text
     return _by_lines(text)
 
 
@@ -192,6 +204,11 @@ def _by_lines(text: TextFile) -> TextFile:
                 return replace(text, damaged=_count_damage(text.path, text.encoding)[0])
             return replace(text, other=guess.encoding, other_lines=other + broken)
     guess = guess_encoding(bytes(sample))
+    if not guess.certainty:
+        raise UnknownEncodingError(
+            f"{text.path.name} is not UTF-8, and no other encoding fits it with certainty. Name its encoding "
+            "(--encoding), such as windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
+        )
     damaged = 0 if guess.encoding == "latin-1" else _count_damage(text.path, guess.encoding)[0]
     return replace(text, encoding=guess.encoding, damaged=damaged, guess=guess)
 

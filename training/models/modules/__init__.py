@@ -2,7 +2,7 @@
 
     Transformer, WordEmbeddings, StaticEmbedding      the first module: text to token vectors
     LSTM                                              token vectors to token vectors
-    Pooling                                           token vectors to a sentence vector (`training.models.pooling`)
+    Pooling                                           token vectors to a sentence vector (`training.pooling`)
     Dense, LayerNorm, Normalize, Dropout              sentence vector to sentence vector
 
 ``MODULES`` holds those that have weights or settings of their own; the Transformer is opened by
@@ -11,10 +11,8 @@
 
 from __future__ import annotations
 
-from training.models.modules.lstm import LSTM
 from training.models.modules.sentence import Dense, Dropout, LayerNorm, Normalize, SentenceModule
-from training.models.modules.static import StaticEmbedding
-from training.models.modules.words import WordEmbeddings
+from training.models.modules.words import LSTM, StaticEmbedding, WordEmbeddings
 
 TRANSFORMER, POOLING = "Transformer", "Pooling"
 INPUT_MODULES = (TRANSFORMER, "WordEmbeddings", "StaticEmbedding")
@@ -30,21 +28,3 @@ MODULES = {
     **SENTENCE_MODULES,
 }
 KINDS = (*INPUT_MODULES, *TOKEN_MODULES, POOLING, *SENTENCE_MODULES)
-
-__all__ = [
-    "INPUT_MODULES",
-    "KINDS",
-    "LSTM",
-    "MODULES",
-    "POOLING",
-    "SENTENCE_MODULES",
-    "TOKEN_MODULES",
-    "TRANSFORMER",
-    "Dense",
-    "Dropout",
-    "LayerNorm",
-    "Normalize",
-    "SentenceModule",
-    "StaticEmbedding",
-    "WordEmbeddings",
-]

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.errors import InputError
-from training.models.files import load_weights, read_object, write_json, write_tensors
-from training.models.folder_checks import check_module_sizes
+from training.models.folder_checks import check_module_sizes, load_weights, read_object, write_json, write_tensors
 
 SENTENCE = "sentence_embedding"  # the feature that these modules read and write in sentence-transformers
 _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")

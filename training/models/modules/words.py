@@ -1,8 +1,9 @@
-"""WordEmbeddings: a table of word vectors, with a tokenizer that splits text at white space.
+"""Tables of vectors, WordEmbeddings of words and StaticEmbedding of sub-words that are averaged, and the LSTM.
 
-The tokenizer is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked up as it
-is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out. The
-BigramTokenizer finds pairs of adjacent words too, for which that library has no tokenizer.
+The tokenizer of words is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked
+up as it is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out.
+The BigramTokenizer finds pairs of adjacent words too, for which that library has no tokenizer. A StaticEmbedding's is
+a tokenizers.Tokenizer; special tokens are not added, and nothing is truncated. Folders of model2vec open too.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from training.errors import InputError
-from training.models.files import read_object, read_tensors, write_json, write_tensors
+from training.errors import InputError, first_line
+from training.models.folder_checks import (
+    check_module_sizes,
+    load_weights,
+    read_object,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 
 CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_config.json"
 TABLE = "emb_layer.weight"
@@ -181,3 +191,164 @@ class WordEmbeddings(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.table(ids)
+
+
+TOKENIZER, STATIC_TABLE = "tokenizer.json", "embedding.weight"
+
+
+class StaticEmbedding(nn.Module):
+    """Tokens to vectors: (B, T) int64 -> (B, T, D) float32.
+
+    The table has one row more than the vocabulary: zero, for a text without tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vectors: Tensor) -> None:
+        """``vectors``: (V, D), of any floating dtype."""
+        super().__init__()
+        self.tokenizer = tokenizer
+        zero = torch.zeros(1, vectors.shape[1])
+        self.table = nn.Embedding.from_pretrained(torch.cat([vectors.float(), zero]), freeze=False)
+
+    @property
+    def empty_id(self) -> int:
+        """The row that stands for a text without tokens."""
+        return self.table.num_embeddings - 1
+
+    @property
+    def vectors(self) -> Tensor:
+        """(V, D) float32, without the row for texts without tokens."""
+        return self.table.weight.detach()[:-1]
+
+    @classmethod
+    def read(cls, folder: Path) -> StaticEmbedding:
+        """Open the module in ``folder``. InputError if a file is missing or damaged."""
+        file = folder / TOKENIZER
+        if not file.is_file():
+            raise InputError(f"{file} is missing; fetch the model again")
+        try:
+            tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:
+            raise InputError(f"{file} is no tokenizer: {first_line(error)}") from error
+        vectors = _vectors_of(read_tensors(folder), folder)
+        if len(vectors) < tokenizer.get_vocab_size():
+            raise InputError(
+                f"{folder} has {len(vectors):,} vectors for {tokenizer.get_vocab_size():,} tokens; fetch it again"
+            )
+        return cls(tokenizer, vectors)
+
+    def write(self, folder: Path) -> None:
+        """Write model.safetensors and tokenizer.json."""
+        write_tensors(folder, {STATIC_TABLE: self.vectors})
+        self.tokenizer.save(str(folder / TOKENIZER))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids)
+
+
+def _vectors_of(tensors: dict[str, Tensor], folder: Path) -> Tensor:
+    """The table (V, D). model2vec stores it as embeddings, optionally shared by tokens (mapping), and weights."""
+    if STATIC_TABLE in tensors:
+        return tensors[STATIC_TABLE]
+    if "embeddings" not in tensors:
+        raise InputError(f"the weights in {folder} hold no table of embeddings; fetch the model again")
+    vectors = tensors["embeddings"].float()
+    if "mapping" in tensors:
+        vectors = vectors[tensors["mapping"].long()]
+    return vectors * tensors["weights"].float()[:, None] if "weights" in tensors else vectors
+
+
+LSTM_CONFIG = "lstm_config.json"
+
+
+class LSTM(nn.Module):
+    """(B, T, D) -> (B, T, H), or (B, T, 2H) if bidirectional. Padding has no effect on real tokens."""
+
+    def __init__(
+        self,
+        embedding_dimension: int,
+        hidden_dim: int,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__()
+        self.settings = {
+            "embedding_dimension": embedding_dimension,
+            "hidden_dim": hidden_dim,
+            "num_layers": num_layers,
+            "dropout": dropout,
+            "bidirectional": bidirectional,
+        }
+        self.encoder = nn.LSTM(
+            embedding_dimension, hidden_dim, num_layers, batch_first=True, dropout=dropout, bidirectional=bidirectional
+        )
+
+    @property
+    def input_dimension(self) -> int:
+        """D of the token vectors that it takes."""
+        return self.encoder.input_size
+
+    @property
+    def dimension(self) -> int:
+        """D of the token vectors that it returns."""
+        return self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``mask`` (B, T), not 0 for real tokens, which come first in each row; None = all are real."""
+        if mask is None:
+            return self.encoder(hidden)[0]
+        lengths = mask.long().sum(dim=1).clamp(min=1)
+        if hidden.device.type == "cpu" and not (self.training and self.encoder.dropout):
+            return self._by_direction(hidden, lengths)
+        lengths = lengths.cpu()
+        packed = pack_padded_sequence(hidden, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=hidden.shape[1])[0]
+
+    def _by_direction(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """``forward`` without packing. ``lengths`` (B,): real tokens of each row, which come first."""
+        position = torch.arange(hidden.shape[1])
+        order = torch.where(position < lengths[:, None], lengths[:, None] - 1 - position, position)[:, :, None]
+        for layer in range(self.encoder.num_layers):
+            parts = [self._read_forwards(hidden, f"l{layer}")]
+            if self.encoder.bidirectional:
+                turned = hidden.gather(1, order.expand_as(hidden))
+                backwards = self._read_forwards(turned, f"l{layer}_reverse")
+                parts.append(backwards.gather(1, order.expand_as(backwards)))
+            hidden = torch.cat(parts, dim=2)
+        return hidden
+
+    def _read_forwards(self, hidden: Tensor, suffix: str) -> Tensor:
+        """One layer in one direction, by the weights whose names end so: (B, T, D) -> (B, T, H)."""
+        encoder = self.encoder
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = [getattr(encoder, f"{name}_{suffix}") for name in names]
+        start = hidden.new_zeros(1, len(hidden), encoder.hidden_size)
+        states, _, _ = torch.lstm(hidden, (start, start), weights, True, 1, 0.0, encoder.training, False, True)
+        return states
+
+    @classmethod
+    def read(cls, folder: Path) -> LSTM:
+        """Open the module in ``folder``. InputError if a file is missing or damaged."""
+        config = read_object(folder / LSTM_CONFIG)
+        config.setdefault("embedding_dimension", config.pop("word_embedding_dimension", None))
+        known = ("embedding_dimension", "hidden_dim", "num_layers", "dropout", "bidirectional")
+        settings: dict[str, Any] = {name: config[name] for name in known if name in config}
+        check_module_sizes(folder, settings)
+        try:
+            module = cls(**settings)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"{folder / LSTM_CONFIG} cannot be used: {first_line(error)}") from error
+        load_weights(module, folder)
+        return module
+
+    def write(self, folder: Path) -> None:
+        """Write lstm_config.json and model.safetensors."""
+        write_json(folder / LSTM_CONFIG, self.settings)
+        write_tensors(folder, self.state_dict())
+
+    @torch.no_grad()
+    def reset(self, seed: int) -> None:
+        """Fresh random weights, as torch.nn.LSTM draws them."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.encoder.reset_parameters()

@@ -1,12 +1,13 @@
 """Text files in encodings of other days: found out, said, marked, or named by the user. Real sentences throughout."""
 
 import json
+import pickle
+from random import Random
 
 import pytest
 
 from training.data.tables.encodings import guess_encoding, named_encoding
-from training.data.tables.lines import open_lines
-from training.data.tables.table import open_table
+from training.data.tables.table import open_lines, open_table
 from training.errors import InputError
 
 SENTENCES = {
@@ -265,3 +266,68 @@ def test_a_named_encoding_that_is_wrong_marks_the_rows(tmp_path):
     path = write(tmp_path / "pairs.csv", "Russian", "cp1251")
     table = open_table(path, encoding="utf-8")
     assert "broken UTF-8 characters" in " ".join(table.remarks)
+
+
+@pytest.mark.parametrize(("encoding", "language"), [file for file in FILES if not file[0].startswith("utf")])
+def test_one_row_of_a_real_sentence_is_opened(tmp_path, encoding, language):
+    for first, second in pairs(language):
+        path = tmp_path / "row.csv"
+        path.write_bytes(f"sentence1,sentence2\n{first},{second}\n".encode(encoding))
+        assert open_table(path).row_estimate == 1
+
+
+@pytest.mark.parametrize("pair", pairs("traditional Chinese"))
+def test_one_row_of_big5_is_no_shift_jis(tmp_path, pair):
+    path = tmp_path / "row.csv"
+    path.write_bytes(("sentence1,sentence2\n" + ",".join(pair) + "\n").encode("big5"))
+    assert cells(open_table(path)) == [pair]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs £5.",
+        "5\xa0000 people",
+        "© 2020",
+        "50% – done",
+        "he said “yes”",
+        "naïve café",
+        "§ 5 of the law",
+        "3 µm",
+    ],
+)
+def test_english_from_windows_with_a_sign_or_two(tmp_path, text):
+    path = tmp_path / "row.csv"
+    path.write_bytes(f"sentence1,sentence2\n{text},plain\n".encode("cp1252"))
+    assert cells(open_table(path)) == [(text, "plain")]
+
+
+@pytest.mark.parametrize("size", [200, 1_000, 5_000, 20_000])
+def test_random_bytes_are_no_text(tmp_path, size):
+    random = Random(size)
+    path = tmp_path / "random.csv"
+    for _ in range(300):
+        path.write_bytes(random.randbytes(size))
+        with pytest.raises(InputError):
+            open_table(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    {
+        "PNG": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(20),
+        "PDF": b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n",
+        "ELF": b"\x7fELF\x02\x01\x01" + bytes(60),
+        "MP3": b"ID3\x04\0\0\0\0\0\x23TSSE\0\0\0\x0f\0\0\x03Lavf" + bytes(40),
+        "MP3 without tags": b"\xff\xfb\x90\x64\0\x0f\xf0" + bytes(60),
+        "SQLite": b"SQLite format 3\0\x10\0" + bytes(80),
+        "pickle": pickle.dumps({"sentence1": ["a"], "sentence2": ["b"]}),
+        "ZIP": b"PK\x03\x04\x14\0\0\0\x08\0" + bytes(30),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_other_formats_under_the_name_of_a_table_are_no_text(tmp_path, content):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content[1])
+    with pytest.raises(InputError, match=r"table\.csv"):
+        open_table(path)

@@ -1,15 +1,14 @@
 """Any bytes under any name are read or refused in one line: within time and memory, and never with another error."""
 
 import json
-import os
 from encodings.aliases import aliases
 
+from depth import FUZZ_EXAMPLES, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from training.data.load import load_data
-from training.data.tables.lines import open_lines
-from training.data.tables.table import open_table
+from training.data.tables.table import open_lines, open_table
 from training.errors import InputError
 
 NAMES = st.sampled_from(["a.csv", "a.tsv", "a.txt", "a.jsonl", "a.json", "a.parquet", "a.xlsx", "a", "a.csv.gz"])
@@ -53,9 +52,7 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 ENCODINGS = st.text(max_size=12) | st.sampled_from(sorted({*aliases.values(), *aliases}))
-FUZZED = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "250")), suppress_health_check=[HealthCheck.too_slow]
-)
+FUZZED = settings(max_examples=examples(FUZZ_EXAMPLES), suppress_health_check=[HealthCheck.too_slow])
 
 
 def read_or_refuse(path):

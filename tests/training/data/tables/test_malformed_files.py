@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder
+from depth import first
 
 from sbert_app.cli import main
 from sbert_app.commands import options
@@ -268,7 +269,7 @@ class TestOnTheCommandLine:
         monkeypatch.setattr(options, "load_encoder", lambda *_: BagEncoder())
         monkeypatch.chdir(tmp_path)
 
-    @pytest.mark.parametrize("name", REFUSED)
+    @pytest.mark.parametrize("name", first(2, REFUSED))
     def test_exit_2_and_one_line(self, tmp_path, capsys, name):
         path = put(tmp_path, REFUSED[name])
         assert main(["score", path.name, "out.csv", "--json"]) == 2
@@ -276,7 +277,7 @@ class TestOnTheCommandLine:
         assert said.out == ""
         assert re.fullmatch(rf"error: [^\n]*{REFUSED[name].says}[^\n]*\n", said.err)
 
-    @pytest.mark.parametrize("name", SCORED)
+    @pytest.mark.parametrize("name", first(2, SCORED))
     def test_exit_0_and_the_counts_as_json(self, tmp_path, capsys, name):
         path = put(tmp_path, SCORED[name])
         assert main(["score", path.name, "out.parquet", "--json"]) == 0

@@ -8,26 +8,43 @@ function
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
 
-in the table ``POOLINGS``. The mask is False for padding, on either side, which never enters a pooled vector; None means
-no padding. Names joined by "+", such as mean+max, concatenate: (B, 2D). `pool` also leaves a prompt out.
+in the table ``POOLINGS``, with its words and, where the vector is a weighted sum, the weights of its tokens: a new
+pooling is its function and its line there. The mask is False for padding, on either side, which never enters a pooled
+vector; None means no padding. Names joined by "+", such as mean+max, concatenate: (B, 2D). `pooling_function` also
+leaves a prompt out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from training.errors import InputError
 
-Pooling = Callable[[Tensor, Tensor | None], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
 
 PAPER_POOLINGS = ("mean", "max", "cls")  # those of Table 6, which the pages compare
 
 
+class Pooling(NamedTuple):
+    """A pooling, and what the pages and the word map need to know of it."""
+
+    pool: Pool
+    label: str
+    # (tokens, how many of the first are skipped) -> the weight of each token in the sum; None: it is no such sum
+    weights: Callable[[int, int], list[float]] | None = None
+
+    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        return self.pool(hidden, mask)
+
+
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Average over the real tokens, summed in float32. (B, T, D) -> (B, D) float32."""
+    import torch  # here and below: the table must be quick to read
+
     if mask is None:
         return hidden.mean(dim=1, dtype=torch.float32)
     total = hidden.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=torch.float32)
@@ -36,13 +53,17 @@ def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Maximum of each dimension over the real tokens. (B, T, D) -> (B, D) float32."""
+    import torch
+
     if mask is not None:
         hidden = hidden.masked_fill(~mask.unsqueeze(-1), torch.finfo(hidden.dtype).min)
     return hidden.amax(dim=1).float()
 
 
-def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:
+def first_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
+    import torch
+
     if mask is None:
         return hidden[:, 0].float()
     return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)].float()
@@ -50,6 +71,8 @@ def cls(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
+    import torch
+
     if mask is None:
         return hidden[:, -1].float()
     last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)
@@ -61,6 +84,8 @@ def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tens
 
     ``skipped`` tokens came before the first one, and have taken the first weights.
     """
+    import torch
+
     if mask is None:
         weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped  # (1, T)
     else:
@@ -72,20 +97,33 @@ def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tens
 
 def mean_sqrt_len(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Sum over the real tokens, divided by the square root of their number. (B, T, D) -> (B, D) float32."""
+    import torch
+
     if mask is None:
         return hidden.sum(dim=1, dtype=torch.float32) / hidden.shape[1] ** 0.5
     total = hidden.masked_fill(~mask.unsqueeze(-1), 0).sum(dim=1, dtype=torch.float32)
     return total / mask.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
 
 
-POOLINGS: dict[str, Pooling] = {
-    "mean": mean,
-    "max": max_over_time,
-    "cls": cls,
-    "lasttoken": last_token,
-    "weightedmean": weighted_mean,
-    "mean_sqrt_len_tokens": mean_sqrt_len,
+POOLINGS = {
+    "mean": Pooling(mean, "mean", lambda length, skipped: [1 / max(1, length - skipped)] * length),
+    "max": Pooling(max_over_time, "max"),
+    "cls": Pooling(first_token, "CLS"),
+    "lasttoken": Pooling(last_token, "last-token"),
+    "weightedmean": Pooling(
+        weighted_mean,
+        "weighted-mean",
+        lambda length, skipped: [i / max(1, sum(range(skipped + 1, length + 1))) for i in range(1, length + 1)],
+    ),
+    "mean_sqrt_len_tokens": Pooling(
+        mean_sqrt_len, "mean × √length", lambda length, skipped: [max(1, length - skipped) ** -0.5] * length
+    ),
 }
+
+
+def pooling_label(name: str) -> str:
+    """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
+    return " + ".join(POOLINGS[part].label if part in POOLINGS else part for part in name.split("+"))
 
 
 def parse_pooling(name: str) -> tuple[str, ...]:
@@ -103,14 +141,16 @@ def check_pooling(name: str | None) -> None:
         parse_pooling(name)
 
 
-def pooling_function(name: str, skipped: int = 0) -> Pooling:
+def pooling_function(name: str, skipped: int = 0) -> Pool:
     """The function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), or (B, kD) for k names.
 
     The first ``skipped`` tokens of each sentence, those of a prompt, do not enter the vector.
     """
     parts = parse_pooling(name)
     if len(parts) == 1 and not skipped:
-        return POOLINGS[name]
+        return POOLINGS[name].pool
+
+    import torch
 
     def pool(hidden: Tensor, mask: Tensor | None) -> Tensor:
         if skipped:
@@ -128,6 +168,8 @@ def pooling_function(name: str, skipped: int = 0) -> Pooling:
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """The mask (B, T) without the first ``skipped`` real tokens of each row; of a row that has no more, the last."""
+    import torch
+
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
     number = real.cumsum(dim=1)  # of each token, from 1
     return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from training.data.transforms import ANY_ROWS, TRIPLET_ROWS
+from training.objectives.base import TEACHER_MARGINS, TEACHER_OUTPUT, Objective, Vectors, required
 
-from training.objectives.base import Vectors, required
-
-SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "dot": lambda u, v: (u * v).sum(dim=1),
-    "cosine": lambda u, v: F.cosine_similarity(u, v),
-}
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-class MeanSquaredError(nn.Module):
+class MeanSquaredError(Objective):
     """The vectors or the cosines of a teacher: mean over the batch and the columns of (u - teacher's u)².
 
     Inputs: any number of columns, (B, D) each. Labels: the teacher's vectors, float (B, columns, D); or, for two
@@ -26,7 +21,17 @@ class MeanSquaredError(nn.Module):
     where a cross-encoder labels pairs; `CosineSimilarityLoss` in sentence-transformers.
     """
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    name = "mse"
+    equation = "(u − teacher’s u)², or (cos(u, v) − teacher’s score)²"
+    help = "a teacher’s vectors (bi-encoder) or its scores of pairs (cross-encoder)"
+    rows = ANY_ROWS
+    target = TEACHER_OUTPUT
+    takes_output = True
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
         target = required(target).to(vectors[0].dtype)
         if target.ndim == 1:
             u, v = vectors
@@ -34,7 +39,7 @@ class MeanSquaredError(nn.Module):
         return F.mse_loss(torch.stack(list(vectors), dim=1), target)
 
 
-class MarginMSE(nn.Module):
+class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus that of (a, n),
@@ -46,11 +51,24 @@ class MarginMSE(nn.Module):
         similarity: s, "dot" as in the paper, or "cosine". They are the same for vectors of length 1.
     """
 
-    def __init__(self, similarity: str = "dot") -> None:
-        super().__init__()
-        self.similarity = SIMILARITIES[similarity]
+    name = "margin-mse"
+    equation = "(s(a, p) − s(a, n) − teacher’s margin)²"
+    help = "a teacher’s margin between positive and negative"
+    rows = TRIPLET_ROWS
+    target = TEACHER_MARGINS
+    fields = ("margin_similarity",)
+    can_mine_negatives = True
+    takes_output = True
 
-    def forward(self, vectors: Vectors, target: Tensor | None) -> Tensor:
+    def __init__(self, similarity: str = "dot") -> None:
+        self.similarity = similarity
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
         anchor, positive, negative = vectors
-        margin = self.similarity(anchor, positive) - self.similarity(anchor, negative)
+        if self.similarity == "dot":
+            margin = (anchor * positive).sum(dim=1) - (anchor * negative).sum(dim=1)
+        else:
+            margin = F.cosine_similarity(anchor, positive) - F.cosine_similarity(anchor, negative)
         return F.mse_loss(margin, required(target).to(margin.dtype))

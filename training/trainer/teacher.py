@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +22,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.scorer import ENCODER, kind_of, load_scorer
+from training.objectives.base import TEACHER_MARGINS, names
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -73,12 +74,12 @@ class Teacher:
     def __init__(
         self, config: RunConfig, student: Encoder, home: str | Path | None, should_stop: ShouldStop | None = None
     ) -> None:
-        self.name, self.objective = str(config.teacher), config.objective
-        self.similarity, self.should_stop = config.margin_similarity, should_stop
+        self.name, dtype, self.similarity = str(config.teacher), config.dtype, config.margin_similarity
+        self.target, self.should_stop = config.objective_class.target, should_stop
         self.normalizes = student.normalizes
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
-            self.model = load_teacher(self.name, config.dtype, str(student.device), home)
+            self.model = load_teacher(self.name, dtype, str(student.device), home)
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def targets(self, data: Dataset) -> tuple[Targets, str]:
@@ -91,15 +92,16 @@ class Teacher:
             Stopped: ``should_stop`` returned true.
         """
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
-        if self.objective == "margin-mse":
+        if self.target == TEACHER_MARGINS:
             positive, negative = row_scores(self.model, data.columns, ((0, 1), (0, 2)), should_stop=self.should_stop)
             return Targets(self._scores(positive) - self._scores(negative)), f"targets are the margins of {self.name}"
         if hasattr(self.model, "encode"):
             return self._vectors(data)
         if len(data.columns) != 2:
+            learn_margins = names(lambda objective: objective.target == TEACHER_MARGINS)
             raise InputError(
                 f"{self.name} is a cross-encoder, which scores pairs, but {data.name} holds {data.kind}; "
-                "take a bi-encoder as the teacher, or margin-mse for triplets"
+                f"take a bi-encoder as the teacher, or {' or '.join(learn_margins)} for triplets"
             )
         [scores] = row_scores(self.model, data.columns, should_stop=self.should_stop)
         return Targets(self._scores(scores)), f"targets are the scores of {self.name}"
@@ -145,8 +147,3 @@ def principal_components(vectors: np.ndarray, dimension: int) -> np.ndarray:
     """The ``dimension`` directions of largest variance of (N, D) as columns (D, dimension), largest first, float32."""
     _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
     return directions[:, ::-1][:, :dimension].astype(np.float32)
-
-
-def with_note(data: Dataset, note: str) -> Dataset:
-    """The data with one more note."""
-    return replace(data, notes=(*data.notes, note))

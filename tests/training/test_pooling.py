@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from training.errors import InputError
-from training.models.pooling import PAPER_POOLINGS, POOLINGS, check_pooling, pooling_function
+from training.pooling import PAPER_POOLINGS, POOLINGS, check_pooling, pooling_function
 
 DIMENSION = 4
 REFEREE_ATOL = 1e-6

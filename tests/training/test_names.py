@@ -1,0 +1,153 @@
+"""Names of models and data are read back as they were written, and a wrong setting is named."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.data.load import load_data
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.names import BY_ROLE, DataName, ModelName, absolute_names, join_names, names_file
+from training.pooling import POOLINGS
+
+names = st.sampled_from(["all-MiniLM-L6-v2", "org/model", "run:20260101-x", "scratch:2x32", "/a/folder"])
+dtypes = st.sampled_from([None, "float32", "bfloat16", "int8"])
+
+
+@given(
+    names,
+    st.none() | st.integers(1, 4096),
+    st.none() | st.text(max_size=30),
+    st.none() | st.text(max_size=10),
+    dtypes,
+    st.sampled_from([None, *POOLINGS]),
+)
+def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name, dtype, pooling):
+    model = ModelName(name, dimension, prompt, prompt_name, dtype, pooling)
+    assert ModelName.parse(str(model)) == model
+    assert model.weights == ModelName(name, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("m?zork=1", "'zork' is no setting"), ("m?dim=many", "must be a whole number"), ("m?dim=-1", "whole number")],
+)
+def test_a_wrong_setting_is_named(text, named):
+    with pytest.raises(InputError, match=named):
+        ModelName.parse(text)
+
+
+def test_in_words():
+    assert ModelName.parse("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
+    assert ModelName.parse("m?dtype=int8").label == "m, int8"
+    assert ModelName.parse("m?prompt=").label == "m, prompt none"
+    assert ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label == "m, query and document prompts"
+
+
+def test_a_pooling_stands_behind_the_name():
+    assert ModelName.parse(" all-MiniLM-L6-v2:cls ") == ModelName("all-MiniLM-L6-v2", pooling="cls")
+    assert ModelName.parse("run:20261121-x") == ModelName("run:20261121-x")
+    assert ModelName.parse("m?dim=64:cls") == ModelName("m", 64, pooling="cls")
+    assert ModelName.parse("m?dim=64:cls").label == "m, 64 dimensions, CLS pooling"
+    assert ModelName.parse("tfidf").label == "TF-IDF"
+    for nothing in ("", "  ", ":mean"):
+        with pytest.raises(InputError, match="names no model"):
+            ModelName.parse(nothing)
+    assert Encoder.load("scratch:2x32:max", device="cpu", dtype="float32").pooling == "max"
+
+
+def test_the_kinds_of_model_names():
+    assert ModelName.parse("run:a-b:max").run_id == "a-b"
+    assert ModelName.of_run("a-b") == ModelName.parse("run:a-b")
+    assert ModelName.parse("scratch:6x384:cls").scratch_shape == (6, 384)
+    assert ModelName.parse("scratch:dan").scratch_shape is None
+    assert ModelName.parse("m").run_id is None
+
+
+def test_a_folder_with_a_question_mark_is_a_folder(tmp_path):
+    folder = tmp_path / "what?dim=3"
+    folder.mkdir()
+    assert ModelName.parse(str(folder)).name == str(folder)
+
+
+def test_an_encoder_takes_its_settings_from_its_name_and_states_them():
+    encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
+    assert (encoder.dimension, encoder.prompt) == (8, "the ")
+    assert encoder.name == "scratch:2x32?dim=8&prompt=the+"
+    assert encoder.with_dimension(4).name == "scratch:2x32?dim=4&prompt=the+"
+    assert encoder.encode(["a"]).shape == (1, 8)
+
+
+RUSSIAN = [("Кот спит на диване.", "Кошка дремлет."), ("Собака лает во дворе.", "Пёс шумит.")]
+
+
+@pytest.fixture
+def koi8(tmp_path: Path) -> Path:
+    path = tmp_path / "пары.csv"
+    rows = "".join(f"{one},{other},{score}\n" for (one, other), score in zip(RUSSIAN, (5, 3), strict=True))
+    path.write_text("sentence1,sentence2,score\n" + rows, encoding="koi8-r")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("a.csv", ("a.csv", None)),
+        ("a.csv?encoding=koi8-r", ("a.csv", "koi8-r")),
+        ("a?b.csv?encoding=big5", ("a?b.csv", "big5")),
+        ("a.csv?encoding=", ("a.csv", None)),
+        ("a.csv?x=1", ("a.csv?x=1", None)),
+    ],
+)
+def test_the_name_of_a_file_is_read_and_written(text, file):
+    assert DataName.parse(text) == DataName(*file)
+    assert DataName.parse(str(DataName(*file))) == DataName(*file)
+
+
+def test_a_path_that_exists_is_taken_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("odd.csv?encoding=koi8-r").touch()
+    assert DataName.parse("odd.csv?encoding=koi8-r") == DataName("odd.csv?encoding=koi8-r")
+    Path("c++.csv").touch()
+    assert DataName.parse_joined("c++.csv?encoding=koi8-r") == (DataName("c++.csv", "koi8-r"),)
+    parts = DataName.parse_joined("a.csv?encoding=koi8-r+stsb:dev")
+    assert parts == (DataName("a.csv", "koi8-r"), DataName("stsb:dev"))
+    assert join_names(parts) == "a.csv?encoding=koi8-r+stsb:dev"
+
+
+def test_the_kinds_of_data_names():
+    assert DataName.parse("hf:org/name:config:dev").hub_parts == ["org/name", "config", "dev"]
+    assert DataName.parse("mteb:STSBenchmark").mteb_task == "STSBenchmark"
+    assert [DataName.parse(name).is_set for name in ("stsb:dev", "hf:org/name", "stsb.csv")] == [True, True, False]
+    names = ("stsb:test", "snli:dev", "sickr", "a/b.csv", "hf:org")
+    assert [DataName.parse(name).label for name in names] == ["STSb", "SNLI dev", "SICK-R", "b.csv", "hf:org"]
+
+
+def test_names_for_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").touch()
+    Path("b.csv").touch()
+    here = tmp_path.resolve()
+    assert absolute_names("a.csv+b.csv?encoding=big5+stsb:dev", "koi8-r") == (
+        f"{here}/a.csv?encoding=koi8-r+{here}/b.csv?encoding=big5+stsb:dev"
+    )
+    assert absolute_names("a.csv") == f"{here}/a.csv"
+    assert names_file("stsb:dev+a.csv")
+    assert not names_file("stsb:dev+c.csv")
+
+
+def test_a_file_is_read_in_the_encoding_that_is_named(koi8):
+    data = load_data(f"{koi8}?encoding=koi8-r")
+    assert list(zip(*data.columns, strict=True)) == RUSSIAN
+    assert data.name == "пары.csv"
+    assert load_data(f"{koi8}?encoding=cp1251").columns != data.columns
+    with pytest.raises(InputError, match="there is no text encoding 'klingon'"):
+        load_data(f"{koi8}?encoding=klingon")
+
+
+def test_what_was_found_out_is_among_the_notes(koi8):
+    [remark] = load_data(str(koi8)).notes
+    assert remark.startswith("The text is not UTF-8; it is read as KOI8-R")
+    assert not any("not UTF-8" in note for note in load_data(f"{koi8}?encoding=koi8-r").notes)

@@ -1,0 +1,120 @@
+"""What there is to choose by name: the built-in models and data sets, with their words, forms and sizes.
+
+Poolings and similarities are listed beside their functions (`training.pooling`, `training.evaluation.metrics`), the
+objectives in `training.objectives`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# ---------------------------------------------------------------- models
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+LARGE_MODEL = "all-mpnet-base-v2"
+ENCODERS = (DEFAULT_MODEL, LARGE_MODEL)
+
+DEFAULT_CROSS_ENCODER = "minilm-stsb"
+CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}  # adapter -> the encoder it adapts
+
+TFIDF, GLOVE = "tfidf", "glove"
+BASELINES = (TFIDF, GLOVE)
+
+# Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
+# Sentence Encoder's.
+BILSTM, DAN = "scratch:bilstm", "scratch:dan"
+WORD_ENCODERS = (BILSTM, DAN)
+
+# The names in tables, of the models whose name says too little.
+MODEL_LABELS = {
+    TFIDF: "TF-IDF",
+    GLOVE: "GloVe average, 50 d",
+    **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
+}
+# What has to be downloaded before the first use; the default model and its adapter come with the app.
+DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
+
+# ---------------------------------------------------------------- data sets
+
+SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = (
+    "sentences",
+    "pairs",
+    "scored pairs",
+    "labelled pairs",
+    "triplets",
+)  # the forms of data
+NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
+
+
+class Split(NamedTuple):
+    """A split of a data set: its rows, its name on the Hub, and the patterns of its files there, tried in order."""
+
+    rows: int | None = None  # None: not stated
+    hub_name: str = ""
+    files: tuple[str, ...] = ()
+
+
+class DataSet(NamedTuple):
+    """A built-in data set."""
+
+    title: str
+    form: str
+    splits: Mapping[str, Split]
+    repo: str = ""  # on the Hub; "" for the STS benchmark, which has sources of its own
+    config: str = "default"
+    labels: tuple[str, ...] = ()  # what the numbers 0, 1, 2 of its label column mean
+
+
+def _sts(title: str, rows: int) -> DataSet:
+    split = Split(rows, "test", ("*test*.parquet", "*test*.jsonl*", "*test*.json*"))
+    return DataSet(title, SCORED, {"test": split}, f"mteb/{title.lower().replace('-', '')}-sts")
+
+
+def _splits(folder: str, rows: int, **names: str) -> dict[str, Split]:
+    """train, of so many rows, dev and test by the names that the Parquet files in a folder of the repository have."""
+    return {
+        split: Split(rows if split == "train" else None, name, (f"{folder}/{name}-*.parquet",))
+        for split, name in names.items()
+    }
+
+
+DATA_SETS = {
+    "stsb": DataSet("STSb", SCORED, {"train": Split(5_749), "dev": Split(1_500), "test": Split(1_379)}),
+    "sts12": _sts("STS12", 3_108),
+    "sts13": _sts("STS13", 1_500),
+    "sts14": _sts("STS14", 3_750),
+    "sts15": _sts("STS15", 3_000),
+    "sts16": _sts("STS16", 1_186),
+    "sickr": _sts("SICK-R", 9_927),
+    "snli": DataSet(
+        "SNLI",
+        LABELLED,
+        _splits("plain_text", 549_367, train="train", dev="validation", test="test"),
+        "stanfordnlp/snli",
+        "plain_text",
+        NLI_LABELS,
+    ),
+    "mnli": DataSet(
+        "MultiNLI",
+        LABELLED,
+        _splits("data", 392_702, train="train", dev="validation_matched", test="validation_mismatched"),
+        "nyu-mll/multi_nli",
+        labels=NLI_LABELS,
+    ),
+    "all-nli": DataSet(
+        "SNLI + MultiNLI",
+        LABELLED,
+        _splits("pair-class", 942_069, train="train", dev="dev", test="test"),
+        "sentence-transformers/all-nli",
+        "pair-class",
+        NLI_LABELS,
+    ),
+    "wiki-sections": DataSet(
+        "Wikipedia sections",
+        TRIPLETS,
+        _splits("triplet", 1_779_417, train="train", dev="validation", test="test"),
+        "sentence-transformers/wikipedia-sections",
+        "triplet",
+    ),
+}

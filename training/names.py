@@ -1,0 +1,259 @@
+"""The names that people type: of models, of runs and of data. Read where text comes in, objects from there inwards.
+
+all-mpnet-base-v2?dim=256                        a model, by its first 256 dimensions
+all-MiniLM-L6-v2:cls                             the same weights under CLS pooling; likewise :mean, :max, …
+google/embeddinggemma-300m?prompt_name=query     the prompt of that name before every sentence
+intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
+all-MiniLM-L6-v2?dtype=int8                      computed in 8-bit integers
+run:20261121-collapse                            the model of a run, by its id or its name
+scratch:6x384                                    a transformer of random weights: layers, dimension
+tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
+
+stsb:dev                                         data: a built-in set and its split
+hf:org/name:config:split                         any set of the Hub
+reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
+a.csv?encoding=koi8-r+b.csv                      several, joined
+
+A path that exists may itself contain these marks. Records on disk, addresses and requests hold the text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from urllib.parse import parse_qsl, urlencode
+
+from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
+from training.errors import InputError
+from training.pooling import POOLINGS, pooling_label
+
+RUN, SCRATCH, HUB, MTEB = "run:", "scratch:", "hf:", "mteb:"
+ENCODING = "?encoding="
+BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
+SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
+_SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
+_REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
+_REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
+
+
+def is_id(text: str) -> bool:
+    """Whether a run, an experiment or another record may have this id: the name of its folder or file."""
+    return _ID.fullmatch(text) is not None
+
+
+def is_repo_id(text: str) -> bool:
+    """Whether a repository of the Hub may have this name: name or org/name."""
+    return _REPO_ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """A model and how it is used; None = as its folder says."""
+
+    name: str
+    dimension: int | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    dtype: str | None = None
+    pooling: str | None = None
+
+    @staticmethod
+    def parse(text: ModelName | str) -> ModelName:
+        """Read a model's name, with or without settings and pooling.
+
+        Raises:
+            InputError: it is empty, a setting is unknown, or the dimension is no number.
+        """
+        if isinstance(text, ModelName):
+            return text
+        if ("?" in text or ":" in text) and _is_folder(text):
+            return ModelName(text)
+        whole, pooling = text.strip(), None
+        before, _, last = whole.rpartition(":")
+        if last in POOLINGS:
+            whole, pooling = before, last
+        if not whole:
+            raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
+        name, mark, query = whole.partition("?")
+        if not mark or (pooling and _is_folder(whole)):
+            return ModelName(whole, pooling=pooling)
+        settings = dict(parse_qsl(query, keep_blank_values=True))
+        if unknown := set(settings) - set(SETTINGS):
+            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(SETTINGS)}")
+        number = settings.get(DIMENSION)
+        if number is not None and not number.isdecimal():
+            raise InputError(f"{text!r}: {DIMENSION} is {number!r}, but must be a whole number")
+        dimension = None if number is None else int(number)
+        return ModelName(name, dimension, settings.get(PROMPT), settings.get(PROMPT_NAME), settings.get(DTYPE), pooling)
+
+    @staticmethod
+    def of_run(run_id: str) -> ModelName:
+        """The model of a run."""
+        return ModelName(f"{RUN}{run_id}")
+
+    def __str__(self) -> str:
+        said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
+        settings = urlencode({key: value for key, value in said.items() if value is not None})
+        return f"{self.name}{settings and '?'}{settings}" + (f":{self.pooling}" if self.pooling else "")
+
+    @property
+    def label(self) -> str:
+        """In words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
+        parts = [MODEL_LABELS.get(self.name, self.name)]
+        if self.dimension is not None:
+            parts.append(f"{self.dimension} dimensions")
+        if self.prompt_name == BY_ROLE:
+            parts.append("query and document prompts")
+        elif self.prompt is not None or self.prompt_name is not None:
+            parts.append(f"prompt {self.prompt_name or self.prompt or 'none'}")
+        if self.dtype is not None:
+            parts.append(self.dtype)
+        if self.pooling is not None:
+            parts.append(f"{pooling_label(self.pooling)} pooling")
+        return ", ".join(parts)
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run, or its name, as it was typed; None if this is no run."""
+        return self.name.removeprefix(RUN) if self.name.startswith(RUN) else None
+
+    @property
+    def is_scratch(self) -> bool:
+        """Whether the weights are random."""
+        return self.name.startswith(SCRATCH)
+
+    @property
+    def scratch_shape(self) -> tuple[int, int] | None:
+        """The layers and the dimension of a transformer of random weights; None for any other model."""
+        shape = _SHAPE.fullmatch(self.name)
+        return shape and (int(shape[1]), int(shape[2]))
+
+    def with_pooling(self, pooling: str | None) -> ModelName:
+        """The same under another pooling; None and "" change nothing."""
+        return replace(self, pooling=pooling) if pooling else self
+
+    @property
+    def weights(self) -> ModelName:
+        """The name with the dtype alone: what has a copy of its own in memory. Other settings share one."""
+        return ModelName(self.name, dtype=self.dtype)
+
+    @property
+    def states_prompt(self) -> bool:
+        """Whether a prompt is chosen, be it none."""
+        return self.prompt is not None or self.prompt_name is not None
+
+    def check_cross_encoder(self) -> None:
+        """InputError if more than the dtype is stated, which is all that a cross-encoder has to choose."""
+        if self.pooling:
+            raise InputError(f"{self.name} is a cross-encoder, which pools nothing; leave the pooling out")
+        if self.has_settings and self != self.weights:
+            raise InputError(f"{self.name} has neither dimensions nor prompts to choose; leave them out")
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether anything but the pooling is stated."""
+        return self != ModelName(self.name, pooling=self.pooling)
+
+
+@dataclass(frozen=True)
+class DataName:
+    """One data set or file, and the encoding of a file's text; None = found out."""
+
+    name: str
+    encoding: str | None = None
+
+    @staticmethod
+    def parse(text: DataName | str) -> DataName:
+        """Read the name of one set or file. A path that exists may itself contain ``?encoding=``."""
+        if isinstance(text, DataName):
+            return text
+        name, mark, encoding = text.rpartition(ENCODING)
+        if not mark or os.path.lexists(text):  # False also for a name that no file system takes
+            return DataName(text)
+        return DataName(name, encoding.strip() or None)
+
+    @staticmethod
+    def parse_joined(text: str) -> tuple[DataName, ...]:
+        """Read "snli+mnli" as two names. A path that exists may itself contain a plus."""
+        whole = DataName.parse(text)
+        if os.path.lexists(whole.name):
+            return (whole,)
+        return tuple(DataName.parse(part.strip()) for part in text.split("+") if part.strip()) or (whole,)
+
+    def __str__(self) -> str:
+        return f"{self.name}{ENCODING}{self.encoding}" if self.encoding else self.name
+
+    @property
+    def built_in(self) -> DataSet | None:
+        """The built-in set, None if it is none."""
+        return DATA_SETS.get(self.name.partition(":")[0])
+
+    @property
+    def split(self) -> str:
+        """The split of a built-in set, "" if the name says none."""
+        return self.name.partition(":")[2]
+
+    @property
+    def hub_parts(self) -> list[str] | None:
+        """Of ``hf:``: the id, then the configuration and the split where they are named; None for any other name."""
+        return self.name.removeprefix(HUB).split(":") if self.name.startswith(HUB) else None
+
+    @property
+    def mteb_task(self) -> str | None:
+        """The task of ``mteb:``; None for any other name."""
+        return self.name.removeprefix(MTEB) if self.name.startswith(MTEB) else None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it is a built-in set or one on the Hub, and not a path."""
+        return self.built_in is not None or self.name.startswith(HUB)
+
+    @property
+    def path(self) -> Path:
+        """The name as a path."""
+        return Path(self.name).expanduser()
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is a file or a folder on this machine."""
+        return os.path.lexists(self.path)
+
+    @property
+    def label(self) -> str:
+        """In words, such as "STSb dev"; a path without its folders. A set's test split goes without saying."""
+        known = self.built_in
+        if known is None or self.split not in ("", *known.splits):
+            return PurePath(self.name).name if "/" in self.name or "\\" in self.name else self.name
+        return known.title if self.split in ("", "test") else f"{known.title} {self.split}"
+
+    def absolute(self, encoding: str | None = None) -> DataName:
+        """For use in another folder: a file by its whole path, read in ``encoding`` unless it names its own."""
+        if not self.path.exists():
+            return self
+        return replace(self, name=str(self.path.absolute()), encoding=self.encoding or encoding)
+
+
+def join_names(parts: tuple[DataName, ...]) -> str:
+    """The text that `DataName.parse_joined` reads."""
+    return "+".join(map(str, parts))
+
+
+def absolute_names(text: str, encoding: str | None = None) -> str:
+    """Joined names for use in another folder; files that name no encoding are read in ``encoding``."""
+    return join_names(tuple(part.absolute(encoding) for part in DataName.parse_joined(text)))
+
+
+def names_file(text: str) -> bool:
+    """Whether a part of joined names is a file or a folder that exists."""
+    return any(part.exists for part in DataName.parse_joined(text))
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_dir() and bool(text.strip())
+    except (OSError, RuntimeError, ValueError):
+        return False
