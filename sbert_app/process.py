@@ -172,8 +172,17 @@ def _report_unless_cut_off(raised: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(raised)
 
 
-def end_within(seconds: float) -> None:
-    """End this process so long from now whatever its threads do: one may wait for a server that says nothing more."""
-    timer = threading.Timer(seconds, os._exit, [0])
-    timer.daemon = True
-    timer.start()
+def end_within(seconds: float, processor_seconds: float) -> None:
+    """End this process so long from now whatever its threads do, or when it has used so much processor time from now.
+
+    One may wait for a server that says nothing more, another compute what nobody will see. The time that it may compute
+    is the processor's, as on a busy machine the same takes longer.
+    """
+    end, used = time.monotonic() + seconds, time.process_time() + processor_seconds
+
+    def watch() -> None:
+        while time.monotonic() < end and time.process_time() < used:
+            time.sleep(0.05)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()

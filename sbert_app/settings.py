@@ -42,6 +42,10 @@ class Settings(BaseModel):
     cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
     warm_maps: bool = Field(True, description="yes or no")  # compile UMAP in the background, before the first map
 
+    ray: str | None = Field(None, description="auto, local or ray://HOST:10001")  # where runs are executed
+    ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")  # of a run
+    ray_cpus: float | None = Field(None, ge=0, le=10_000, description="a number from 0 to 10000")
+
     @classmethod
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
         """Flags that are not None win over $SBERT_<NAME>, which wins over the default.
@@ -105,10 +109,10 @@ def _listed(value: object, separator: str, convert: Callable[[str], Any]) -> obj
 
 def _first_line(file: Path) -> str:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        first, *_ = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"auth_file {file} cannot be read; its first line must be USER:PASSWORD") from error
-    return lines[0].strip() if lines else "empty"
+    return first.strip() or "empty"
 
 
 def _sentence(error: ValidationError) -> str:

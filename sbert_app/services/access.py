@@ -13,12 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.data.load import DATA_NAMES, is_data_name
-from training.data.reference import parse_file, split_names
+from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS
 from training.errors import InputError
-from training.models.reference import bare_name
-from training.registry import BASELINES, CROSS_ENCODERS
-from training.sources.hub import is_repo_id
+from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
 
 if TYPE_CHECKING:
     from training.trainer.config import RunConfig
@@ -28,8 +25,7 @@ QUOTED = 80  # characters of a refused name that the message repeats
 
 MOST_SCRATCH = (12, 768)  # layers and dimensions of the largest model with random weights: the shape of BERT-base
 
-_SCRATCH = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
-_PREFIXED = re.compile(r"run:[^/\\\x00-\x1f]{1,127}|scratch:[\w:x]{1,32}")  # a run by its id or its name
+_PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}")  # a run by its id or its name
 
 
 class AccessPolicy:
@@ -48,11 +44,11 @@ class AccessPolicy:
         Raises:
             InputError: it is anything else; the message does not depend on which files exist.
         """
-        bare = bare_name(name)
-        _check_scratch(bare)
-        known = bare in BASELINES or bare in CROSS_ENCODERS or _PREFIXED.fullmatch(bare) is not None
-        on_hub = is_repo_id(bare) and not os.path.lexists(bare)
-        if known or on_hub or self._in_allowed_folder(bare):
+        model = ModelName.parse(name)
+        _check_scratch(model)
+        known = model.name in (*BASELINES, *CROSS_ENCODERS) or _PREFIXED.fullmatch(model.name) is not None
+        on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
+        if known or on_hub or self._in_allowed_folder(model.name):
             return name
         raise InputError(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
@@ -66,14 +62,17 @@ class AccessPolicy:
             InputError: a part is anything else; the message does not depend on which files exist.
         """
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
-        may_be_file = self._in_allowed_folder(parse_file(name).path)
-        parts = split_names(name) if may_be_file else [part.strip() for part in name.split("+")]
+        parts = (
+            DataName.parse_joined(name)
+            if self._in_allowed_folder(DataName.parse(name).name)
+            else tuple(DataName.parse(part.strip()) for part in name.split("+"))
+        )
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
-            if not is_data_name(part) and not self._in_allowed_folder(parse_file(part).path):
+            if not part.is_set and not self._in_allowed_folder(part.name):
                 raise InputError(
-                    f"data {_quoted(part)} cannot be used here; upload a file, or give {', '.join(DATA_NAMES)} or "
+                    f"data {_quoted(str(part))} cannot be used here; upload a file, or give {', '.join(DATA_SETS)} or "
                     "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
                 )
         return name
@@ -98,16 +97,16 @@ class AccessPolicy:
         return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
 
 
-def _check_scratch(name: str) -> None:
+def _check_scratch(model: ModelName) -> None:
     """InputError for random weights of a size that is built for nobody's use but to fill the memory."""
-    if (shape := _SCRATCH.fullmatch(name)) is None:
+    if model.scratch_shape is None:
         return
-    layers, dimensions = int(shape[1]), int(shape[2])
+    layers, dimensions = model.scratch_shape
     most_layers, most_dimensions = MOST_SCRATCH
     if layers * dimensions**2 > most_layers * most_dimensions**2:
         raise InputError(
-            f"{name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones are for the "
-            "command line"
+            f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones are "
+            "for the command line"
         )
 
 

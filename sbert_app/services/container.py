@@ -10,19 +10,18 @@ from pathlib import Path
 from sbert_app.formats import format_bytes
 from sbert_app.process import freeze_startup_objects, release_memory_regularly
 from sbert_app.services.access import AccessPolicy
+from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.limits import CorpusLimits
+from sbert_app.services.corpus.shared_sentences import SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
-from sbert_app.services.handover import Handover
 from sbert_app.services.jobs.queue import Jobs
-from sbert_app.services.leftovers import remove_leftovers
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.tasks import TaskRunner
-from sbert_app.services.temp_folder import TempFolder, folder_size
+from sbert_app.services.store.temp_folder import TempFolder, folder_size
 from sbert_app.settings import Settings
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
@@ -38,7 +37,7 @@ class Services:
     jobs: Jobs  # the queue of runs; `Jobs.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
     scoring: ScoreJobs  # files that are scored, and were
-    handover: Handover  # sentences that one page hands to another
+    shared_sentences: SharedSentences  # sentences that one page hands to another
     temp: TempFolder  # of uploads and results
     tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
     _calibrating: dict[str, bool] = field(default_factory=dict)  # model -> whether it is at work; False: it failed
@@ -52,14 +51,15 @@ class Services:
         limits = CorpusLimits(
             settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
         )
-        jobs, embeddings = Jobs(RunStore(settings.home)), EmbeddingCache(models, settings.home, limits=limits)
+        jobs = Jobs(RunStore(settings.home), ray=settings.ray)
+        embeddings = EmbeddingCache(models, settings.home, limits=limits)
         temp = TempFolder(settings.temp_folder, settings.temp_limit_mb << 20)
-        scoring, handover = ScoreJobs(models, temp.path, temp.check_room), Handover(temp.path / "handover")
-        return cls(settings, access, models, jobs, embeddings, scoring, handover, temp)
+        scoring, shared = ScoreJobs(models, temp.path, temp.check_room), SharedSentences(temp.path / "handover")
+        return cls(settings, access, models, jobs, embeddings, scoring, shared, temp)
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
-        remove_leftovers(self.temp.path)
+        self.temp.clean(uploads=True)
         self.temp.clean_regularly()
         self.jobs.reconcile()  # runs that were queued when the app last ended
         self.jobs.watch()

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sbert_app.services.metrics import TOKENS
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.runs.store import RunStore
+from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
-from training.registry import CROSS_ENCODERS, ENCODERS
+from training.names import ModelName
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -55,7 +55,7 @@ class EmbeddingsRequest(BaseModel):
         | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)]
     )
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
 
 
 class Document(BaseModel):
@@ -73,7 +73,7 @@ class RerankRequest(BaseModel):
     query: Text
     documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
     texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
-    top_n: Annotated[int, Field(ge=1)] | None = None
+    top_n: Annotated[int, Field(strict=True, ge=1)] | None = None
     return_documents: bool = False
 
 
@@ -83,7 +83,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest) -> dict[str, Any]
     Raises:
         InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
     """
-    encoder = models.encoder(*ModelSpec.parse(request.model))
+    encoder = models.encoder(ModelName.parse(request.model))
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
     vectors, tokens = _encode(encoder, request.input)
@@ -114,13 +114,13 @@ def rerank(models: ModelCache, request: RerankRequest) -> dict[str, Any]:
     if given is None:
         raise InputError("documents is missing; give a list of texts")
     documents = [each if isinstance(each, str) else each.text for each in given]
-    name, pooling = ModelSpec.parse(request.model)
+    name = ModelName.parse(request.model)
     if kind_of(name) == CROSS:
         cross_encoder = models.cross_encoder(name)
         scores = cross_encoder.predict([(request.query, document) for document in documents])
         tokens = 0
     else:
-        encoder = models.encoder(name, pooling)
+        encoder = models.encoder(name)
         vectors = encoder.encode([request.query, *documents])
         scores = vectors[1:] @ vectors[0]
         tokens = sum(map(len, encoder.tokenize([request.query, *documents])))
@@ -140,7 +140,7 @@ def rerank(models: ModelCache, request: RerankRequest) -> dict[str, Any]:
 def list_models(store: RunStore) -> dict[str, Any]:
     """The built-in models and the runs that have one; any model of the Hub may be named as well."""
     built_in = [_model(name, 0) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    runs = [_model(f"run:{run.id}", int(run.record.created)) for run in store.list() if run.has_model]
+    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.list() if run.has_model]
     return {"object": "list", "data": built_in + runs}
 
 

@@ -6,7 +6,7 @@
                           training.json   the run that was trained on it, with its held-out pairs
 
 A rating is on the disk before the page shows the next pair: neither a killed process nor a power cut loses one. A line
-that was cut off while it was written is no rating; the next one begins a line of its own.
+that is damaged, or was cut off while it was written, is no rating; the next one begins a line of its own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from sbert_app.services.runs.record import slug
-from training.atomic import replace_folder, write_text
-from training.errors import InputError, unwritable
+from sbert_app.services.store.documents import DocumentStore, Timestamp, read_lines, write_document
+from training.atomic import replace_folder, write_bytes
+from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.annotations")
 
@@ -34,7 +36,6 @@ MOST_PROJECTS = 500
 MOST_LINES = 500_000  # of ratings.jsonl
 MOST_RATERS = 50  # of a project: each two of them are compared
 LONGEST_NAME = 60  # of a project and of a rater
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -57,38 +58,39 @@ class ProjectInfo:
     model: str
     second_model: str
     threshold: float
-    seed: int
-    created: float
+    seed: Annotated[int, Field(ge=0)]
+    created: Timestamp
+
+
+@dataclass(frozen=True)
+class _Rating:
+    """A line of ``ratings.jsonl``: a score, or the word that the last one is taken back."""
+
+    rater: str
+    pair: int = -1
+    score: Annotated[int, Field(ge=LOWEST, le=HIGHEST)] | None = None
+    undo: bool = False
 
 
 class Projects:
     """All projects of a home folder. Thread-safe; several processes may use the same folder."""
 
     def __init__(self, home: Path) -> None:
-        self.folder = home / FOLDER
+        self.store = DocumentStore(home / FOLDER, ProjectInfo, "/project.json", "project")
         self._appending = threading.Lock()
 
     def list(self) -> list[tuple[str, ProjectInfo]]:
-        """(id, what it is) of every project, the newest first."""
-        found = []
-        for file in self.folder.glob("[!.]*/project.json"):
-            try:
-                found.append((file.parent.name, _read_info(file)))
-            except InputError as error:
-                log.warning("%s", error)
-        return sorted(found, key=lambda each: -each[1].created)
+        """(id, what it is) of every project that can be read, the newest first."""
+        return sorted(self.store.list().documents.items(), key=lambda each: -each[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
         """A new project; returns its id. InputError if there is one of that name, or too many."""
-        project_id = self.check_new(info.name)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with replace_folder(self.folder / project_id) as fresh:
-                lines = (json.dumps(asdict(pair), ensure_ascii=False) for pair in pairs)
-                write_text(fresh / "pairs.jsonl", "".join(f"{line}\n" for line in lines))
-                write_text(fresh / "project.json", json.dumps(asdict(info), ensure_ascii=False, indent=1) + "\n")
-        except OSError as error:
-            raise unwritable(self.folder / project_id, error) from error
+        with self.store.locked():
+            project_id = self.check_new(info.name)
+            with replace_folder(self.store.folder / project_id) as fresh:
+                lines = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
+                write_bytes(fresh / "pairs.jsonl", "".join(lines).encode(errors="replace"))
+                write_document(fresh / "project.json", info)
         return project_id
 
     def check_new(self, name: str) -> str:
@@ -97,18 +99,21 @@ class Projects:
         project_id = slug(name)
         if not project_id:
             raise InputError(f"the project {name!r} needs a letter from a to z or a digit in its name")
-        if (self.folder / project_id).exists():
+        if (self.store.folder / project_id).exists():
             raise InputError(f"there is a project {project_id!r} already; open it, or choose another name")
         if len(self.list()) >= MOST_PROJECTS:
             raise InputError(f"there are {MOST_PROJECTS} projects, as many as may be")
         return project_id
 
     def open(self, project_id: str) -> Project:
-        """InputError if there is no such project."""
-        folder = self.folder / project_id
-        if not _ID.fullmatch(project_id) or not (folder / "project.json").is_file():
-            raise InputError(f"there is no project {project_id[:80]!r}")
-        return Project(project_id, folder, _read_info(folder / "project.json"), _read_pairs(folder), self._appending)
+        """InputError if there is no such project, or it is damaged."""
+        info, folder = self.store.get(project_id), self.store.path(project_id).parent
+        pairs = []
+        for number, pair in read_lines(folder / "pairs.jsonl", ChosenPair):
+            if pair is None:
+                raise InputError(f"{project_id}/pairs.jsonl: line {number} is damaged; repair or remove it")
+            pairs.append(pair)
+        return Project(project_id, folder, info, tuple(pairs), self._appending)
 
 
 @dataclass(frozen=True)
@@ -156,10 +161,10 @@ class Project:
         standing: dict[str, dict[int, int]] = {}
         history: dict[str, list[tuple[int, int | None]]] = {}
         for line in self._lines():
-            scores, steps = standing.setdefault(line["rater"], {}), history.setdefault(line["rater"], [])
-            if "undo" not in line:
-                steps.append((line["pair"], scores.get(line["pair"])))
-                scores[line["pair"]] = line["score"]
+            scores, steps = standing.setdefault(line.rater, {}), history.setdefault(line.rater, [])
+            if line.score is not None:
+                steps.append((line.pair, scores.get(line.pair)))
+                scores[line.pair] = line.score
             elif steps:
                 pair, before = steps.pop()
                 scores.pop(pair)
@@ -167,16 +172,13 @@ class Project:
                     scores[pair] = before
         return standing, history
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        try:
-            text = (self.folder / "ratings.jsonl").read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return
-        for number, line in enumerate(text.splitlines(), 1):
-            try:
-                yield json.loads(line)
-            except ValueError:  # cut off when the machine went down
-                log.warning("line %d of %s is incomplete and counts as not written", number, self.folder.name)
+    def _lines(self) -> Iterator[_Rating]:
+        file = self.folder / "ratings.jsonl"
+        for number, line in read_lines(file, _Rating) if file.exists() else ():
+            if line is not None and (line.undo if line.score is None else 0 <= line.pair < len(self.pairs)):
+                yield line
+            else:  # cut off when the machine went down
+                log.warning("line %d of %s is damaged and counts as not written", number, self.folder.name)
 
     def _append(self, line: dict[str, Any]) -> None:
         """One line at the end of the file, synchronised to the disk."""
@@ -199,22 +201,7 @@ class Project:
 
 def check_name(name: str, what: str) -> str:
     """``name`` without needless spaces. InputError if it is empty or too long."""
-    name = " ".join(name.split())
+    name = " ".join(name.encode(errors="replace").decode().split())
     if not name or len(name) > LONGEST_NAME:
         raise InputError(f"{what} needs a name of 1 to {LONGEST_NAME} characters")
     return name
-
-
-def _read_info(file: Path) -> ProjectInfo:
-    try:
-        return ProjectInfo(**json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{file} cannot be read: {error}") from error
-
-
-def _read_pairs(folder: Path) -> tuple[ChosenPair, ...]:
-    try:
-        lines = (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
-        return tuple(ChosenPair(**json.loads(line)) for line in lines)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"the pairs of {folder.name} cannot be read: {error}") from error

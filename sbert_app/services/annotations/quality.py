@@ -1,22 +1,47 @@
-"""What the ratings of a project say: do the raters agree, and how good is a model on these pairs."""
+"""What the ratings of a project say: do the raters agree, how good is a model on these pairs, and after training.
+
+To fine-tune the project's model, the judged pairs are split by sentence into train (60%), dev (20%, which chooses the
+checkpoint) and held-out (20%): no sentence is in two of them, and the held-out pairs are used once, to compare before
+and after. The run is an ordinary one in the queue; its data are kept with the uploads, so that later ratings do not
+change what it was trained on.
+"""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.services.annotations.project import Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
+from sbert_app.services.files.uploads import keep_pairs
+from sbert_app.services.files.writers import without_formula
+from sbert_app.services.results.eval_result import Difference
+from sbert_app.services.store.documents import read_document, write_document
+from training.atomic import open_atomic
+from training.data.dataset import sentence_groups
 from training.errors import InputError
+from training.names import ModelName
+from training.trainer.config import RunConfig
 
 if TYPE_CHECKING:
+    from sbert_app.services.jobs.queue import Jobs
     from sbert_app.services.models.cache import ModelCache
-    from training.evaluation.bootstrap import Interval
+    from sbert_app.services.runs.record import Run
+    from training.evaluation.metrics import Interval
 
 FEWEST_JUDGED = 10  # pairs from which a correlation is worth a look
+SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
+FEWEST = 40  # judged pairs to train on
+FEWEST_OF_A_PART = 6
+EPOCHS = 4.0
+TRAINING = "training.json"
+
+Row = tuple[str, str, float]  # first, second, mean rating
 
 
 @dataclass(frozen=True)
@@ -45,8 +70,7 @@ class Quality:
 
 def agreement(project: Project) -> Agreement:
     """Of all raters of a project."""
-    from training.evaluation.agreement import krippendorff_alpha
-    from training.evaluation.metrics import spearman
+    from training.evaluation.metrics import krippendorff_alpha, spearman
 
     ratings = project.ratings()
     table = np.full((len(ratings), len(project.pairs)), np.nan)
@@ -81,8 +105,7 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     Raises:
         InputError: fewer than ten pairs are judged, all have the same score, or the model cannot be used.
     """
-    from training.evaluation.bootstrap import bootstrap_interval
-    from training.evaluation.metrics import spearman
+    from training.evaluation.metrics import bootstrap_interval, spearman
 
     means = mean_ratings(project)
     if len(means) < FEWEST_JUDGED:
@@ -108,3 +131,119 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 def _percent(interval: Interval) -> Interval:
     return interval._replace(low=100 * interval.low, high=100 * interval.high)
+
+
+# ---------------------------------------------------------------- training on the ratings
+
+
+@dataclass(frozen=True)
+class Training:
+    """``training.json``: the run, and what it was not trained on."""
+
+    run: str
+    base: str
+    train: int
+    dev: int
+    held_out: list[Row]
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """Spearman ρ ×100 on the held-out pairs."""
+
+    before: float
+    after: float
+    before_interval: Interval
+    after_interval: Interval
+    difference: Difference | None  # paired bootstrap; None where it is undefined
+    pairs: int
+
+
+def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
+    """Rows by part; no sentence is in two parts.
+
+    Raises:
+        InputError: too few pairs, or too many of them share sentences.
+    """
+    if len(rows) < FEWEST:
+        raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
+    groups = sentence_groups([[row[0] for row in rows], [row[1] for row in rows]])
+    order = np.random.default_rng(seed).permutation(groups.max() + 1)
+    order = order[np.argsort(-np.bincount(groups)[order], kind="stable")]  # the largest first, for even parts
+    parts: dict[str, list[Row]] = {name: [] for name in SHARES}
+    for group in order:
+        # to the part that lacks the most of its share
+        name = max(SHARES, key=lambda part: SHARES[part] - len(parts[part]) / len(rows))
+        parts[name] += [rows[i] for i in np.flatnonzero(groups == group)]
+    if any(len(part) < FEWEST_OF_A_PART for part in parts.values()):
+        raise InputError(
+            "the judged pairs share so many sentences that they cannot be divided into train, dev and held-out pairs "
+            "without a sentence on two sides; judge more pairs"
+        )
+    return parts
+
+
+def start(project: Project, jobs: Jobs, visitor: str = "") -> Run:
+    """Split the ratings, queue the run, and remember its held-out pairs. InputError as `split`, or a full queue."""
+    rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
+    parts = split(rows, project.info.seed)
+    files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
+    config = RunConfig(
+        "regression",
+        train_data=str(files["train"]),
+        eval_data=str(files["dev"]),
+        base=project.info.model,
+        epochs=EPOCHS,
+        name=f"label: {project.info.name}"[:80],
+    )
+    run = jobs.start(config, visitor)
+    training = Training(run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"])
+    write_document(project.folder / TRAINING, training)
+    return run
+
+
+def last_training(project: Project) -> Training | None:
+    """The last run that was started from this project, None before the first."""
+    try:
+        return read_document(project.folder / TRAINING, Training)
+    except FileNotFoundError:
+        return None
+
+
+def compare(training: Training, models: ModelCache) -> BeforeAfter:
+    """Base and run on the held-out pairs. InputError if a model cannot be loaded."""
+    from training.evaluation.metrics import bootstrap_interval, bootstrap_replicates, spearman
+
+    pairs = [(first, second) for first, second, _ in training.held_out]
+    gold = np.array([rating for *_, rating in training.held_out])
+    scores = {name: score_pairs(models, name, pairs) for name in (training.base, str(ModelName.of_run(training.run)))}
+    before, after = scores.values()
+    rho_before, rho_after = spearman(before, gold), spearman(after, gold)
+    difference = None
+    if not np.isnan(rho_before + rho_after):
+        replicates = (bootstrap_replicates(values, gold) for values in (after, before))
+        difference = Difference.of(rho_after, rho_before, *replicates)
+    of_before, of_after = (_percent(bootstrap_interval(values, gold)) for values in (before, after))
+    return BeforeAfter(100 * rho_before, 100 * rho_after, of_before, of_after, difference, len(gold))
+
+
+def export_csv(project: Project, file: Path) -> Path:
+    """Every pair with its reason, scores and mean rating, and a column for each rater. Returns ``file``.
+
+    Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
+    """
+    ratings, means = project.ratings(), mean_ratings(project)
+    raters = sorted(ratings)
+    taken = {"sentence1", "sentence2", "score", "reason", "model", "second_model"}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open_atomic(file, newline="") as out:
+        writer = csv.writer(out)
+        headers = [f"rater {name}" if name in taken else without_formula(name) for name in raters]
+        writer.writerow(["sentence1", "sentence2", "score", "reason", "model", "second_model", *headers])
+        for i, pair in enumerate(project.pairs):
+            mean = f"{means[i]:g}" if i in means else ""
+            by_rater = (ratings[name].get(i, "") for name in raters)
+            scores = (f"{pair.score:.4f}", f"{pair.second_score:.4f}")
+            sentences = (without_formula(pair.first), without_formula(pair.second))
+            writer.writerow([*sentences, mean, pair.reason, *scores, *by_rater])
+    return file

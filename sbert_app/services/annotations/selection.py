@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.dataset import SENTENCES, TRIPLETS, Dataset
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from training.catalogue import SENTENCES, TRIPLETS
+from training.data.dataset import Dataset
 from training.errors import InputError
-from training.models.reference import bare_name
 from training.models.scorer import ENCODER, kind_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProjectRequest:
     """What a person asks for."""
 
     name: str
@@ -51,7 +51,7 @@ class Wanted:
 
     def check(self) -> None:
         """InputError if a value cannot be used."""
-        if kind_of(bare_name(self.model)) != ENCODER:
+        if kind_of(self.model) != ENCODER:
             raise InputError(f"{self.model} cannot be trained later; choose a bi-encoder as the model")
         if not FEWEST_PAIRS <= self.count <= MOST_PAIRS:
             raise InputError(f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}")
@@ -60,33 +60,32 @@ class Wanted:
 
 
 def choose_pairs(
-    wanted: Wanted,
+    request: ProjectRequest,
     models: ModelCache,
     home: Path,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> tuple[ProjectInfo, list[ChosenPair]]:
     """Read the data, score it with both models, choose.
 
     Raises:
         InputError: the data or a model cannot be used, or there are fewer than three pairs.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     from training.data.load import load_data
 
-    wanted.check()
-    report_progress(0, "Reading the data")
-    data = load_data(wanted.data, home)
-    random = np.random.default_rng(wanted.seed)
-    pairs = _candidates(data, wanted, models, random, should_stop)
-    report_progress(0, f"Scoring {len(pairs):,} pairs with {wanted.model}")
-    first = score_pairs(models, wanted.model, pairs, should_stop)
-    report_progress(0.4, f"Scoring {len(pairs):,} pairs with {wanted.second_model}")
-    second = score_pairs(models, wanted.second_model, pairs, should_stop)
-    rows = pick(first, second, wanted.threshold, wanted.count, random)
+    request.check()
+    watch.report(0, "Reading the data")
+    data = load_data(request.data, home)
+    random = np.random.default_rng(request.seed)
+    pairs = _candidates(data, request, models, random, watch)
+    watch.report(0, f"Scoring {len(pairs):,} pairs with {request.model}")
+    first = score_pairs(models, request.model, pairs, watch)
+    watch.report(0.4, f"Scoring {len(pairs):,} pairs with {request.second_model}")
+    second = score_pairs(models, request.second_model, pairs, watch)
+    rows = pick(first, second, request.threshold, request.count, random)
     chosen = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
     info = ProjectInfo(
-        wanted.name, data.name, wanted.model, wanted.second_model, wanted.threshold, wanted.seed, time.time()
+        request.name, data.name, request.model, request.second_model, request.threshold, request.seed, time.time()
     )
     return info, chosen
 
@@ -118,12 +117,12 @@ def pick(
 
 
 def _candidates(
-    data: Dataset, wanted: Wanted, models: ModelCache, random: np.random.Generator, should_stop: ShouldStop
+    data: Dataset, request: ProjectRequest, models: ModelCache, random: np.random.Generator, watch: Watch
 ) -> list[tuple[str, str]]:
     if data.kind == TRIPLETS:
         raise InputError(f"{data.name} holds triplets; give pairs of sentences, or single sentences")
     if data.kind == SENTENCES:
-        pairs = _pairs_of_sentences(data.columns[0], wanted.model, models, random, should_stop)
+        pairs = _pairs_of_sentences(data.columns[0], request.model, models, random, watch)
     else:
         pairs = list(zip(data.columns[0], data.columns[1], strict=True))
     pairs = list(dict.fromkeys((a[:LONGEST], b[:LONGEST]) for a, b in pairs if a.strip() and b.strip() and a != b))
@@ -135,7 +134,7 @@ def _candidates(
 
 
 def _pairs_of_sentences(
-    sentences: list[str], model: str, models: ModelCache, random: np.random.Generator, should_stop: ShouldStop
+    sentences: list[str], model: str, models: ModelCache, random: np.random.Generator, watch: Watch
 ) -> list[tuple[str, str]]:
     """Each sentence with its nearest ones, and as many pairs at random."""
     distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
@@ -144,7 +143,7 @@ def _pairs_of_sentences(
         distinct = [distinct[row] for row in np.sort(random.permutation(len(distinct))[:most])]
     if len(distinct) < 2:
         return []
-    vectors = models.encoder(model).encode(distinct, should_stop=should_stop)
+    vectors = models.encoder(model).encode(distinct, should_stop=watch.should_stop)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
@@ -154,11 +153,9 @@ def _pairs_of_sentences(
     return [(distinct[i], distinct[j]) for i, j in unique if i != j]
 
 
-def score_pairs(
-    models: ModelCache, name: str, pairs: list[tuple[str, str]], should_stop: ShouldStop = lambda: False
-) -> np.ndarray:
+def score_pairs(models: ModelCache, name: str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED) -> np.ndarray:
     """The cosine of a bi-encoder or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
     from training.evaluation.scoring import row_scores
 
-    similarities = row_scores(models.scorer(name), list(zip(*pairs, strict=True)), should_stop=should_stop)[0]
+    similarities = row_scores(models.scorer(name), list(zip(*pairs, strict=True)), should_stop=watch.should_stop)[0]
     return next(iter(similarities.values()))  # cosine comes first

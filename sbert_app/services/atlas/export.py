@@ -16,23 +16,18 @@ from typing import Any, overload
 
 import numpy as np
 
-from sbert_app.services.atlas.placing import place_all
 from sbert_app.services.atlas.writing import AtlasColumns, AtlasSummary, write_atlas
-from sbert_app.services.cache import DiskCache, digest
-from sbert_app.services.clusters.clustering import HDBSCAN, ClusterSettings, cluster
-from sbert_app.services.clusters.keywords import keywords_of
-from sbert_app.services.clusters.large import NOISE, join_nearest
-from sbert_app.services.clusters.summary import TITLE_KEYWORDS
-from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, fingerprint
-from sbert_app.services.corpus.limits import CorpusLimits
-from sbert_app.services.corpus.neighbours import neighbours
-from sbert_app.services.corpus.sample import Sample, sample_of, sample_rows
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.clustering import HDBSCAN, NOISE, ClusterSettings, cluster, join_nearest
+from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
+from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, sample_of, sample_rows
+from sbert_app.services.corpus.neighbours import neighbour_index, neighbours
 from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
 from sbert_app.services.files.writers import cell_text
-from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.models.protocols import SentenceEncoder
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from sbert_app.services.store.cache import DiskCache, digest
 from training.data.tables.columns import as_text
 from training.data.tables.table import RowBatch, Table
 from training.errors import InputError
@@ -50,8 +45,7 @@ def export_file(
     neighbour_count: int = 0,
     clustering: ClusterSettings = ClusterSettings(HDBSCAN),  # noqa: B008 - immutable
     settings: MapSettings = MapSettings(),  # noqa: B008 - immutable
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
     limits: CorpusLimits = LIMITS,
 ) -> AtlasSummary:
     """Encode a column of a table; write the table with vectors, map and clusters to a .parquet file.
@@ -60,40 +54,30 @@ def export_file(
 
     Raises:
         InputError: the table breaks off, has too few distinct sentences, or the output cannot be written.
-        Stopped: ``should_stop`` became true. What is encoded is kept, and the next export goes on from it.
+        Stopped: ``watch`` says so. What is encoded is kept, and the next export goes on from it.
     """
-    report_progress(0, "Counting the rows")
+    watch.report(0, "Counting the rows")
     count, content = _count(table, column)
     if not count:
         raise InputError(f"{table.path.name} contains no row.")
     key = digest([content, fingerprint(encoder)])
-    encoding = f"Encoding {count:,} sentences"
     vectors = encode_to_file(
         home / "vectors" / f"{key}{SUFFIX}",
         _Sentences(table, column, count),
         encoder,
-        lambda done, total: report_progress(done / max(total or done, 1), encoding),
-        should_stop,
+        watch.stage(f"Encoding {count:,} sentences"),
     )
     cache = DiskCache(home / "cache")
     sample = _sample(table, column, vectors, key, encoder, limits.map_points)
-    points = place_all(vectors, sample, settings, cache, home, report_progress, should_stop)
-    found = cluster(sample.embedded, clustering, cache, home, report_progress, should_stop, limits)
+    points = place_all(vectors, sample, settings, cache, home, watch)
+    found = cluster(sample.embedded, clustering, cache, home, watch, limits)
     labels = found
     if len(sample.rows) < count:
-        labels = join_nearest(vectors, sample.rows, found, report_progress, should_stop)
+        labels = join_nearest(vectors, sample.rows, found, watch)
     titles = cluster_titles(sample.embedded.corpus, found)
-    added = AtlasColumns(
-        vectors, points, labels, titles, _nearest(vectors, neighbour_count, report_progress, should_stop)
-    )
-
-    def on_rows(rows: int) -> None:
-        report_progress(rows / count, "Writing")
-
-    batches = table.batches()
-    return write_atlas(
-        output, table.path, table.fields(), batches, column, added, len(sample.rows), on_rows, should_stop
-    )
+    added = AtlasColumns(vectors, points, labels, titles, _nearest(vectors, neighbour_count, watch))
+    writing = watch.stage("Writing")
+    return write_atlas(output, table.path, table.fields(), table.batches(), column, added, len(sample.rows), writing)
 
 
 def export_corpus(
@@ -105,12 +89,11 @@ def export_corpus(
     cache: DiskCache,
     home: Path,
     limits: CorpusLimits = LIMITS,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> AtlasSummary:
     """Write an open corpus with its clusters, int64 (N,), and their titles. Errors as `export_file`."""
     sample = sample_of(embedded, limits.map_points)
-    points = place_all(embedded.vectors, sample, settings, cache, home, report_progress, should_stop)
+    points = place_all(embedded.vectors, sample, settings, cache, home, watch)
     columns: dict[str, list[Any]] = {"sentence": embedded.corpus.sentences}
     for name, values in embedded.corpus.columns.items():
         columns[f"{name} (file)" if name in columns else name] = values
@@ -125,14 +108,8 @@ def export_corpus(
 
     fields = [pa.field(name, array.type) for name, array in arrays.items()]
     added = AtlasColumns(embedded.vectors, points, labels, titles)
-
-    def on_rows(rows: int) -> None:
-        report_progress(rows / len(embedded), "Writing")
-
-    source = Path(embedded.corpus.name).name
-    return write_atlas(
-        output, Path(source), fields, batches(), "sentence", added, len(sample.rows), on_rows, should_stop
-    )
+    source, writing = Path(Path(embedded.corpus.name).name), watch.stage("Writing")
+    return write_atlas(output, source, fields, batches(), "sentence", added, len(sample.rows), writing)
 
 
 def cluster_titles(corpus: Corpus, labels: np.ndarray, names: dict[int, str] | None = None) -> dict[int, str]:
@@ -208,20 +185,12 @@ def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: S
     return Sample(sampled, rows)
 
 
-def _nearest(
-    vectors: np.ndarray, count: int, report_progress: ReportProgress, should_stop: ShouldStop
-) -> tuple[np.ndarray, np.ndarray] | None:
+def _nearest(vectors: np.ndarray, count: int, watch: Watch) -> tuple[np.ndarray, np.ndarray] | None:
     """The nearest other rows of each row, or None if there are to be none."""
     if count < 1 or len(vectors) < 2:
         return None
-    searching = "Looking for the nearest sentences"
-    report_progress(0, searching)
-    rows, distances = neighbours(
-        np.asarray(vectors),
-        min(count + 1, len(vectors)),
-        lambda fraction: report_progress(fraction, searching),
-        should_stop,
-    )
+    searching = watch.stage("Looking for the nearest sentences")
+    rows, distances = neighbours(np.asarray(vectors), min(count + 1, len(vectors)), searching)
     return rows[:, 1:], distances[:, 1:]
 
 
@@ -233,3 +202,42 @@ def _arrow(values: list[Any]) -> Any:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
+
+
+NEIGHBOURS = 5  # in the sample, between which a sentence is placed
+ROWS = 8_192  # at a time
+
+
+def place_all(
+    vectors: np.ndarray,
+    sample: Sample,
+    settings: MapSettings,
+    cache: DiskCache,
+    home: Path,
+    watch: Watch = UNWATCHED,
+) -> np.ndarray:
+    """A point for each vector of float32 (N, D): float32 (N, dimensions).
+
+    UMAP draws the sample; every other sentence lies between its nearest neighbours in the sample, nearer to the more
+    similar ones.
+
+    Raises:
+        InputError: a setting is out of range, or the sample has too few distinct sentences.
+        Stopped: ``watch`` says so.
+    """
+    drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
+    drawn = project(sample.embedded, settings, cache, home, drawing)
+    if len(sample.rows) == len(vectors):
+        return drawn
+    index = neighbour_index(sample.embedded.vectors)
+    points = np.empty((len(vectors), drawn.shape[1]), dtype=np.float32)
+    for start in range(0, len(vectors), ROWS):
+        watch.check()
+        rows = np.ascontiguousarray(vectors[start : start + ROWS], dtype=np.float32)
+        cosines, nearest = index.search(rows, min(NEIGHBOURS, len(drawn)))
+        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)  # the most similar ones count most
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+        points[start : start + ROWS] = np.einsum("qk,qkd->qd", weights, drawn[nearest])
+        watch.report(start / len(vectors), "Placing the other sentences on the map")
+    points[sample.rows] = drawn
+    return points

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from sbert_app.services.clusters.large import NOISE
-from sbert_app.services.files.writers import discarded_on_error, open_writers
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.clustering import NOISE
+from sbert_app.services.files.writers import PARQUET, discarded_on_error, open_writers
 from training.atomic import replace_file
 from training.data.tables.columns import free_name
 from training.data.tables.table import RowBatch
-from training.errors import InputError, Stopped
 
 X, Y, NEIGHBORS = "projection_x", "projection_y", "neighbors"  # the names in embedding-atlas' documentation
 EMBEDDING, CLUSTER = "embedding", "cluster"
@@ -79,8 +79,7 @@ def write_atlas(
     text: str,
     added: AtlasColumns,
     drawn: int,
-    on_rows: Any = lambda rows: None,
-    should_stop: Any = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> AtlasSummary:
     """Write the rows with vectors, map and clusters to ``output``, and the names of the clusters beside it.
 
@@ -92,29 +91,25 @@ def write_atlas(
         text: the column with the sentences.
         added: what is written beside them.
         drawn: sentences that the map was drawn from.
-        on_rows: called with the rows done.
-        should_stop: asked before each batch.
+        watch: gets the rows done, and is asked before each batch.
 
     Raises:
         InputError: the output cannot be written, or does not end with .parquet. Nothing is left behind then.
-        Stopped: ``should_stop`` became true. Nothing is left behind.
+        Stopped: ``watch`` says so. Nothing is left behind.
     """
-    if output.suffix.lower() != ".parquet":
-        raise InputError(f"{output} has to end with .parquet")
     kinds = _kinds(added)
     taken = [field.name for field in fields]
     names = {kind: free_name(kind, taken) for kind in kinds}
-    writers = open_writers([output], source, fields, {names[kind]: arrow for kind, arrow in kinds.items()})
+    writers = open_writers([output], source, fields, {names[kind]: arrow for kind, arrow in kinds.items()}, PARQUET)
     start = 0
     with discarded_on_error(writers):
         for batch in batches:
-            if should_stop():
-                raise Stopped
+            watch.check()
             stop = start + len(batch)
             arrays = _arrays(added, slice(start, stop), kinds)
             writers[0].write(batch, {names[kind]: array for kind, array in arrays.items()})
             start = stop
-            on_rows(start)
+            watch.report(start, None, len(added.vectors))
         names_file = output.with_name(f"{output.stem}-labels.parquet")
         with replace_file(names_file) as temporary:  # both files appear, or neither
             clusters = _write_labels(temporary, added)
@@ -131,7 +126,7 @@ def _kinds(added: AtlasColumns) -> dict[str, Any]:
         X: pa.float32(),
         Y: pa.float32(),
         CLUSTER: pa.string(),
-        EMBEDDING: pa.list_(pa.float32(), added.vectors.shape[1]),
+        EMBEDDING: added.vectors.shape[1],
     }
     if added.neighbours is not None:
         ids, distances = pa.field("ids", pa.list_(pa.int64())), pa.field("distances", pa.list_(pa.float32()))
@@ -142,13 +137,12 @@ def _kinds(added: AtlasColumns) -> dict[str, Any]:
 def _arrays(added: AtlasColumns, rows: slice, kinds: dict[str, Any]) -> dict[str, Any]:
     import pyarrow as pa
 
-    vectors = np.ascontiguousarray(added.vectors[rows], dtype=np.float32)
     titles = [added.titles.get(label, NO_CLUSTER) for label in added.labels[rows].tolist()]
     arrays = {
         X: pa.array(added.points[rows, 0], pa.float32()),
         Y: pa.array(added.points[rows, 1], pa.float32()),
         CLUSTER: pa.array(titles, pa.string()),
-        EMBEDDING: pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=kinds[EMBEDDING]),
+        EMBEDDING: added.vectors[rows],
     }
     if added.neighbours is not None:
         ids, distances = (part[rows] for part in added.neighbours)

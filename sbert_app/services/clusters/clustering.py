@@ -9,8 +9,9 @@ of their pairs (average linkage). It compares every pair of sentences: for 10,00
 paper (section 1 and its conclusion). The tree is computed once and cached; other cuts of it take no time. All
 distances are in memory while it is computed, which limits the size of the corpus.
 
-Mini-batch k-means divides any corpus into a given number of clusters, without noise. HDBSCAN of a corpus that is too
-large for a map groups a sample (`large`).
+Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise, and reads a memory
+map batch by batch. Of a corpus that is too large for a map HDBSCAN groups a random sample; every other sentence joins
+the cluster that most of its nearest neighbours in the sample belong to, or none with them.
 
 Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 """
@@ -18,31 +19,28 @@ Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.formats import format_count
-from sbert_app.services.cache import DiskCache, digest
-from sbert_app.services.clusters.large import NOISE, join_nearest, k_means
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.limits import CorpusLimits
-from sbert_app.services.corpus.sample import sample_of
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.corpus import CorpusLimits
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
+from sbert_app.services.corpus.neighbours import neighbour_index
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import is_warm
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.errors import InputError, Stopped
+from sbert_app.services.store.cache import DiskCache, digest
+from training.errors import InputError
 
 HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}  # distinct ones
 MAX_TREE_SENTENCES = 15_000  # 112 million distances, 1.9 GB at the peak
 CENTRES = 20  # of k-means, unless a number is given
 MIN_SAMPLES = 5  # HDBSCAN: neighbours that make a sentence a core point
-BLOCK = 1_024  # rows of distances between two checks of ``should_stop``
-POLL_SECONDS = 0.2
+BLOCK = 1_024  # rows of distances between two checks of ``watch``
 
 _linkage_lock = threading.Lock()  # one tree at a time, because of the memory for its distances
 
@@ -78,8 +76,7 @@ def cluster(
     settings: ClusterSettings,
     cache: DiskCache,
     home: Path,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise.
@@ -89,16 +86,15 @@ def cluster(
         settings: the method and its parameters.
         cache: holds the 5-D map, the HDBSCAN labels and the tree.
         home: the home folder, for UMAP's compiled functions.
-        report_progress: called with the fraction done and a message.
-        should_stop: checked several times a second where the libraries allow it.
+        watch: asked several times a second where the libraries allow it.
         limits: from which size on HDBSCAN groups a sample.
 
     Raises:
         InputError: a setting is invalid, or the corpus is too small, or too large for a tree.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     settings.check(embedded)
-    task = _Task(embedded, settings, cache, home, report_progress, should_stop)
+    task = _Task(embedded, settings, cache, home, watch)
     if settings.method == HDBSCAN and len(embedded) > limits.clustered:
         return by_size(_cluster_sample(task, limits.map_points))
     return by_size(METHODS[settings.method](task))
@@ -120,8 +116,7 @@ class _Task:
     settings: ClusterSettings
     cache: DiskCache
     home: Path
-    report_progress: ReportProgress
-    should_stop: ShouldStop
+    watch: Watch
 
 
 def _cluster_hdbscan(task: _Task) -> np.ndarray:
@@ -134,11 +129,10 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
 
     def compute() -> np.ndarray:
         mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
-        task.report_progress(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
-        points = project(embedded, map_settings, task.cache, task.home, task.report_progress, task.should_stop)
-        task.report_progress(0, "Looking for dense groups")
-        if task.should_stop():
-            raise Stopped
+        task.watch.report(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
+        points = project(embedded, map_settings, task.cache, task.home, task.watch)
+        task.watch.report(0, "Looking for dense groups")
+        task.watch.check()
         return _hdbscan(points, size)
 
     return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(size)]), compute)
@@ -150,7 +144,7 @@ def _cluster_sample(task: _Task, size: int) -> np.ndarray:
 
     def compute() -> np.ndarray:
         found = _cluster_hdbscan(replace(task, embedded=sample.embedded))
-        return join_nearest(task.embedded.vectors, sample.rows, found, task.report_progress, task.should_stop)
+        return join_nearest(task.embedded.vectors, sample.rows, found, task.watch)
 
     key = digest(["hdbscan of a sample", sample.embedded.key, str(task.settings.min_cluster_size)])
     return task.cache.get_or_compute(key, compute)
@@ -161,7 +155,7 @@ def _cluster_k_means(task: _Task) -> np.ndarray:
     embedded, count = task.embedded, min(task.settings.num_clusters or CENTRES, len(task.embedded))
     return task.cache.get_or_compute(
         digest(["mini-batch k-means", embedded.key, str(count)]),
-        lambda: k_means(embedded.vectors, count, task.report_progress, task.should_stop),
+        lambda: k_means(embedded.vectors, count, task.watch),
     )
 
 
@@ -177,7 +171,7 @@ def _cluster_hierarchical(task: _Task) -> np.ndarray:
     """The tree, cut by cosine or by number of clusters."""
     from scipy.cluster.hierarchy import fcluster
 
-    tree = linkage_tree(task.embedded, task.cache, task.report_progress, task.should_stop)
+    tree = linkage_tree(task.embedded, task.cache, task.watch)
     if task.settings.num_clusters is None:
         return fcluster(tree, 1 - task.settings.min_cosine, "distance").astype(np.int64) - 1
     return fcluster(tree, task.settings.num_clusters, "maxclust").astype(np.int64) - 1
@@ -193,14 +187,13 @@ METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
 def linkage_tree(
     embedded: EmbeddedCorpus,
     cache: DiskCache,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> np.ndarray:
     """Average linkage under cosine distance in SciPy's format: float64 (N−1, 4).
 
     Raises:
         InputError: there are more than ``MAX_TREE_SENTENCES`` sentences.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     from scipy.cluster.hierarchy import linkage
 
@@ -212,39 +205,92 @@ def linkage_tree(
         )
 
     def compute() -> np.ndarray:
-        with _exclusive_linkage(should_stop):
-            report_progress(0, f"Comparing {n:,} sentences, each with each")
-            distances = condensed_distances(embedded.vectors, report_progress, should_stop)
-            report_progress(0, f"Joining {n:,} sentences")
+        with watch.holding(_linkage_lock):  # one tree at a time
+            watch.report(0, f"Comparing {n:,} sentences, each with each")
+            distances = condensed_distances(embedded.vectors, watch)
+            watch.report(0, f"Joining {n:,} sentences")
             return linkage(distances, "average")
 
     return cache.get_or_compute(digest(["average linkage", embedded.key]), compute)
 
 
-def condensed_distances(vectors: np.ndarray, report_progress: ReportProgress, should_stop: ShouldStop) -> np.ndarray:
+def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
     """1 − cosine of every pair, the upper triangle row by row: float64 (N(N−1)/2,)."""
     n = len(vectors)
     distances = np.empty(n * (n - 1) // 2)
     start = 0
     for top in range(0, n, BLOCK):
-        if should_stop():
-            raise Stopped
+        watch.check()
         block = np.clip(1 - vectors[top : top + BLOCK] @ vectors[top:].T, 0, 2)
         for row in range(len(block)):
             end = start + n - top - row - 1
             distances[start:end] = block[row, row + 1 :]
             start = end
-        report_progress(start / max(len(distances), 1))
+        watch.report(start / max(len(distances), 1))
     return distances
 
 
-@contextmanager
-def _exclusive_linkage(should_stop: ShouldStop) -> Iterator[None]:
-    """One tree at a time. Raises Stopped while waiting if ``should_stop`` returns True."""
-    while not _linkage_lock.acquire(timeout=POLL_SECONDS):
-        if should_stop():
-            raise Stopped
-    try:
-        yield
-    finally:
-        _linkage_lock.release()
+NOISE = -1
+VOTERS = 5  # nearest neighbours in the sample
+ROWS = 8_192  # at a time
+EPOCHS = 2  # over the corpus, or MIN_BATCHES if it is small
+MIN_BATCHES = 50
+SEED = 0
+
+
+def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.ndarray:
+    """Mini-batch k-means of float32 (N, D): the cluster of each vector, int64 (N,). Some clusters may be empty.
+
+    Raises:
+        Stopped: ``watch`` says so.
+    """
+    from sklearn.cluster import MiniBatchKMeans
+
+    n = len(vectors)
+    random = np.random.default_rng(SEED)
+    model = MiniBatchKMeans(k, random_state=SEED, n_init=1, batch_size=rows)
+    batches = max(MIN_BATCHES, EPOCHS * -(-n // rows))
+    for batch in range(batches):
+        watch.check()
+        chosen = np.sort(random.choice(n, min(n, max(rows, k)), replace=False))
+        model.partial_fit(np.asarray(vectors[chosen]))
+        watch.report(batch / batches, f"Fitting {k:,} centres")
+    labels = np.empty(n, dtype=np.int64)
+    for start in range(0, n, rows):
+        watch.check()
+        labels[start : start + rows] = model.predict(np.ascontiguousarray(vectors[start : start + rows]))
+        watch.report(start / n, "Assigning the sentences")
+    return labels
+
+
+def join_nearest(
+    vectors: np.ndarray,
+    sample: np.ndarray,
+    sample_labels: np.ndarray,
+    watch: Watch,
+) -> np.ndarray:
+    """The label of every vector (N, D), by a vote of its nearest neighbours among those at ``sample``: int64 (N,).
+
+    The sample itself keeps its labels. Of equally frequent labels the lowest wins, noise last.
+
+    Raises:
+        Stopped: ``watch`` says so.
+    """
+    n, k = len(vectors), min(VOTERS, len(sample))
+    index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))
+    labels = np.empty(n, dtype=np.int64)
+    for start in range(0, n, ROWS):
+        watch.check()
+        _, nearest = index.search(np.ascontiguousarray(vectors[start : start + ROWS], dtype=np.float32), k)
+        labels[start : start + ROWS] = _vote(np.where(nearest >= 0, sample_labels[nearest], NOISE))
+        watch.report(start / n, "Assigning the other sentences to the clusters")
+    labels[sample] = sample_labels
+    return labels
+
+
+def _vote(labels: np.ndarray) -> np.ndarray:
+    """The most frequent label of each row of int64 (Q, k): int64 (Q,)."""
+    counts = (labels[:, :, None] == labels[:, None, :]).sum(axis=2)
+    order = np.where(labels == NOISE, np.iinfo(np.int64).max, labels)
+    best = np.lexsort((order, -counts))[:, 0]  # the keys' last axis is sorted: the neighbours of one row
+    return np.take_along_axis(labels, best[:, None], axis=1)[:, 0]

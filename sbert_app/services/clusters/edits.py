@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from sbert_app.services.cache import digest
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings, by_size
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.documents import DocumentStore
+from sbert_app.services.store.cache import digest
+from sbert_app.services.store.documents import DocumentStore
 from training.errors import InputError
 
 MAX_NAME = 60  # characters
@@ -50,7 +50,7 @@ class EditedClusters:
 
 def edit_store(home: Path) -> EditStore:
     """The changes that are kept in a home folder."""
-    return DocumentStore(home / "explore" / "clusters", ClusterEdits)
+    return DocumentStore(home / "explore" / "clusters", ClusterEdits, default=ClusterEdits())
 
 
 def edits_key(embedded: EmbeddedCorpus, settings: ClusterSettings) -> str:

@@ -1,20 +1,30 @@
-"""The contents of each cluster: its sentences, its keywords, the sentences nearest to its centre."""
+"""The contents of each cluster, and of sentences that were selected: keywords, the sentences nearest to the centre.
+
+Keywords are those of class-based TF-IDF (Grootendorst 2022), for every language with a script of words. All sentences
+of a cluster count as one document. The weight of a word is its frequency in that document (TF), times the logarithm of
+its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its frequency elsewhere
+(the class-based part). The product of the two logarithms should reach a threshold; a class in which no word does has
+its best ones instead. Articles, prepositions and the like are left out in the languages of
+`sbert_app.services.function_words`. Chinese and Japanese, written without spaces, are counted as character bigrams.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.services.clusters.clustering import NOISE
-from sbert_app.services.clusters.keywords import keywords_of
-from sbert_app.services.clusters.subset import mean_pair_cosine
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.export import Column, save_csv, with_file_columns
-from sbert_app.services.corpus.similar import normalize_text
+from sbert_app.services.corpus.similar_pairs import normalize_text
+from sbert_app.services.files.writers import Column, save_csv, with_file_columns
+from sbert_app.services.function_words import stop_words
 
 REPRESENTATIVES = 3
 TITLE_KEYWORDS = 2
@@ -97,3 +107,151 @@ def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
         "sentence": corpus.sentences,
     }
     return save_csv(folder, "clusters.csv", with_file_columns(columns, corpus.columns))
+
+
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+MIN_SENTENCES = 2  # of a cluster that contain a keyword, unless the cluster has only one
+MAX_COUNTED = 100_000  # sentences of a large corpus whose words are counted
+MIN_SPECIFICITY = 3.0  # product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere
+
+
+def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
+    """The words of each label that distinguish it from the others, the highest weight first.
+
+    Args:
+        sentences: N texts.
+        labels: int (N,); each number is a class, negative ones too.
+        k: the maximum number of words of a label.
+    """
+    counts: dict[int, Counter[str]] = {}  # occurrences in each class
+    document_counts: dict[int, Counter[str]] = {}  # sentences of each class that contain the word
+    for sentence, label in zip(sentences, labels.tolist(), strict=True):
+        tokens = list(words(sentence))
+        counts.setdefault(label, Counter()).update(tokens)
+        document_counts.setdefault(label, Counter()).update(set(tokens))
+    total_counts: Counter[str] = Counter()
+    total_document_counts: Counter[str] = Counter()
+    for label in counts:
+        total_counts.update(counts[label])
+        total_document_counts.update(document_counts[label])
+    sizes, stopped = Counter(labels.tolist()), stop_words(total_counts.elements())
+    best = {}
+    for label, class_counts in counts.items():
+        # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
+        elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
+        weights, weaker = {}, {}
+        for word, count in class_counts.items():
+            if word in stopped:
+                continue
+            ratio = count * elsewhere / (total_counts[word] - count + 1)
+            specificity = math.log(len(sentences) / total_document_counts[word]) * math.log(ratio)
+            is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
+            if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
+                weights[word] = count * specificity
+            elif ratio > 1:
+                weaker[word] = count * specificity
+        chosen = weights or weaker
+        best[label] = sorted(chosen, key=lambda word: (-chosen[word], word))[:k]
+    return best
+
+
+def words(sentence: str) -> Iterator[str]:
+    """The words of a sentence in lower case, without numbers."""
+    for word in WORD.findall(sentence.casefold()):
+        if UNSPACED.search(word):
+            yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
+        else:
+            yield word
+
+
+def keywords_of(
+    sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
+) -> dict[int, list[str]]:
+    """`keywords`, counted in a random sample of at most ``most`` sentences; a label without any there has none."""
+    if len(sentences) <= most:
+        return keywords(sentences, labels, k)
+    rows = np.sort(np.random.default_rng(0).choice(len(sentences), most, replace=False))
+    counted = keywords([sentences[row] for row in rows.tolist()], labels[rows], k)
+    return {label: counted.get(label, []) for label in np.unique(labels).tolist()}
+
+
+KEYWORD_SENTENCES = 20_000  # of the subset, and of the others, that keywords are counted in
+SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """Sentences of a corpus."""
+
+    rows: np.ndarray  # positions in the corpus, int64, ascending
+    cosines: np.ndarray  # (n,) float32: the mean cosine of each with the others; NaN for a single sentence
+    cosine: float | None  # the mean over all pairs; None for a single sentence
+    keywords: list[str]  # that set these sentences apart from the others
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
+    """Describe the sentences at ``rows``; repeated rows count once, rows that the corpus does not have not at all."""
+    chosen = np.unique(np.fromiter(rows, dtype=np.int64))
+    chosen = chosen[(chosen >= 0) & (chosen < len(embedded))]
+    vectors = np.asarray(embedded.vectors[chosen])
+    cosine = mean_pair_cosine(vectors)
+    if cosine is None:
+        cosines = np.full(len(chosen), np.nan, dtype=np.float32)
+    else:
+        total = vectors.sum(axis=0, dtype=np.float64)
+        own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        cosines = ((vectors @ total - own) / (len(chosen) - 1)).astype(np.float32)
+    return Subset(chosen, cosines, cosine, _keywords(embedded.corpus, chosen))
+
+
+def mean_pair_cosine(vectors: np.ndarray) -> float | None:
+    """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
+
+    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
+    """
+    n = len(vectors)
+    if n < 2:
+        return None
+    total = vectors.sum(axis=0, dtype=np.float64)
+    return float(total @ total - n) / (n * (n - 1))
+
+
+def containing(corpus: Corpus, text: str) -> np.ndarray:
+    """The rows whose sentence contains a text, in upper or lower case: int64, ascending."""
+    wanted = " ".join(text.casefold().split())
+    rows = (row for row, sentence in enumerate(corpus.sentences) if wanted in sentence.casefold())
+    return np.fromiter(rows if wanted else (), dtype=np.int64)
+
+
+def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
+    """A CSV file: row numbers from 1, sentences, mean cosines with the others, and the other columns of the corpus.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    rows = subset.rows.tolist()
+    columns: dict[str, Column] = {
+        "row": [row + 1 for row in rows],
+        "sentence": [corpus.sentences[row] for row in rows],
+        "mean_cosine": subset.cosines,
+    }
+    own = {name: [values[row] for row in rows] for name, values in corpus.columns.items()}
+    return save_csv(folder, "selected.csv", with_file_columns(columns, own))
+
+
+def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
+    """The words that set these sentences apart; of very many, a sample is counted."""
+    if not len(rows):
+        return []
+    random = np.random.default_rng(SEED)
+    others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
+    parts = [
+        part if len(part) <= KEYWORD_SENTENCES else np.sort(random.choice(part, KEYWORD_SENTENCES, replace=False))
+        for part in (rows, others)
+    ]
+    sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
+    return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]

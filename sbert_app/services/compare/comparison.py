@@ -7,7 +7,9 @@ both sentences, pooled three ways and attributed to words. ``leave_one_out`` mea
 
 from __future__ import annotations
 
+import re
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sbert_app.formats import format_count
-from sbert_app.services.compare.language import other_language
+from sbert_app.services.function_words import function_words
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.models.reference import BY_ROLE, parse_reference
-from training.registry import DEFAULT_MODEL
+from training.names import BY_ROLE, ModelName
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
     from training.evaluation.attribution import Attribution, Word
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
+
 
 MAX_LINES = 500  # of the many-sentences view
 MAX_CROSS_LINES = 30  # 435 pairs, which take a cross-encoder seconds
@@ -98,7 +101,7 @@ def compare(
     """
     from training.evaluation.attribution import attribute_tokens, why_no_map, words_of
     from training.models.encoder import EncodeReport
-    from training.models.pooling import PAPER_POOLINGS
+    from training.pooling import PAPER_POOLINGS
 
     _check(a, "first")
     _check(b, "second")
@@ -163,12 +166,13 @@ def compare_by_name(
     """
     _check(a, "first")
     _check(b, "second")
-    roles = ("query", "document") if parse_reference(model).prompt_name == BY_ROLE else None
-    first, second = (models.encoder(model or DEFAULT_MODEL, None, role) for role in roles or (None, None))
+    name = ModelName.parse(model or DEFAULT_MODEL)
+    roles = ("query", "document") if name.prompt_name == BY_ROLE else None
+    first, second = (models.encoder(name, None, role) for role in roles or (None, None))
     own = first.pooling
     first, second = (encoder.with_pooling(pooling or None) for encoder in (first, second))
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second if roles else None)
-    return replace(comparison, model=str(parse_reference(model or DEFAULT_MODEL)), own_pooling=own)
+    return replace(comparison, model=str(name), own_pooling=own)
 
 
 class LeftOut(NamedTuple):
@@ -249,7 +253,7 @@ def compare_all(
     should_stop: Callable[[], bool] | None = None,
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not 2 <= len(lines) <= MAX_LINES:
         given = format_count(len(lines), "line with text", "lines with text")
         raise InputError(f"got {given}; paste 2 to {MAX_LINES} sentences, one per line")
@@ -291,12 +295,53 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
 
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:
-    from training.evaluation.metrics import cosine
-
-    return float(np.clip(cosine(u[None], v[None])[0], -1, 1))
+    return float(np.clip(u @ v / (np.linalg.norm(u) * np.linalg.norm(v) or 1), -1, 1))
 
 
 def _without(sentence: str, word: Word) -> str:
     """The sentence without a word, and without one of the two spaces around it."""
     before, after = sentence[: word.start], sentence[word.end :]
     return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)
+
+
+# ---------------------------------------------------------------- another language than the model's
+
+# A model for many languages has a vocabulary of 100,000 sub-words and more; one with a smaller vocabulary was trained
+# on one language, for the built-in models English. A text in another script is told by its letters, one in Latin
+# letters by its function words (assets/examples/function_words.json), if the model also splits its words more than
+# English ones.
+
+
+MULTILINGUAL_FROM = 60_000  # sub-words in a vocabulary
+FOREIGN_SPLIT = 1.25  # sub-words per word; English sentences have about 1.1
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def other_language(text: str, subwords: int, vocabulary: int) -> str:
+    """The language or script of a text that a model for English was not trained on; "" for English and if unsure.
+
+    Args:
+        text: a sentence.
+        subwords: that the model's tokenizer makes of it, special tokens not counted.
+        vocabulary: of the model, in sub-words.
+    """
+    words = _WORD.findall(text.lower())
+    if vocabulary > MULTILINGUAL_FROM or not words:
+        return ""
+    script = _other_script("".join(words))
+    if script:
+        return script
+    counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
+    best = max(counts, key=counts.__getitem__)
+    is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
+    return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""
+
+
+def _other_script(letters: str) -> str:
+    """The script of most letters, such as "Cyrillic"; "" if it is Latin."""
+    scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters]
+    most = max(set(scripts), key=scripts.count)
+    return "" if most in ("LATIN", "UNKNOWN", "MODIFIER") else f"{_NAMES.get(most, most.capitalize())} script"
+
+
+_NAMES = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}

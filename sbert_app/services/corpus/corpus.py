@@ -15,16 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbert_app.services.cache import digest
+from sbert_app.services.store.cache import digest
 from training.assets import asset
-from training.data.reference import FileReference
 from training.data.tables.columns import as_text
-from training.data.tables.lines import open_lines
-from training.data.tables.table import Table, open_table, pick_columns, pick_sentence
+from training.data.tables.table import Table, open_lines, open_table, pick_columns, pick_sentence
 from training.errors import InputError
+from training.names import DataName
 
 if TYPE_CHECKING:
     from training.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class CorpusLimits:
+    """Numbers of sentences."""
+
+    sentences: int = 1_000_000  # of a corpus; the first ones are used
+    in_memory: int = 100_000  # up to which vectors are in memory; above, in a file that is mapped
+    map_points: int = 50_000  # on a map; of more, a random sample is drawn
+    clustered: int = 100_000  # that HDBSCAN groups; of more, a sample of ``map_points``, the others by their neighbours
+
 
 MAX_SENTENCES = 1_000_000  # unless a reader is given another limit
 EXAMPLE = asset("examples/corpus.csv")
@@ -78,7 +88,7 @@ class Corpus:
         Raises:
             InputError: there is no sentence.
         """
-        sentences = [line.strip() for line in text.splitlines() if line.strip()]
+        sentences = [line.strip() for line in text.split("\n") if line.strip()]
         return cls(name, sentences[:most], notes=_cut(len(sentences), most))
 
     @classmethod
@@ -100,7 +110,7 @@ class Corpus:
         if column is None and has_pairs(table):
             from training.data.load import load_data
 
-            return cls.from_dataset(load_data(str(FileReference(str(path), encoding))), most)
+            return cls.from_dataset(load_data(str(DataName(str(path), encoding))), most)
         return _from_rows(table, pick_sentence(table, column), most)
 
     @classmethod

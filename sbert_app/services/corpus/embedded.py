@@ -8,19 +8,19 @@ search(embedded, "a query", encoder)             see search.py
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus import vector_file
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.index import MAX_EXACT, SearchIndex
-from sbert_app.services.corpus.quantized_index import QuantizedIndex
+from sbert_app.services.corpus.search_index import MAX_EXACT, QuantizedIndex, SearchIndex
 from sbert_app.services.models.protocols import SentenceEncoder
+from sbert_app.services.store.cache import DiskCache, digest
 
 MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
 SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
@@ -42,8 +42,8 @@ class EmbeddedCorpus:
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
-        """The search index, built on first use; over a memory map one that leaves the vectors where they are."""
-        if isinstance(self.vectors, np.memmap) and len(self) > MAX_EXACT:
+        """The search index, built on first use; of many vectors one that leaves them where they are."""
+        if len(self) > MAX_EXACT:
             return QuantizedIndex(self.vectors, bits=1 if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS else 8)
         return SearchIndex(self.vectors)
 
@@ -52,8 +52,7 @@ def encode(
     corpus: Corpus,
     encoder: SentenceEncoder,
     cache: DiskCache | None = None,
-    on_progress: Callable[[int, int | None], None] | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    watch: Watch = UNWATCHED,
     folder: Path | None = None,
 ) -> EmbeddedCorpus:
     """Encode a corpus, or read its vectors from the cache.
@@ -63,16 +62,16 @@ def encode(
 
     Raises:
         InputError: the file cannot be written.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     key = embedding_key(corpus, encoder)
     if folder is not None:
-        return _encode_to_file(corpus, encoder, key, folder, on_progress, should_stop)
+        return _encode_to_file(corpus, encoder, key, folder, watch)
     vectors = cache.get(key) if cache is not None else None
     if vectors is not None:
         return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, 0.0)
     started = time.perf_counter()
-    vectors = encoder.encode(corpus.sentences, on_progress=on_progress, should_stop=should_stop)
+    vectors = encoder.encode(corpus.sentences, on_progress=watch.on_progress, should_stop=watch.should_stop)
     seconds = time.perf_counter() - started
     if cache is not None:
         cache.put(key, vectors)
@@ -84,12 +83,11 @@ def _encode_to_file(
     encoder: SentenceEncoder,
     key: str,
     folder: Path,
-    on_progress: Callable[[int, int | None], None] | None,
-    should_stop: Callable[[], bool] | None,
+    watch: Watch,
 ) -> EmbeddedCorpus:
     path = folder / f"{key}{vector_file.SUFFIX}"
     is_done, started = path.exists(), time.perf_counter()
-    vectors = vector_file.encode_to_file(path, corpus.sentences, encoder, on_progress, should_stop)
+    vectors = vector_file.encode_to_file(path, corpus.sentences, encoder, watch)
     seconds = 0.0 if is_done else time.perf_counter() - started
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
@@ -115,3 +113,34 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
         parts.append(f"{name} {tuple(weights.shape)} {sample.tobytes().hex()}")
     return digest(parts)
+
+
+SEED = 0
+
+
+class Sample(NamedTuple):
+    """Some sentences of a corpus."""
+
+    embedded: EmbeddedCorpus
+    rows: np.ndarray  # int64 (n,), ascending: their positions in the corpus
+
+
+def sample_rows(count: int, size: int) -> np.ndarray:
+    """``size`` of ``count`` rows, always the same ones: int64, ascending."""
+    if count <= size:
+        return np.arange(count, dtype=np.int64)
+    return np.sort(np.random.default_rng(SEED).choice(count, size, replace=False)).astype(np.int64)
+
+
+def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
+    """At most ``size`` sentences of a corpus with their vectors, in memory; a smaller corpus as it is."""
+    rows = sample_rows(len(embedded), size)
+    if len(rows) == len(embedded):
+        return Sample(embedded, rows)
+    corpus = embedded.corpus
+    at = rows.tolist()
+    columns = {name: [values[row] for row in at] for name, values in corpus.columns.items()}
+    sampled = Corpus(corpus.name, [corpus.sentences[row] for row in at], columns)
+    key = digest([embedded.key, f"sample {size} {SEED}"])
+    vectors = np.array(embedded.vectors[rows])
+    return Sample(EmbeddedCorpus(sampled, vectors, embedded.model, embedded.pooling, key, 0.0), rows)

@@ -10,34 +10,26 @@ million sentences; an evicted one has to be opened again.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.cache import DiskCache, LRUCache, digest
-from sbert_app.services.corpus.corpus import EXAMPLE, Corpus
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.corpus import EXAMPLE, Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
-from sbert_app.services.corpus.limits import CorpusLimits
+from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from training.assets import asset
-from training.errors import InputError, Stopped
+from training.errors import InputError
+from training.names import ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sbert_app.services.models.cache import ModelCache
 
 SHIPPED = asset("maps")  # the map of the example corpus, so that a first visit does not wait for it
 MAX_SENTENCES = 2_000_000  # of all open corpora
 MAX_BYTES = 1 << 30  # of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB
-POLL_SECONDS = 0.2  # between two checks of ``should_stop`` while another thread encodes the same corpus
-
-OnProgress = Callable[[int, int | None], None]
-ShouldStop = Callable[[], bool]
 
 
 class EmbeddingCache:
@@ -57,8 +49,7 @@ class EmbeddingCache:
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)  # of vectors, maps and clusters
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
-        self._locks: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._locks: KeyedLocks[str] = KeyedLocks()
         self._example: str | None = None
 
     def add(self, corpus: Corpus) -> str:
@@ -88,42 +79,28 @@ class EmbeddingCache:
     def embed(
         self,
         corpus_key: str,
-        model: str,
+        model: ModelName | str,
         pooling: str | None = None,
-        on_progress: OnProgress | None = None,
-        should_stop: ShouldStop | None = None,
+        watch: Watch = UNWATCHED,
     ) -> EmbeddedCorpus:
         """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache.
 
-        Concurrent requests for the same vectors encode once. ``on_progress`` gets (sentences done, total).
+        Concurrent requests for the same vectors encode once. ``watch`` gets (sentences done, total).
 
         Raises:
             InputError: the corpus has been evicted, or the model cannot be loaded.
-            Stopped: ``should_stop`` returned True; other requests for the same vectors continue.
+            Stopped: ``watch`` says so; other requests for the same vectors continue.
         """
         corpus = self.corpus(corpus_key)
         encoder = self.models.encoder(model, pooling, "document")
         key = embedding_key(corpus, encoder)
-        with self._exclusive(key, should_stop):
+        with watch.holding(self._locks[key]):
             embedded = self._embedded.get(key)
             if embedded is None:
                 folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
-                embedded = encode(corpus, encoder, self.cache, on_progress, should_stop, folder)
+                embedded = encode(corpus, encoder, self.cache, watch, folder)
                 self._embedded.put(key, embedded)
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
-
-    @contextmanager
-    def _exclusive(self, key: str, should_stop: ShouldStop | None) -> Iterator[None]:
-        """One thread at a time for each key. Raises Stopped while waiting if ``should_stop`` returns True."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        while not lock.acquire(timeout=POLL_SECONDS):
-            if should_stop is not None and should_stop():
-                raise Stopped
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:

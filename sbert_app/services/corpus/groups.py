@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.documents import DocumentStore
+from sbert_app.services.store.documents import DocumentStore
 from training.errors import InputError
 
 MAX_GROUPS = 20  # of a corpus: the map tells 21 apart
@@ -45,7 +45,7 @@ GroupStore = DocumentStore[Groups]
 
 def group_store(home: Path) -> GroupStore:
     """The groups that are kept in a home folder."""
-    return DocumentStore(home / "explore" / "groups", Groups)
+    return DocumentStore(home / "explore" / "groups", Groups, default=Groups())
 
 
 def groups_of(store: GroupStore, corpus: Corpus) -> tuple[Group, ...]:

@@ -1,50 +1,45 @@
 """The nearest neighbours of every sentence of a corpus: the input of UMAP.
 
 Up to 20,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed):
-it finds 97 of 100 neighbours in a tenth of the time. Both are deterministic, unlike the HNSW graph of index.py, which
-several threads build concurrently.
+it finds 97 of 100 neighbours in a tenth of the time. Both are deterministic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from training.errors import Stopped
+from sbert_app.services.background.watch import UNWATCHED, Watch
 
 MAX_EXACT = 20_000  # vectors up to which every pair is compared
 PROBED_CELLS = 16
-ROWS = 4_096  # searched between two checks of ``should_stop``
+ROWS = 4_096  # searched between two checks of ``watch``
 SEED = 1_234
 
 
 def neighbours(
     vectors: np.ndarray,
     k: int,
-    on_progress: Callable[[float], None] | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of each vector, itself first: rows int32 (N, k) and cosine distances float32 (N, k).
 
     Args:
         vectors: float32 (N, D), unit length.
         k: at most N.
-        on_progress: called with the fraction that is done.
-        should_stop: checked every 4,096 rows.
+        watch: checked every 4,096 rows.
 
     Raises:
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     n = len(vectors)
     index = neighbour_index(vectors)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for start in range(0, n, ROWS):
-        if should_stop is not None and should_stop():
-            raise Stopped
+        watch.check()
         queries = np.arange(start, min(start + ROWS, n))[:, None]
         cosines, nearest = index.search(vectors[start : start + ROWS], k)
         missing = ~(nearest == queries).any(axis=1)  # with many duplicates a vector may not find itself
@@ -55,8 +50,7 @@ def neighbours(
         order = np.argsort(-cosines, axis=1, kind="stable")
         rows[queries[:, 0]] = np.take_along_axis(nearest, order, axis=1)
         distances[queries[:, 0]] = np.clip(1 - np.take_along_axis(cosines, order, axis=1), 0, 2)
-        if on_progress is not None:
-            on_progress(min(start + ROWS, n) / n)
+        watch.report(min(start + ROWS, n), None, n)
     return rows, distances
 
 

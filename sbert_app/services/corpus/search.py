@@ -94,7 +94,6 @@ def search(
     nearest = [
         Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
         for rank, (row, cosine) in enumerate(zip(rows[0], cosines[0], strict=True), start=1)
-        if row >= 0  # the HNSW graph may return fewer
     ]
     encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)

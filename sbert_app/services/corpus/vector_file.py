@@ -12,14 +12,16 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sbert_app.formats import format_bytes
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.protocols import SentenceEncoder
-from training.errors import InputError, Stopped, unwritable
+from sbert_app.services.store.cache import remove_least_used
+from training.errors import InputError, unwritable
 
 log = logging.getLogger("sbert_lab.corpus")
 
@@ -29,16 +31,12 @@ BYTES = 4  # of a float32
 POLL_SECONDS = 0.2  # between two looks at a file that another process writes
 MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
 
-OnProgress = Callable[[int, int | None], None]
-ShouldStop = Callable[[], bool]
-
 
 def encode_to_file(
     path: Path,
     sentences: Sequence[str],
     encoder: SentenceEncoder,
-    on_progress: OnProgress | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
     chunk: int = CHUNK,
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
@@ -47,13 +45,12 @@ def encode_to_file(
         path: of the complete file. Its folder is created.
         sentences: N texts.
         encoder: a bi-encoder.
-        on_progress: called with (sentences done, N) after each chunk, and with those that were there already.
-        should_stop: asked within and between chunks.
+        watch: asked within and between chunks.
         chunk: sentences between two writes.
 
     Raises:
         InputError: the disk is full or not writable. What is done stays.
-        Stopped: ``should_stop`` became true. What is done stays.
+        Stopped: ``watch`` says so. What is done stays.
     """
     from filelock import FileLock, Timeout
 
@@ -63,11 +60,10 @@ def encode_to_file(
     while True:
         if (vectors := open_vectors(path, shape)) is not None:
             return vectors
-        if should_stop is not None and should_stop():
-            raise Stopped
+        watch.check()
         try:
             with lock.acquire(timeout=POLL_SECONDS):
-                _complete(path, sentences, encoder, on_progress, should_stop, chunk)
+                _complete(path, sentences, encoder, watch, chunk)
         except Timeout:  # another process is at it
             continue
 
@@ -89,22 +85,11 @@ def rows_done(path: Path, dimension: int) -> int:
     return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
 
 
-def remove_least_used(folder: Path, max_bytes: int = MAX_BYTES, kept: Path | None = None) -> None:
-    """Remove complete files, the least recently used first, until all together have at most ``max_bytes``."""
-    files = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in folder.glob(f"*{SUFFIX}"))
-    excess = sum(size for _, size, _ in files) - max_bytes
-    for _, size, file in files:
-        if excess > 0 and file != kept:
-            file.unlink(missing_ok=True)
-            excess -= size
-
-
 def _complete(
     path: Path,
     sentences: Sequence[str],
     encoder: SentenceEncoder,
-    on_progress: OnProgress | None,
-    should_stop: ShouldStop | None,
+    watch: Watch,
     chunk: int,
 ) -> None:
     """Compute and append the rows that the file lacks, and give it its name."""
@@ -117,20 +102,17 @@ def _complete(
             log.info("going on with %s from sentence %d of %d", path.name, done + 1, total)
         with part.open("ab") as file:
             file.truncate(done * row_bytes)  # a row of which only a part was written
-            if on_progress is not None:
-                on_progress(done, total)
+            watch.report(done, None, total)
             for start in range(done, total, chunk):
-                if should_stop is not None and should_stop():
-                    raise Stopped
-                vectors = encoder.encode(sentences[start : start + chunk], should_stop=should_stop)
+                watch.check()
+                vectors = encoder.encode(sentences[start : start + chunk], should_stop=watch.should_stop)
                 file.write(np.ascontiguousarray(vectors, dtype=np.float32).data)
                 file.flush()
-                if on_progress is not None:
-                    on_progress(min(start + chunk, total), total)
+                watch.report(min(start + chunk, total), None, total)
         part.replace(path)
     except OSError as error:
         raise unwritable(part, error, "free some space and open the corpus again: what is done is kept") from error
-    remove_least_used(path.parent, kept=path)
+    remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, kept=path)
 
 
 def _require_space(folder: Path, size: int) -> None:

@@ -2,18 +2,26 @@
 
 Each is an entry of ``ABLATIONS``: `RunConfig`s that differ in one setting. The paper's figures are Spearman ρ ×100 on
 STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased, the mean
-of ten seeds. A sweep (`sbert_app.services.experiments.sweeps`) is such a grid times seeds.
+of ten seeds. A sweep (`sbert_app.services.experiments.experiment`) is such a grid times seeds.
+
+Precomputed tables of them ship as ``assets/ablation/<name>.json``; `scripts/measure_ablation.py` writes the file after
+each run, so that it can be interrupted. No run is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from sbert_app.services.store.documents import read_document
+from training.assets import asset
+from training.catalogue import BILSTM, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
-from training.registry import BILSTM, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-from training.trainer.config import NEEDS_TEACHER, RunConfig, default_learning_rate
+from training.objectives import OBJECTIVES
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT
+from training.trainer.config import RunConfig, default_learning_rate
 
 NLI = "snli:dev+snli:test"  # 19,666 labelled pairs
 TABLE_6 = "Table 6 of the paper"
@@ -41,26 +49,30 @@ class Ablation:
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
 
-    def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of one run. ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary.
+    def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of one run's config that are not the defaults.
 
-        Raises InputError if there is no such variant, or a value is out of range.
+        ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary. InputError if there is no
+        such variant.
         """
         if variant not in self.variants:
             raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
         name = f"{self.title.lower()}: {self.variants[variant].label}, seed {seed}"
         shared = {"eval_every": AT_THE_END, **self.common, **changes}
-        return RunConfig(**{**shared, **self.variants[variant].changes, "seed": seed, "name": name})
+        return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
+
+    def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
+        """The config of one run, see `fields`. Raises InputError as well if a value is out of range."""
+        return RunConfig(**self.fields(variant, seed, changes))
 
 
 def _concatenation(name: str, label: str, paper: float) -> Variant:
     return Variant(label, {"concatenation": name}, paper)
 
 
-# Those that see gold scores, then labels and pairs, then none of both.
-OBJECTIVE_ORDER = (
-    *("regression", "cosent", "angle", "classification", "contrastive", "triplet", "mnrl"),
-    *("simcse", "mse", "margin-mse"),
+# Those that see gold scores, then labels, then neither; then those that have a teacher.
+OBJECTIVE_ORDER = sorted(
+    OBJECTIVES, key=lambda name: (SCORES, LABELS, None, TEACHER_OUTPUT, TEACHER_MARGINS).index(OBJECTIVES[name].target)
 )
 
 
@@ -80,7 +92,7 @@ def _word_encoder(label: str, base: str) -> Variant:
 
 
 def _objective(name: str) -> dict[str, Any]:
-    return {"objective": name} | ({"teacher": DEFAULT_CROSS_ENCODER} if name in NEEDS_TEACHER else {})
+    return {"objective": name} | ({"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {})
 
 
 ABLATIONS: dict[str, Ablation] = {
@@ -157,3 +169,49 @@ def ablation(name: str) -> Ablation:
     if name not in ABLATIONS:
         raise InputError(f"there is no ablation {name!r}; choose {', '.join(ABLATIONS)}")
     return ABLATIONS[name]
+
+
+# ---------------------------------------------------------------- precomputed tables
+
+SHIPPED = asset("ablation")
+
+
+@dataclass(frozen=True)
+class PrecomputedRun:
+    """One run of a table."""
+
+    variant: str
+    seed: int
+    before: float  # Spearman ρ on the evaluation data, -1..1, of the base
+    after: float  # after the last step
+    random_cosine: float  # mean over random pairs of the training data, after the last step
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PrecomputedTable:
+    """All runs of an ablation on one machine under one setting."""
+
+    ablation: str
+    settings: dict[str, Any]  # fields of a RunConfig that differ from the defaults, without the seed
+    training_rows: int
+    machine: dict[str, str]
+    command: str
+    measured: str  # the day of the last run, ISO 8601
+    runs: Sequence[PrecomputedRun]
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds, in order."""
+        return sorted({run.seed for run in self.runs})
+
+    def has(self, variant: str, seed: int) -> bool:
+        """Whether the table has this run."""
+        return any((run.variant, run.seed) == (variant, seed) for run in self.runs)
+
+
+def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
+    """The precomputed table of an ablation; None if there is none."""
+    file = folder / f"{name}.json"
+    return read_document(file, PrecomputedTable) if file.exists() else None

@@ -11,25 +11,28 @@ null in a .parquet file. The .npy file is one float32 array (N, D); the .parquet
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbert_app.services.files.writers import discarded_on_error, open_writers
-from training.atomic import replace_file
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.writers import (
+    PARQUET,
+    Column,
+    ParquetWriter,
+    WriterClass,
+    discarded_on_error,
+    open_writers,
+)
+from training.atomic import AtomicFile
 from training.data.tables.columns import free_name
-from training.data.tables.lines import open_lines
-from training.data.tables.table import Table, as_text, open_table, pick_sentence
-from training.errors import InputError, unwritable
+from training.data.tables.table import RowBatch, Table, as_text, open_lines, open_table, pick_sentence
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder, Progress
-
-Sentences = list[str | None]
+    from training.models.encoder import Encoder
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,13 @@ def encode_file(
     output: Path,
     encoder: Encoder,
     normalize: bool | None = True,
-    on_progress: Progress | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> EncodeSummary:
     """Encode one column of a table into ``output``, a .npy or .parquet file.
 
     Raises:
         InputError: the table breaks off, or the output cannot be written. Nothing is left behind then.
+        Stopped: ``watch`` says so. Nothing is left behind.
     """
     from training.models.encoder import EncodeReport
 
@@ -82,21 +85,20 @@ def encode_file(
                 waiting.append(as_text(cell))
                 yield waiting[-1] or ""
 
-    def progress(done: int, _: int | None) -> None:
-        if on_progress is not None:
-            on_progress(done, max(done, table.row_estimate))
+    def on_progress(done: int, _: int | None) -> None:
+        watch.report(done, None, max(done, table.row_estimate))
 
-    with _replace_output(output) as part:
-        file = FORMATS[output.suffix.lower()](part, encoder.dimension, column)
-        try:
-            for vectors in encoder.encode_stream(
-                texts(), normalize=normalize, on_progress=progress, should_stop=should_stop, report=report
-            ):
-                sentences = [waiting.popleft() for _ in range(len(vectors))]
-                missing += sentences.count(None)
-                file.write(sentences, vectors)
-        finally:
-            file.close()
+    name = free_name("embedding", [column])
+    writers = open_writers([output], table.path, [], {column: "string", name: encoder.dimension}, FORMATS)
+    with discarded_on_error(writers):
+        for vectors in encoder.encode_stream(
+            texts(), normalize=normalize, on_progress=on_progress, should_stop=watch.should_stop, report=report
+        ):
+            sentences = [waiting.popleft() for _ in range(len(vectors))]
+            missing += _without_absent(vectors, sentences)
+            readable = [None if text is None else text.encode("utf-8", "replace").decode() for text in sentences]
+            writers[0].write(RowBatch(1, {}), {column: readable, name: vectors})
+        writers[0].finish()
     return EncodeSummary(
         input=str(table.path),
         output=str(output),
@@ -118,8 +120,7 @@ def encode_columns(
     output: Path,
     encoder: Encoder,
     normalize: bool | None = True,
-    on_rows: Callable[[int], object] = lambda rows: None,
-    should_stop: Callable[[], bool] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> int:
     """Write a Parquet file with all columns of a table and ``embedding``, D float32 a row -> the number of rows.
 
@@ -127,23 +128,19 @@ def encode_columns(
 
     Raises:
         InputError: the table breaks off, or the output cannot be written. Nothing is left behind then.
-        Stopped: ``should_stop`` became true. Nothing is left behind.
+        Stopped: ``watch`` says so. Nothing is left behind.
     """
-    import pyarrow as pa
-
-    kind = pa.list_(pa.float32(), encoder.dimension)
     name = free_name("embedding", table.columns)
-    writers = open_writers([output], table.path, table.fields(), {name: kind})
+    writers = open_writers([output], table.path, table.fields(), {name: encoder.dimension}, PARQUET)
     rows = 0
     with discarded_on_error(writers):
         for batch in table.batches():
             texts = [as_text(cell) for cell in batch.rows[column]]
-            vectors = encoder.encode([text or "" for text in texts], normalize=normalize, should_stop=should_stop)
-            missing = pa.array([text is None for text in texts])
-            embeddings = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=kind, mask=missing)
-            writers[0].write(batch, {name: embeddings})
+            vectors = encoder.encode([text or "" for text in texts], normalize, should_stop=watch.should_stop)
+            _without_absent(vectors, texts)
+            writers[0].write(batch, {name: vectors})
             rows += len(batch)
-            on_rows(rows)
+            watch.report(rows, None, max(rows, table.row_estimate))
         writers[0].finish()
     return rows
 
@@ -162,96 +159,56 @@ def open_sentences(source: Path, column: str | None = None, encoding: str | None
     return table, pick_sentence(table, column)
 
 
-def check_export(output: Path, source: Path) -> None:
-    """InputError unless ``output`` can be a Parquet file."""
-    check_output(output, source, (".parquet",))
+def _without_absent(vectors: np.ndarray, texts: Sequence[str | None]) -> int:
+    """Make the vectors of rows without text NaN -> how many there are."""
+    absent = [row for row, text in enumerate(texts) if text is None]
+    vectors[absent] = np.nan
+    return len(absent)
 
 
-def check_output(output: Path, source: Path, suffixes: Sequence[str] = (".npy", ".parquet")) -> None:
-    """InputError unless ``output`` can be a file of vectors."""
-    if output.suffix.lower() not in suffixes:
-        raise InputError(f"{output} has to end with {' or '.join(suffixes)}")
-    if output.is_dir():
-        raise InputError(f"{output} is a folder; name a file in it")
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {output.parent} to write {output.name} to")
-    if output.exists() and source.exists() and output.samefile(source):
-        raise InputError(f"{output} is the input itself; write the vectors to another file")
-
-
-class VectorFile(Protocol):
-    """A file of vectors being written."""
-
-    def write(self, sentences: Sentences, vectors: np.ndarray) -> None: ...
-    def close(self) -> None: ...
-
-
-class NpyFile:
+class NpyWriter:
     """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
 
     N is known at the end. NumPy pads the header so that the number of rows has room to grow, and so the header is
-    written twice, at the same length.
+    written twice, at the same length. Of the columns the last is written, the vectors.
     """
 
-    def __init__(self, path: Path, dimension: int, column: str) -> None:
-        self._file = path.open("xb")
-        self._dimension = dimension
-        self._rows = 0
-        self._header()
+    guarded = 0
 
-    def write(self, sentences: Sentences, vectors: np.ndarray) -> None:
-        """Append rows."""
-        vectors[[i for i, sentence in enumerate(sentences) if sentence is None]] = np.nan
-        self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
-        self._rows += len(vectors)
-
-    def close(self) -> None:
-        """Write the number of rows."""
-        with self._file:
-            self._file.seek(0)
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
+        self.path = path
+        self.rows, self._dimension = 0, list(added.values())[-1]
+        self._output = AtomicFile(path)
+        try:
+            self._file = self._output.temporary.open("xb")
             self._header()
+        except BaseException:
+            self._output.discard()
+            raise
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+        """Append rows."""
+        vectors = list(added.values())[-1]
+        self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        self.rows += len(vectors)
+
+    def finish(self) -> None:
+        """Write the number of rows, and put the file in its place."""
+        self._file.seek(0)
+        self._header()
+        self._file.close()
+        self._output.commit()
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self._file.close()
+        finally:
+            self._output.discard()
 
     def _header(self) -> None:
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._dimension)}
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self._dimension)}
         np.lib.format.write_array_header_1_0(self._file, shape)
 
 
-class ParquetFile:
-    """Two columns: the sentences under their own name, and ``embedding``, a list of D float32."""
-
-    def __init__(self, path: Path, dimension: int, column: str) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self._vector = pa.list_(pa.float32(), dimension)
-        name = "embedding" if column != "embedding" else "embedding_2"
-        self._schema = pa.schema([(column, pa.string()), (name, self._vector)])
-        self._writer = pq.ParquetWriter(path, self._schema)
-
-    def write(self, sentences: Sentences, vectors: np.ndarray) -> None:
-        """Append a row group."""
-        import pyarrow as pa
-
-        missing = pa.array([sentence is None for sentence in sentences])
-        embeddings: Any = pa.FixedSizeListArray.from_arrays(
-            pa.array(vectors.reshape(-1)), type=self._vector, mask=missing
-        )
-        texts = [None if text is None else text.encode("utf-8", "replace").decode() for text in sentences]
-        self._writer.write_table(pa.table([pa.array(texts, pa.string()), embeddings], schema=self._schema))
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
-
-
-FORMATS: dict[str, Callable[[Path, int, str], VectorFile]] = {".npy": NpyFile, ".parquet": ParquetFile}
-
-
-@contextmanager
-def _replace_output(output: Path) -> Iterator[Path]:
-    """`replace_file`, with an `InputError` for a disk that is full or not writable."""
-    try:
-        with replace_file(output) as temporary:
-            yield temporary
-    except OSError as error:
-        raise unwritable(output, error) from error
+FORMATS: dict[str, WriterClass] = {".npy": NpyWriter, ".parquet": ParquetWriter}

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from training.catalogue import NLI_LABELS
 from training.data.dataset import TOP_SCORE
-from training.data.parsing import NLI_LABELS, SCORE_SCALES
+from training.data.load import SCORE_SCALES
 from training.data.tables.columns import NLI_PAIR, normalize_name
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import PairColumns, bad_number, parse_number

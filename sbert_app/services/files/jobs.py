@@ -2,7 +2,7 @@
 
     job = jobs.open(Path("pairs.csv"))              the file is kept
     job = jobs.start(job.id, ScoreRequest(…))       scored in the background
-    for event in jobs.watch(job.id): ...            TaskProgress, at last the ScoreSummary; for any number of readers
+    for event in jobs.follow(job.id): ...           TaskProgress, at last the ScoreSummary; for any number of readers
 
 A job's folder holds its file, its record (``job.json``), its results and their summary; it is removed after a day. Its
 id cannot be guessed, and nothing lists the jobs of others: a browser knows those that it started. A job whose process
@@ -11,43 +11,42 @@ has ended is "interrupted"; the file is still there to be scored again.
 
 from __future__ import annotations
 
-import contextlib
-import json
+import logging
 import os
 import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.background.tasks import TaskProgress, TaskRunner, run_apart
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold
+from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
-from sbert_app.services.files.summary import ScoreSummary
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.tasks import ReportProgress, ShouldStop, TaskProgress, TaskResult, TaskRunner
-from training.atomic import write_text
+from sbert_app.services.quota import Quota
+from sbert_app.services.store.documents import DocumentStore, read_document, write_document
 from training.data.tables.table import PairColumns, Table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
 
-KEPT_SECONDS = 24 * 3600
+log = logging.getLogger("sbert_lab.services")
+
 AT_ONCE = 2  # jobs that are computed; others wait
 MOST_WAITING = 50  # jobs that are computed or wait
 MOST_OF_ONE = 20  # of them, of one visitor
 COPIES = 2  # of a file that its results may take, for the room in the folder
-POLL_SECONDS = 0.2
-CLOSE_SECONDS = 10.0
-
-OPENED, QUEUED, RUNNING = "opened", "queued", "running"
-FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped", "failed", "interrupted"
-AT_WORK = (QUEUED, RUNNING)
-
 _ID = re.compile(r"[0-9a-f]{16}")
+FAULT = "this failed because of a fault in the app; its log has the details"
 
 
 class _Saved(BaseModel):
@@ -78,19 +77,19 @@ class ScoreRequest:
 
 @dataclass(frozen=True)
 class ScoreJob:
-    """A job as it is now."""
+    """A job as it is now: its record, ``job.json``."""
 
     id: str
-    folder: Path
     source: str  # the name of its file
     created: float  # seconds since 1970
-    state: str
+    state: State = State.OPENED
     encoding: str | None = None  # of the file, if the user chose one
     model: str = ""
     pooling: str | None = None
     cross_encoder: str | None = None
     reason: str = ""  # why it failed, in one sentence
     details: Sequence[str] = ()  # of the reason, of a model that was not found
+    folder: Annotated[Path, Field(exclude=True)] = Path()  # of its file and its results
 
     @property
     def path(self) -> Path:
@@ -99,7 +98,7 @@ class ScoreJob:
 
 
 class ScoreJobs:
-    """All jobs of a home folder. Thread-safe.
+    """All jobs of a home folder, each a task and its record. Thread-safe.
 
     Args:
         models: the models that score.
@@ -111,41 +110,37 @@ class ScoreJobs:
         self, models: ModelCache, temp_folder: Path, check_room: Callable[[int], None] = lambda size: None
     ) -> None:
         self._models, self._check_room = models, check_room
-        self._folder = temp_folder / "scored"
+        self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
         self._tasks = TaskRunner()
         self._places = threading.Semaphore(AT_ONCE)
-        self._live: dict[str, TaskProgress] = {}  # the latest progress of each job of this process
-        self._stops: dict[str, threading.Event] = {}
-        self._visitors: dict[str, str] = {}  # who has started each of them
+        self._of_visitors = Quota(MOST_OF_ONE)
+        self._starting = threading.Lock()
         self._is_closing = False
 
     def close(self) -> None:
         """Stop all jobs as the process ends, and wait for them: "interrupted", with nothing half-written."""
         self._is_closing = True
-        for job_id in list(self._live):
-            self.stop(job_id)
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while self._live and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        self._tasks.close()
 
     def files(self) -> Iterator[Path]:
         """Every file of every job."""
-        return (path for path in self._folder.rglob("*") if path.is_file())
+        return (path for path in self._records.folder.rglob("*") if path.is_file())
 
     def open(self, path: Path, encoding: str | None = None) -> ScoreJob:
         """A job with a copy of this file, not yet scored. Raises InputError if it cannot be kept."""
-        self._remove_old_jobs()
         job_id = token_hex(8)
-        job = ScoreJob(job_id, self._folder / job_id, path.name, time.time(), OPENED, encoding)
+        job = ScoreJob(job_id, path.name, time.time(), encoding=encoding, folder=self._records.folder / job_id)
         try:
             job.path.parent.mkdir(parents=True)
             try:
                 os.link(path, job.path)  # takes no room
             except OSError:
                 shutil.copyfile(path, job.path)
-            self._write(job)
-        except OSError as error:
+            self._records.put(job_id, job)
+        except (OSError, InputError) as error:
             shutil.rmtree(job.folder, ignore_errors=True)
+            if isinstance(error, InputError):
+                raise
             raise InputError(f"{path.name} cannot be kept: {error.strerror or error}") from error
         return job
 
@@ -158,177 +153,161 @@ class ScoreJobs:
             InputError: there is no such job, too many wait, of this visitor or of all, or there is no room.
         """
         job = self.get(job_id)
-        if len(self._live) >= MOST_WAITING:
-            raise InputError(f"{MOST_WAITING} files are being scored or wait for it; try again in a few minutes")
-        if visitor and list(self._visitors.values()).count(visitor) >= MOST_OF_ONE:
-            raise InputError(f"{MOST_OF_ONE} files from your address are being scored or wait for it; wait for one")
-        self._check_room(COPIES * job.path.stat().st_size)
-        if job.state != OPENED:
-            job = self.open(job.path, job.encoding)
-        job = replace(
-            job, state=QUEUED, model=request.model, pooling=request.pooling, cross_encoder=request.cross_encoder
-        )
-        self._live[job.id], self._stops[job.id] = TaskProgress("Waiting", 0, 1, 0), threading.Event()
-        self._visitors[job.id] = visitor
-        self._write(job)
-        threading.Thread(target=self._work, args=(job, request), name=f"score {job.id}", daemon=True).start()
-        return job
+        with self._starting:
+            if len(self._tasks.at_work()) >= MOST_WAITING:
+                raise InputError(f"{MOST_WAITING} files are being scored or wait for it; try again in a few minutes")
+            if visitor and self._of_visitors.seconds_to_wait(visitor):
+                raise InputError(f"{MOST_OF_ONE} files from your address are being scored or wait for it; wait for one")
+            self._check_copies(job)
+            if job.state != State.OPENED:
+                job = self.open(job.path, job.encoding)
+            queued = replace(
+                job,
+                state=State.QUEUED,
+                model=request.model,
+                pooling=request.pooling,
+                cross_encoder=request.cross_encoder,
+            )
+            self._records.put(job.id, queued)
+            self._of_visitors.add(visitor)
+            self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
+        return queued
 
     def run(self, request: ScoreRequest, visitor: str = "") -> tuple[ScoreJob, ScoreSummary]:
         """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.start(self.open(request.path).id, request, visitor)
-        *_, last = self.watch(job.id)
+        *_, last = self.follow(job.id)
         if not isinstance(last, ScoreSummary):
             raise TypeError("a job ended without a summary")
         return job, last
 
     def get(self, job_id: str) -> ScoreJob:
         """The job as it is now. Raises InputError if there is none."""
-        folder = self._folder / (job_id if _ID.fullmatch(job_id) else "none")
-        try:
-            job = ScoreJob(folder=folder, **json.loads((folder / "job.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            raise InputError("this file is no longer kept: jobs are removed after a day. Upload it again.") from None
-        if job.state in AT_WORK and job.id not in self._live:
-            return replace(job, state=INTERRUPTED, reason="the app ended while it was being scored")
+        job = self._record(job_id)
+        if job.state in AT_WORK and job_id not in self._tasks.at_work():
+            with self._starting:  # it may have begun or ended meanwhile
+                job = self._record(job_id)
+                if job.state in AT_WORK and job_id not in self._tasks.at_work():
+                    return replace(job, state=State.INTERRUPTED, reason="the app ended while it was being scored")
         return job
 
     def summary(self, job_id: str) -> ScoreSummary | None:
         """What scoring found; None as long as it has not ended well."""
-        file = self._folder / job_id / "summary.json"
         try:
-            return _Saved.model_validate_json(file.read_bytes()).summary if _ID.fullmatch(job_id) else None
-        except (OSError, ValidationError):
+            return read_document(self._records.path(job_id).with_name("summary.json"), _Saved).summary
+        except (FileNotFoundError, InputError):
             return None
 
-    def watch(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
+    def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Progress a few times a second as long as the job is at work, then the summary. Leaving it stops nothing.
 
         Raises:
             InputError: there is no such job, or it failed.
             Stopped: it was stopped before the first row.
         """
-        last: TaskProgress | None = None
-        while (progress := self._live.get(job_id)) is not None:
-            if progress is not last:
-                last = progress
-                yield progress
-            time.sleep(POLL_SECONDS)
+        if (task := self._tasks.at_work().get(job_id)) is not None:
+            yield from task.follow()
         job, summary = self.get(job_id), self.summary(job_id)
-        if job.state in (FAILED, INTERRUPTED) and job.details:
+        if job.state in (State.FAILED, State.INTERRUPTED) and job.details:
             raise NotFoundError(f"{job.reason} ({'; '.join(job.details)})", job.reason, tuple(job.details))
-        if job.state in (FAILED, INTERRUPTED):
+        if job.state in (State.FAILED, State.INTERRUPTED):
             raise InputError(job.reason)
         if summary is not None:
             yield summary
-        elif job.state == STOPPED:
+        elif job.state == State.STOPPED:
             raise Stopped
 
     def stop(self, job_id: str) -> None:
         """Stop a job; the rows scored so far are kept."""
-        if (stop := self._stops.get(job_id)) is not None:
-            stop.set()
         self._tasks.stop(job_id)
 
-    def apply_threshold(self, job_id: str, threshold: float, should_stop: ShouldStop = lambda: False) -> MatchSummary:
+    def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
         """Which rows of a scored file match: written as CSV and Parquet, with groups and without duplicates as CSV.
 
         Raises:
             InputError: there is no such job, it is not scored, or there is no room.
-            Stopped: ``should_stop`` returned True.
+            Stopped: ``watch`` says so.
         """
         job, summary = self.get(job_id), self.summary(job_id)
         scored = next((Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")), None)
         if summary is None or scored is None:
             raise InputError("Score the file first.")
-        self._check_room(COPIES * job.path.stat().st_size)
+        self._check_copies(job)
         stem = Path(job.source).stem
         names = [f"{stem}-matches.csv", f"{stem}-matches.parquet", f"{stem}-groups.csv", f"{stem}-deduplicated.csv"]
         csv, parquet, groups, deduplicated = (job.folder / name for name in names)
         outputs = MatchOutputs([csv, parquet], groups, deduplicated)
         columns = (summary.columns.sentence1, summary.columns.sentence2)
-        return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs, should_stop)
+        return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs, watch)
 
     def delete(self, job_id: str) -> None:
         """Stop a job and remove its file and results."""
         self.stop(job_id)
-        if _ID.fullmatch(job_id):
-            shutil.rmtree(self._folder / job_id, ignore_errors=True)
+        with suppress(InputError):  # there is none
+            self._records.delete(job_id)
 
-    def _work(self, job: ScoreJob, request: ScoreRequest) -> None:
-        """Wait for a place, load the models, score; the outcome is in the folder before the job counts as done."""
+    def _record(self, job_id: str) -> ScoreJob:
+        """What is on disk. InputError if nothing is kept under this id, or the record is damaged."""
+        file = self._records.folder / (job_id if _ID.fullmatch(job_id) else "none") / "job.json"
         try:
-            summary = self._score(job, request)
+            return replace(read_document(file, ScoreJob), folder=file.parent)
+        except FileNotFoundError:
+            raise InputError("this file is no longer kept: jobs are removed after a day. Upload it again.") from None
+
+    def _check_copies(self, job: ScoreJob) -> None:
+        """InputError if there is no room for what is made of a job's file, or the file is gone."""
+        try:
+            self._check_room(COPIES * job.path.stat().st_size)
+        except FileNotFoundError as error:
+            raise InputError(f"{job.source} is no longer kept; upload it again") from error
+
+    def _work(self, job: ScoreJob, request: ScoreRequest, visitor: str, watch: Watch) -> None:
+        """Wait for a place, load the models, score; the outcome is in the folder before the task ends."""
+        try:
+            summary = self._score(job, request, watch)
             if self._is_closing and summary.stopped_at is not None:
                 return  # as the record says "running", it counts as interrupted
-            write_text(job.folder / "summary.json", _Saved(summary=summary).model_dump_json())
-            self._write(replace(job, state=FINISHED if summary.stopped_at is None else STOPPED))
+            write_document(job.folder / "summary.json", _Saved(summary=summary))
+            self._save(replace(job, state=State.FINISHED if summary.stopped_at is None else State.STOPPED))
         except Stopped:
-            self._end(job, STOPPED, "")
+            self._fail(job, State.STOPPED)
         except UserFacingError as error:
-            self._end(job, FAILED, summary_of(error), error.details if isinstance(error, NotFoundError) else ())
-        except BaseException as error:
-            self._end(job, FAILED, "this failed because of a fault in the app; its log has the details")
-            if not isinstance(error, FileNotFoundError) or job.folder.exists():  # else it was deleted meanwhile
-                raise
+            details = error.details if isinstance(error, NotFoundError) else ()
+            self._fail(job, State.FAILED, summary_of(error), details)
+        except Exception:
+            if job.folder.exists():  # else it was deleted meanwhile
+                log.exception("%s could not be scored", job.source)
+            self._fail(job, State.FAILED, FAULT)
         finally:
-            for kept in (self._visitors, self._stops, self._live):
-                kept.pop(job.id, None)
+            self._of_visitors.give_back(visitor, 1)
 
-    def _score(self, job: ScoreJob, request: ScoreRequest) -> ScoreSummary:
-        stop = self._stops[job.id]
-
-        def load(report_progress: ReportProgress, _: ShouldStop) -> None:
+    def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
+        def load(loading: Watch) -> None:
             self._models.encoder(request.model, request.pooling)
             if request.cross_encoder:
-                report_progress(0, f"Loading {request.cross_encoder} …")
+                loading.report(0, f"Loading {request.cross_encoder} …")
                 self._models.cross_encoder(request.cross_encoder)
 
-        def score(report_progress: ReportProgress, should_stop: ShouldStop) -> ScoreSummary:
+        with watch.holding(self._places):
+            self._check_copies(job)  # those that were computed meanwhile have taken some room
+            self._save(replace(job, state=State.RUNNING))
+            run_apart(watch, f"Loading {request.model} …", load)
+            watch.check()
             return score_file(
                 request.source,
                 [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats],
                 self._models.encoder(request.model, request.pooling),
                 self._models.cross_encoder(request.cross_encoder) if request.cross_encoder else None,
                 request.columns,
-                on_progress=lambda done, total: report_progress(done, None, total),
-                should_stop=lambda: stop.is_set() or should_stop(),
+                watch.stage("Scoring"),
                 criteria=request.criteria,
             )
 
-        while not self._places.acquire(timeout=POLL_SECONDS):
-            if stop.is_set():
-                raise Stopped
-        try:
-            self._check_room(COPIES * job.path.stat().st_size)  # those that were computed meanwhile have taken some
-            self._write(replace(job, state=RUNNING))
-            for event in self._tasks.run(job.id, f"Loading {request.model} …", load):
-                if isinstance(event, TaskProgress):
-                    self._live[job.id] = event
-            if stop.is_set():
-                raise Stopped
-            for event in self._tasks.run(job.id, "Scoring", score, keeps_partial_result=True):
-                if isinstance(event, TaskResult):
-                    return event.value
-                self._live[job.id] = event
-        finally:
-            self._places.release()
-        raise Stopped
+    def _fail(self, job: ScoreJob, state: State, reason: str = "", details: Sequence[str] = ()) -> None:
+        if not self._is_closing:
+            with suppress(InputError):  # the disk is full
+                self._save(replace(job, state=state, reason=reason, details=details))
 
-    def _end(self, job: ScoreJob, state: str, reason: str, details: Sequence[str] = ()) -> None:
-        if self._is_closing:
-            return
-        with contextlib.suppress(OSError):  # the disk is full, or the job was deleted meanwhile
-            self._write(replace(job, state=state, reason=reason, details=details))
-
-    def _write(self, job: ScoreJob) -> None:
-        values = {name: value for name, value in asdict(job).items() if name != "folder"}
-        write_text(job.folder / "job.json", json.dumps(values, ensure_ascii=False))
-
-    def _remove_old_jobs(self) -> None:
-        """Also those of an earlier start of the app."""
-        if not self._folder.is_dir():
-            return
-        for folder in self._folder.iterdir():
-            if folder.name not in self._live and folder.stat().st_mtime < time.time() - KEPT_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
+    def _save(self, job: ScoreJob) -> None:
+        if job.folder.is_dir():  # else it was deleted meanwhile
+            self._records.put(job.id, job)

@@ -11,26 +11,25 @@ bytes a sentence and not by its length; the file is read twice.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sbert_app.services.files.summary import ScoreSummary
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Column, Writer, discarded_on_error, open_writers
 from training.data.tables.columns import free_name
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import Table, as_text, open_table, parse_number
-from training.errors import InputError, Stopped
+from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
 EXAMPLES = 10  # groups in the summary
 EXAMPLE_SENTENCES = 5  # of each
 WRITTEN = 10_000  # rows of the two lists that are written at a time
-
-ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def apply_threshold(
     score: str,
     threshold: float,
     outputs: MatchOutputs,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> MatchSummary:
     """Write the outputs for a file that `score_file` wrote.
 
@@ -106,17 +105,17 @@ def apply_threshold(
 
     Raises:
         InputError: an output cannot be written.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     table = open_table(scored)
     column = free_name("match", table.columns)
     matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
     with discarded_on_error(matched):
-        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, should_stop)
+        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch)
         for writer in matched:
             writer.finish()
     graph = _Graph(keys, together)
-    largest = _write_lists(table, sentences, graph, outputs, should_stop)
+    largest = _write_lists(table, sentences, graph, outputs, watch)
     return MatchSummary(
         threshold=threshold,
         score=score,
@@ -168,13 +167,12 @@ def _read(
     threshold: float,
     column: str,
     writers: Sequence[Writer],
-    should_stop: ShouldStop,
+    watch: Watch,
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Write the column ``match`` -> the hashes of the sentences (rows, 2), which rows match (rows,), rows scored."""
     keys, together, pairs = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], 0
     for batch in table.batches():
-        if should_stop():
-            raise Stopped
+        watch.check()
         scores = [parse_number(cell) for cell in batch.rows[score]]
         match = [None if value is None else value >= threshold for value in scores]
         for writer in writers:
@@ -197,7 +195,7 @@ def _hashes(cells: Sequence[Any]) -> np.ndarray:
 
 
 def _write_lists(
-    table: Table, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, should_stop: ShouldStop
+    table: Table, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[Group]:
     """Write the groups and the deduplicated sentences -> the largest groups."""
     paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
@@ -209,7 +207,7 @@ def _write_lists(
     members: list[tuple[int, int, str]] = []  # (group, place, sentence) of the groups of at least two
     with discarded_on_error(list(writers.values())):
         kept: list[tuple[Any, ...]] = []
-        for place, group, text in _first_occurrences(table, sentences, graph, should_stop):
+        for place, group, text in _first_occurrences(table, sentences, graph, watch):
             size = int(graph.sizes[group])
             if size > 1:
                 members.append((group, place, text))
@@ -234,7 +232,7 @@ def _write_lists(
 
 
 def _first_occurrences(
-    table: Table, sentences: tuple[str, str], graph: _Graph, should_stop: ShouldStop
+    table: Table, sentences: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[int, int, str]]:
     """(place, group, text) of each distinct sentence, in the order of the file; a row has two places."""
     order = np.argsort(graph.first)
@@ -242,8 +240,7 @@ def _first_occurrences(
     expected = next(upcoming, None)
     start = 0
     for batch in table.batches():
-        if should_stop():
-            raise Stopped
+        watch.check()
         while expected is not None and expected[0] < 2 * (start + len(batch)):
             place, group = expected
             cell = batch.rows[sentences[place % 2]][place // 2 - start]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -18,21 +18,22 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from training.atomic import AtomicFile
+from training.data.tables.columns import NUMBER
 from training.data.tables.table import RowBatch
 from training.errors import InputError, unwritable
 
 # Spreadsheets take the full-width forms for the same signs, and skip the white space before them.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-PLAIN_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 ADVICE = "free some space or write to another folder"
-GROUP_ROWS = 65_536  # rows in a row group of the Parquet file
+GROUP_ROWS = 65_536  # rows in a row group of a Parquet file
+GROUP_BYTES = 64 << 20  # … or so many bytes, if they are vectors
 
 Column = list[Any] | np.ndarray
 
 
 def without_formula(text: str) -> str:
     """``text`` with an apostrophe in front if a spreadsheet would run it as a formula. Plain numbers stay."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) and not PLAIN_NUMBER.fullmatch(text) else text
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
 
 
 class Writer(Protocol):
@@ -105,13 +106,12 @@ class ParquetWriter:
     guarded = 0
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        """``added`` maps the names of new columns to Arrow types or their aliases."""
+        """``added`` maps the names of new columns to Arrow types, their aliases, or the dimension of vectors."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         self.path = path
-        types = {name: pa.type_for_alias(kind) if isinstance(kind, str) else kind for name, kind in added.items()}
-        self._schema = pa.schema([*fields, *(pa.field(name, kind) for name, kind in types.items())])
+        self._schema = pa.schema([*fields, *(pa.field(name, _arrow_type(kind)) for name, kind in added.items())])
         self._output = AtomicFile(path)
         try:
             self._writer = pq.ParquetWriter(self._output.temporary, self._schema)
@@ -130,7 +130,8 @@ class ParquetWriter:
             for values, field in zip([*at_hand, *added.values()], self._schema, strict=True)
         ]
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        if sum(map(len, self._waiting)) >= GROUP_ROWS:
+        is_long = sum(map(len, self._waiting)) >= GROUP_ROWS
+        if is_long or sum(waiting.nbytes for waiting in self._waiting) >= GROUP_BYTES:
             self._flush()
 
     def finish(self) -> None:
@@ -154,34 +155,48 @@ class ParquetWriter:
             self._waiting = []
 
 
-WRITERS: dict[str, Callable[[Path, Sequence[Any], dict[str, str]], Writer]] = {
+WriterClass = Callable[[Path, Sequence[Any], dict[str, Any]], Writer]
+PARQUET: dict[str, WriterClass] = {".parquet": ParquetWriter}
+WRITERS: dict[str, WriterClass] = {
     ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, ","),
     ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, "\t"),
-    ".parquet": ParquetWriter,
+    **PARQUET,
 }
 
 
-def open_writers(paths: Sequence[Path], source: Path, fields: Sequence[Any], added: dict[str, str]) -> list[Writer]:
-    """A sink for each path, by its ending. ``added`` maps a new column to its Arrow type.
+def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
+    """InputError unless a file of one of these formats, which is not the input, can be written to ``path``."""
+    if path.suffix.lower() not in suffixes:
+        some = " or ".join(suffixes) if len(suffixes) < 3 else f"one of {', '.join(suffixes)}"
+        raise InputError(f"{path.name} has to end with {some}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file in it.")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+    if source is not None and path.exists() and source.exists() and path.samefile(source):
+        raise InputError(f"{path} is the input itself: write to another file.")
+
+
+def open_writers(
+    paths: Sequence[Path],
+    source: Path,
+    fields: Sequence[Any],
+    added: dict[str, Any],
+    formats: Mapping[str, WriterClass] = WRITERS,
+) -> list[Writer]:
+    """A sink for each path, by its ending. ``added``: new columns, and the Arrow type or dimension of each.
 
     Raises:
-        InputError: an ending is unknown, a folder does not exist, or a path is the input itself.
+        InputError: as `check_output`, or two paths are the same.
     """
     for path in paths:
-        if path.suffix.lower() not in WRITERS:
-            raise InputError(f"{path.name} has to end with one of {', '.join(WRITERS)}.")
-        if path.is_dir():
-            raise InputError(f"{path} is a folder: name a file in it.")
-        if not path.parent.is_dir():
-            raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
-        if path.exists() and source.exists() and path.samefile(source):
-            raise InputError(f"{path} is the input itself: write the scores to another file.")
+        check_output(path, formats, source)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("Two outputs have the same name.")
     sinks: list[Writer] = []
     try:
         for path in paths:
-            sinks.append(WRITERS[path.suffix.lower()](path, fields, added))
+            sinks.append(formats[path.suffix.lower()](path, fields, added))
     except OSError as error:
         for sink in sinks:
             sink.discard()
@@ -206,6 +221,26 @@ def discarded_on_error(sinks: Sequence[Writer]) -> Iterator[None]:
         raise
 
 
+def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
+    """Write columns of equal length to a CSV file of this name; floating-point arrays with six digits.
+
+    Raises:
+        InputError: the disk is full or not writable.
+    """
+    writer = DelimitedWriter(folder / name, [], dict.fromkeys(columns, "string"), ",")
+    with discarded_on_error([writer]):
+        if any(map(len, columns.values())):
+            writer.write(RowBatch(1, {}), dict(columns))
+        writer.finish()
+    return writer.path
+
+
+def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
+    """Add the columns of the user's file; one whose name is taken is renamed to "NAME (file)"."""
+    renamed = {f"{name} (file)" if name in columns else name: values for name, values in from_file.items()}
+    return {**columns, **renamed}
+
+
 def numbers(values: np.ndarray) -> list[str]:
     """Scores as text with six digits, empty where there is none."""
     return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
@@ -224,10 +259,22 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
-def _array(values: Column, kind: Any) -> Any:
-    """An Arrow array of this type; NaN scores become null, and values that are not text become text where asked."""
+def _arrow_type(kind: Any) -> Any:
+    """An Arrow type as it is, by its alias, or as the dimension of float32 vectors."""
     import pyarrow as pa
 
+    if isinstance(kind, int):
+        return pa.list_(pa.float32(), kind)
+    return pa.type_for_alias(kind) if isinstance(kind, str) else kind
+
+
+def _array(values: Column, kind: Any) -> Any:
+    """An Arrow array of this type; NaN scores and vectors become null, and what is no text becomes text where asked."""
+    import pyarrow as pa
+
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind, mask=pa.array(np.isnan(values[:, 0])))
     if isinstance(values, np.ndarray):
         return pa.array(values, type=kind, from_pandas=True)
     if pa.types.is_string(kind):

@@ -1,6 +1,6 @@
 """The map of an open corpus: encode it under one model or two, then draw the map or the aligned maps.
 
-    result = compute_map(embeddings, MapRequest(corpus_key, EmbeddingSpec("all-MiniLM-L6-v2", "mean")), report_progress)
+    result = compute_map(embeddings, MapRequest(corpus_key, ModelName.parse("all-MiniLM-L6-v2:mean")), watch)
     result.maps[0]                                      float32 (N, 2)
 
 Used by the Explore page and the HTTP endpoint ``project``.
@@ -9,18 +9,17 @@ Used by the Explore page and the HTTP endpoint ``project``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import GoldPairs
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.sample import sample_of
 from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
 from sbert_app.services.maps.umap_engine import is_warm
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.names import ModelName
 
 COMPILING = "Compiling UMAP, once on this machine"
 SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
@@ -29,20 +28,12 @@ RANDOM_PAIRS = 5_000
 
 
 @dataclass(frozen=True)
-class EmbeddingSpec:
-    """A model and its pooling; None = the model's own."""
-
-    model: str
-    pooling: str | None = None
-
-
-@dataclass(frozen=True)
 class MapRequest:
     """A map under the model ``before``, or two aligned maps if ``after`` is given."""
 
     corpus: str  # its key in the EmbeddingCache
-    before: EmbeddingSpec
-    after: EmbeddingSpec | None = None
+    before: ModelName
+    after: ModelName | None = None
     settings: MapSettings = field(default_factory=MapSettings)
 
 
@@ -62,40 +53,39 @@ class MapResult:
 def compute_map(
     embeddings: EmbeddingCache,
     request: MapRequest,
-    report_progress: ReportProgress,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> MapResult:
     """Encode the corpus and draw its map, both from the caches if possible; of a large corpus that of a sample.
 
     Raises:
         InputError: a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     request.settings.check()
     embedded = [
-        embeddings.embed(request.corpus, spec.model, spec.pooling, _encoding(report_progress, spec), should_stop)
-        for spec in (request.before, request.after)
-        if spec is not None
+        embeddings.embed(request.corpus, model, watch=watch.stage(f"Encoding with {model.name}"))
+        for model in (request.before, request.after)
+        if model is not None
     ]
     total, most = len(embedded[0]), embeddings.limits.map_points
     rows = None
     if total > most:
-        report_progress(0, f"Taking a random sample of {most:,} sentences")
+        watch.report(0, f"Taking a random sample of {most:,} sentences")
         samples = [sample_of(each, most) for each in embedded]
         embedded, rows = [sample.embedded for sample in samples], samples[0].rows
     key = map_key(request.settings, *embedded)
     from_cache = embeddings.cache.get(key) is not None
     message = f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences"
 
-    def on_progress(fraction: float) -> None:
+    def report(done: float, _: str | None = None, total: float = 1.0, /) -> None:
         if from_cache or is_warm():
-            report_progress(fraction, message)
+            watch.report(done, message, total)
         else:
-            report_progress(0, COMPILING)  # which reports no progress
+            watch.report(0, COMPILING)  # which reports no progress
 
-    on_progress(0)
+    report(0)
     started = time.perf_counter()
-    options = (request.settings, embeddings.cache, embeddings.home, on_progress, should_stop)
+    options = (request.settings, embeddings.cache, embeddings.home, Watch(report, watch.should_stop))
     if len(embedded) == 1:
         maps = [project(embedded[0], *options)]
     else:
@@ -132,7 +122,3 @@ def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:
     return float(np.linalg.norm(points[rows[:, 0]] - points[rows[:, 1]], axis=1).mean())
-
-
-def _encoding(report_progress: ReportProgress, spec: EmbeddingSpec) -> Callable[[int, int | None], None]:
-    return lambda done, total: report_progress(done / max(total or done, 1), f"Encoding with {spec.model}")

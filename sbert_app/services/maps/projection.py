@@ -12,19 +12,19 @@ the more neighbours the two models agree on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sbert_app.services.cache import DiskCache, digest
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.maps import layout
 from sbert_app.services.maps.umap_engine import engine
-from sbert_app.services.tasks import ShouldStop
-from training.errors import InputError, Stopped
+from sbert_app.services.store.cache import DiskCache, digest
+from training.errors import InputError
 
 VERSION = "2"  # increase it when the same settings would give another map
 DIMENSIONS = (2, 3)
@@ -34,8 +34,6 @@ SEARCH_FRACTION = 0.3  # of the work, for progress: finding neighbours; the rest
 COLLAPSED_RANGE = 1e-5  # vectors whose components all differ by less are considered equal
 MAX_SPECTRAL = 20_000  # sentences; above, eigenvectors take longer than the layout: start from the PCA
 MANY_SENTENCES = 4_000  # from here on 200 epochs suffice
-
-OnFraction = Callable[[float], None]  # called with the fraction that is done
 
 
 @dataclass(frozen=True)
@@ -65,20 +63,17 @@ def project(
     settings: MapSettings,
     cache: DiskCache,
     home: Path,
-    on_progress: OnFraction | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> np.ndarray:
     """The map of a corpus, drawn or from the cache: float32 (N, dimensions).
 
     Raises:
         InputError: a setting is out of range, or the corpus has too few distinct sentences.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     settings.check()
     _check_mappable(embedded)
-    return cache.get_or_compute(
-        map_key(settings, embedded), lambda: draw(embedded.vectors, settings, home, on_progress, should_stop)
-    )
+    return cache.get_or_compute(map_key(settings, embedded), lambda: draw(embedded.vectors, settings, home, watch))
 
 
 def project_aligned(
@@ -87,14 +82,13 @@ def project_aligned(
     settings: MapSettings,
     cache: DiskCache,
     home: Path,
-    on_progress: OnFraction | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two aligned maps of one corpus, drawn or from the cache: float32 (N, dimensions) each.
 
     Raises:
         InputError: as `project`, or the two are not of the same sentences.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     settings.check()
     if before.corpus.digest != after.corpus.digest:
@@ -103,7 +97,7 @@ def project_aligned(
     _check_mappable(after)
     maps = cache.get_or_compute(
         map_key(settings, before, after),
-        lambda: np.stack(draw_aligned(before.vectors, after.vectors, settings, home, on_progress, should_stop)),
+        lambda: np.stack(draw_aligned(before.vectors, after.vectors, settings, home, watch)),
     )
     return maps[0], maps[1]
 
@@ -117,11 +111,10 @@ def draw(
     vectors: np.ndarray,
     settings: MapSettings,
     home: Path,
-    on_progress: OnFraction | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> np.ndarray:
     """UMAP of float32 (N, D) unit vectors -> float32 (N, dimensions), without the cache."""
-    return _draw([vectors], settings, home, on_progress, should_stop)[0]
+    return _draw([vectors], settings, home, watch)[0]
 
 
 def draw_aligned(
@@ -129,35 +122,28 @@ def draw_aligned(
     after: np.ndarray,
     settings: MapSettings,
     home: Path,
-    on_progress: OnFraction | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> list[np.ndarray]:
     """Aligned UMAP of (N, D) and (N, E) -> two float32 (N, dimensions), without the cache."""
-    return _draw([before, after], settings, home, on_progress, should_stop)
+    return _draw([before, after], settings, home, watch)
 
 
 def _draw(
     models: Sequence[np.ndarray],
     settings: MapSettings,
     home: Path,
-    on_progress: OnFraction | None,
-    should_stop: ShouldStop | None,
+    watch: Watch,
 ) -> list[np.ndarray]:
     """``models``: the vectors under one model or two."""
     n = len(models[0])
     k = min(settings.neighbours, n - 1)
     step = SEARCH_FRACTION / len(models)
-    nearest = [
-        neighbours(vectors, k, _scaled(on_progress, i * step, (i + 1) * step), should_stop)
-        for i, vectors in enumerate(models)
-    ]
-    on_layout = _scaled(on_progress, SEARCH_FRACTION, 1)
+    nearest = [neighbours(vectors, k, watch.part(i * step, (i + 1) * step)) for i, vectors in enumerate(models)]
+    layout_watch = watch.part(SEARCH_FRACTION, 1)
 
     def on_epoch(fraction: float) -> None:
-        if should_stop is not None and should_stop():
-            raise Stopped
-        if on_layout is not None:
-            on_layout(fraction)
+        watch.check()
+        layout_watch.report(fraction)
 
     with engine(home), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the random start when a corpus is too small for eigenvectors
@@ -171,11 +157,6 @@ def _draw(
         ]
         maps = layout.optimise(starts, graphs, settings.min_dist, _epochs(settings, n), random, on_epoch)
     return [_checked(points) for points in maps]
-
-
-def _scaled(on_progress: OnFraction | None, start: float, stop: float) -> OnFraction | None:
-    """Reports the progress of one part as progress from ``start`` to ``stop`` of the whole."""
-    return None if on_progress is None else lambda fraction: on_progress(start + (stop - start) * fraction)
 
 
 def _epochs(settings: MapSettings, n: int) -> int:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.runs.record import slug
 from training.data.load import load_data
+from training.names import ModelName
 
 if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
+    from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.models.cache import ModelCache
 
 PREFIX = "static/"  # of the names of these models
-
-OnProgress = Callable[[int, int | None], None]
-ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -40,23 +39,22 @@ def distill_to_home(
     teacher: str,
     dimension: int,
     data: str = "",
-    on_progress: OnProgress | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Distilled:
     """Distil ``teacher``; its static model of this dimension is replaced. ``data``: sentences to count tokens in.
 
     Raises:
         InputError: the model or the data cannot be used.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     from training.models.distill import distill
 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
-    static = distill(models.encoder(teacher), dimension, corpus, on_progress, should_stop)
+    static = distill(models.encoder(teacher), dimension, corpus, watch.on_progress, watch.should_stop)
     name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
-    models.forget(name)
+    models.forget(ModelName(name))
     size = static.vocabulary_size * dimension * 4 / 1e6
     seconds = time.perf_counter() - started
     return Distilled(name, teacher, dimension, static.vocabulary_size, round(size, 1), round(seconds, 2))

@@ -1,6 +1,6 @@
 """Evaluation: models × data sets -> a table like the paper's Tables 1 and 2, with intervals and paired tests.
 
-model_spec, fingerprint, cache    which model; what a result depends on; results on disk
+fingerprint, cache    what a result depends on; results on disk
 eval_result                       one model on one data set: scores, correlation, bootstrap replicates
 grid                              all of them, filled while others read
 results, difference               what tables and figures read: measured now (`grid`) or precomputed

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.results.eval_result import Estimate, percentile_interval
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.dataset import SCORED, Dataset
-from training.errors import InputError, Stopped
-from training.evaluation.bootstrap import affordable_resamples, bootstrap_replicates
-from training.evaluation.metrics import cosine, spearman
+from training.catalogue import SCORED
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.metrics import affordable_resamples, bootstrap_replicates, cosine, spearman
 from training.evaluation.scoring import sentence_vectors
 from training.evaluation.vector_precision import PRECISIONS, bytes_per_vector, quantize, ranges, restore
-from training.models.baselines import TfIdf
-from training.models.vectors import normalize_rows
+from training.models.baselines import TfIdf, normalize_rows
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer
@@ -89,14 +88,13 @@ class CostTable:
 def measure_cost(
     scorer: Scorer,
     data: Dataset,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> CostTable:
     """Measure every size.
 
     Raises:
         InputError: the model has no dense vectors, the data no gold scores, or a ρ is undefined.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     if not hasattr(scorer, "encode") or isinstance(scorer, TfIdf):
         what = (
@@ -109,10 +107,8 @@ def measure_cost(
         data = data.select(range(MAX_PAIRS))
     place = {text: i for i, text in enumerate(dict.fromkeys(text for column in data.columns for text in column))}
     encoder = cast("BiEncoder", scorer)
-    report_progress(0, "Encoding")
-    vectors = np.asarray(
-        sentence_vectors(encoder, list(place), lambda done, total: report_progress(done / (total or 1)), should_stop)
-    )
+    watch.report(0, "Encoding")
+    vectors = np.asarray(sentence_vectors(encoder, list(place), watch.on_progress, watch.should_stop))
     pairs = np.array([[place[text] for text in column] for column in data.columns])
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
@@ -120,9 +116,8 @@ def measure_cost(
     cells: list[Cell] = []
     reference = np.empty(0)
     for number, (dimension, precision) in enumerate(sizes):
-        if should_stop():
-            raise Stopped
-        report_progress(number / len(sizes), "Measuring sizes")
+        watch.check()
+        watch.report(number / len(sizes), "Measuring sizes")
         kept = _unit(vectors[:, :dimension])
         calibration = ranges(kept)
         codes = quantize(kept, precision, calibration)
@@ -150,7 +145,7 @@ def measure_cost(
 def describe_processor() -> str:
     """The processor's name and the number of cores that this process may use."""
     file = Path("/proc/cpuinfo")
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     name = next(iter(names), "") or platform.processor() or platform.machine()

@@ -16,7 +16,7 @@ import numpy as np
 
 from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric, percentile_interval
 from training.data.dataset import Dataset
-from training.evaluation.bootstrap import bootstrap_replicates
+from training.evaluation.metrics import bootstrap_replicates
 
 MAX_ERRORS = 15  # over- and underestimates each
 MIN_PAIRS = 10  # of a slice that has a ρ

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from math import isnan
 
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate
+from sbert_app.services.results.eval_result import STATISTICS, Estimate
 from sbert_app.services.results.paper import SOURCE
 from sbert_app.services.results.table import MARK, ResultTable, TableRow
+from training.evaluation.metrics import SIMILARITIES
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -85,7 +86,7 @@ def _names(table: ResultTable) -> list[str]:
 
 
 def _metric(table: ResultTable) -> str:
-    return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity]}"
+    return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
 
 
 def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:

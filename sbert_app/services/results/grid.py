@@ -1,7 +1,7 @@
 """A grid of models × data sets, filled result by result. A failure is recorded and the others continue.
 
     grid = make_grid(["all-MiniLM-L6-v2", "tfidf"], ["stsb:test", "mine.csv"])
-    evaluate_grid(grid, models, home, report_progress, should_stop)     in a task; others read the grid meanwhile
+    evaluate_grid(grid, models, home, watch)     in a task; others read the grid meanwhile
     grid.estimate("tfidf", "stsb:test", Metric())                       69.12 (66.24, 72.00)
 
 A result of the same model on the same data comes from the cache, with the speed that was measured then.
@@ -9,26 +9,23 @@ A result of the same model on the same data comes from the cache, with the speed
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.cache import EvalResultCache
-from sbert_app.services.results.difference import Difference
-from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric, percentile_interval
-from sbert_app.services.results.fingerprint import data_fingerprint, model_fingerprint
-from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.eval_cache import EvalResultCache, data_fingerprint, model_fingerprint
+from sbert_app.services.results.eval_result import Difference, Estimate, EvalResult, Metric, percentile_interval
 from sbert_app.services.results.results import AVERAGE, averaged_of, data_label
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.dataset import SCORED, Dataset
+from training.catalogue import SCORED
+from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, summary_of
 from training.evaluation.scoring import ScoreReport, row_scores
+from training.names import ModelName
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer
@@ -95,7 +92,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
     if not models or not data:
         raise InputError(f"choose at least one {'data set' if models else 'model'}")
     for model in models:
-        ModelSpec.parse(model)
+        ModelName.parse(model)
     if len(models) * len(data) > MAX_RESULTS:
         raise InputError(
             f"{len(models)} models on {len(data)} data sets are more than {MAX_RESULTS} evaluations; choose fewer"
@@ -103,13 +100,11 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
     return ResultGrid(models, data)
 
 
-def evaluate_grid(
-    grid: ResultGrid, models: ModelCache, home: Path, report_progress: ReportProgress, should_stop: ShouldStop
-) -> ResultGrid:
+def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
     """Fill the grid, one model after another. `Stopped` leaves the results so far in it."""
     cache, datasets = EvalResultCache(home), {}
     for name in grid.data:
-        report_progress(0, f"Reading {data_label(name)}")
+        watch.report(0, f"Reading {data_label(name)}")
         try:
             datasets[name] = load_scored_pairs(name, home)
             grid.sizes[name] = len(datasets[name])
@@ -118,10 +113,9 @@ def evaluate_grid(
     total = len(grid.models) * len(grid.data)
     for model in grid.models:
         for name, data in datasets.items():
-            report = partial(_report_as, report_progress, f"{grid.done + 1} of {total}: {model} on {data_label(name)}")
-            report(0)
+            step = watch.stage(f"{grid.done + 1} of {total}: {model} on {data_label(name)}")
             try:
-                result = evaluate_one(ModelSpec.parse(model), data, models, cache, report, should_stop)
+                result = evaluate_one(ModelName.parse(model), data, models, cache, step)
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
             else:
@@ -142,19 +136,18 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def evaluate_one(
-    spec: ModelSpec,
+    spec: ModelName,
     data: Dataset,
     models: ModelCache,
     cache: EvalResultCache,
-    on_progress: Callable[[float], None],
-    should_stop: ShouldStop,
+    watch: Watch,
 ) -> EvalResult:
     """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
     key = model_fingerprint(spec, models.home), data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
         return cached
-    scorer = models.scorer(spec.name, spec.pooling)
-    result = score_pairs(scorer, data, lambda done, total: on_progress(done / (total or 1)), should_stop)
+    scorer = models.scorer(spec)
+    result = score_pairs(scorer, data, watch)
     if all(np.isfinite(scores).all() for scores in result.scores.values()):
         cache.put(*key, result)
         return result
@@ -164,15 +157,12 @@ def evaluate_one(
 def score_pairs(
     scorer: Scorer,
     data: Dataset,
-    on_progress: Callable[[int, int | None], None] | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> EvalResult:
     """Score every pair and measure the time."""
     row_scores(scorer, WARM_UP)  # the first call prepares the weights, which is not part of the speed
     report = ScoreReport()
-    (scores,) = row_scores(scorer, data.columns, on_progress=on_progress, should_stop=should_stop, report=report)
+    (scores,) = row_scores(
+        scorer, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
+    )
     return EvalResult(scores, np.asarray(data.scores, dtype=np.float64), report.sentences, report.seconds)
-
-
-def _report_as(report_progress: ReportProgress, message: str, fraction: float) -> None:
-    report_progress(fraction, message)

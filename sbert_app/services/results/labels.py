@@ -4,7 +4,7 @@ Triplets are scored by accuracy: how often the anchor is nearer to the positive 
 taken as ordered (entailment 1, neutral 0, contradiction −1), and ρ measures whether the cosine preserves that order.
 The mean cosine of each label says more: cosine separates related from unrelated sentences, but hardly a statement
 from its contradiction. Pairs whose labels say that they belong together or do not (entailment and contradiction, 1 and
-0) are also classified by their similarity (`training.evaluation.pair_classification`).
+0) are also classified by their similarity (`training.evaluation.metrics`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.dataset import LABELLED, TRIPLETS, Dataset
-from training.data.parsing import NLI_LABELS
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
+from training.data.dataset import Dataset
 from training.data.transforms import positive_and_negative
 from training.errors import InputError
-from training.evaluation.pair_classification import PairClassification, classify_pairs
+from training.evaluation.metrics import PairClassification, classify_pairs
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
-    from training.evaluation.bootstrap import Interval
+    from training.evaluation.metrics import Interval
     from training.models.scorer import Scorer
 
 LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -55,26 +55,22 @@ class LabelScore:
 def score_labels(
     scorer: Scorer,
     data: Dataset,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> TripletScore | LabelScore:
     """Score triplets, or pairs with labels that say what belongs together.
 
     Raises:
         InputError: the data is of neither kind.
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     if data.kind not in (LABELLED, TRIPLETS):
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
     order = {} if data.kind == TRIPLETS else _label_values(data)
 
-    def on_progress(done: int, total: int | None) -> None:
-        report_progress(done / (total or 1))
-
     if data.kind == TRIPLETS:
-        positive, negative = row_scores(scorer, data.columns, ((0, 1), (0, 2)), on_progress, should_stop)
+        positive, negative = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
         return _score_triplets(positive, negative)
-    (scores,) = row_scores(scorer, data.columns, ((0, 1),), on_progress, should_stop)
+    (scores,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
     labels = [data.label_names[label] for label in data.labels or ()]
     return _score_labels(next(iter(scores.values())), labels, order)
 
@@ -101,8 +97,7 @@ def _label_values(data: Dataset) -> dict[str, float]:
 
 
 def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]) -> LabelScore:
-    from training.evaluation.bootstrap import bootstrap_interval
-    from training.evaluation.metrics import spearman
+    from training.evaluation.metrics import bootstrap_interval, spearman
 
     values = np.array([order[label] for label in labels])
     by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
@@ -124,7 +119,7 @@ def wilson_interval(successes: int, n: int) -> Interval:
     """Wilson's 95% interval of a proportion."""
     from scipy.stats import binomtest
 
-    from training.evaluation.bootstrap import Interval
+    from training.evaluation.metrics import Interval
 
     low, high = binomtest(successes, n).proportion_ci(method="wilson")
     return Interval(float(low), float(high), "Wilson")

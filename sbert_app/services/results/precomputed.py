@@ -1,66 +1,60 @@
-"""The precomputed table that ships in ``assets/evaluation.json``: reading it, and the text to write.
-
-    {"machine": {…}, "command", "measured": "2026-11-21", "data": {name: pairs}, "speeds": {model: sentences/s},
-     "figures": {model: {data: {statistic: {similarity: [value, low, high]}}}},
-     "differences": {data: {first: {second: [points, ci_half_width, p_value, resamples]}}}}
+"""The precomputed tables that ship: models in ``assets/evaluation.json``, systems made here in ``assets/systems.json``.
 
 Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
-`scripts/measure_evaluation.py` writes the file from a `ResultGrid`, so it holds what the page would measure.
+`scripts/measure_evaluation.py` writes the first from a `ResultGrid`, so it holds what the page would measure, and
+`scripts/measure_systems.py` the second. The models of the systems do not ship, and could not be evaluated by name.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import lru_cache
+from typing import Annotated, Any
 
-from sbert_app.services.results.difference import Difference
-from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, Estimate, Metric
-from sbert_app.services.results.results import AVERAGE, Results, averaged_of
+from pydantic import Field
+
+from sbert_app.services.results.eval_result import Difference, Estimate, Metric
+from sbert_app.services.store.documents import read_document
 from training.assets import asset
-from training.errors import InputError
 
-SHIPPED = asset("evaluation.json")
+SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
+
+Numbers = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class PrecomputedResults:
-    """`Results` read from a file."""
+    """`Results` read from a file, by `read_document`."""
 
-    values: dict[str, Any]
-
-    @classmethod
-    def read(cls, file: Path = SHIPPED) -> PrecomputedResults:
-        """Raises InputError if the file is not such a table."""
-        try:
-            values = json.loads(file.read_text(encoding="utf-8"))
-            values["machine"], values["command"], values["measured"]
-            values["data"], values["speeds"], values["figures"], values["differences"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{file} is not a table of results: {error}") from error
-        return cls(values)
+    sizes: Annotated[Mapping[str, int], Field(validation_alias="data")]  # pairs of each data set
+    speeds: Mapping[str, float]  # model -> distinct sentences of STSb test per second
+    figures: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Numbers]] | None]]  # by statistic and similarity
+    differences: Mapping[str, Mapping[str, Mapping[str, Numbers]]]  # data set -> first -> second -> a `Difference`
+    machine: dict[str, str]
+    command: str
+    measured: str  # ISO 8601
 
     @property
     def models(self) -> list[str]:
         """In the order of the rows."""
-        return list(self.values["figures"])
+        return list(self.figures)
 
     @property
     def data(self) -> list[str]:
         """In the order of the columns."""
-        return list(self.values["data"])
+        return list(self.sizes)
 
     def size(self, data: str) -> int | None:
         """The number of pairs."""
-        return self.values["data"].get(data)
+        return self.sizes.get(data)
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """The stored estimate."""
-        estimates = self.values["figures"].get(model, {}).get(data)
-        return Estimate(*estimates[metric.statistic][metric.similarity]) if estimates else None
+        estimates = self.figures.get(model, {}).get(data)
+        found = estimates and estimates[metric.statistic].get(metric.similarity)
+        return Estimate(*found) if found else None
 
     def failure(self, model: str, data: str) -> str:
         """Always "": no failures are stored."""
@@ -68,48 +62,53 @@ class PrecomputedResults:
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences of STSb test per second."""
-        return self.values["speeds"].get(model)
+        return self.speeds.get(model)
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
         """Stored for Spearman ρ under the cosine only."""
-        if metric != Metric():
-            return None
-        stored = self.values["differences"].get(data, {})
+        stored = self.differences.get(data, {}) if metric == Metric() else {}
         if b in stored.get(a, {}):
             return Difference(*stored[a][b])
         reverse = stored.get(b, {}).get(a)
         return Difference(-reverse[0], *reverse[1:]) if reverse else None
 
 
-def to_dict(results: Results) -> dict[str, Any]:
-    """The data sets, estimates and differences of any results, in the format of the file."""
-    columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
-    return {
-        "data": {name: results.size(name) for name in results.data},
-        "figures": {model: {name: _estimates(results, model, name) for name in columns} for model in results.models},
-        "differences": {name: dict(_differences(results, name)) for name in columns},
-    }
+@dataclass(frozen=True)
+class System:
+    """A row beside the paper's."""
+
+    label: str
+    made_of: str  # what it was trained on, in words
+    figures: Mapping[str, list[float]]  # data set -> ρ ×100, one a seed; the seeds in the same order everywhere
+
+    def mean(self, data: Iterable[str]) -> float:
+        """The mean over seeds, and over several data sets."""
+        return statistics.fmean(self._by_seed(data))
+
+    def deviation(self, data: Iterable[str]) -> float | None:
+        """The standard deviation over seeds; None of one."""
+        values = self._by_seed(data)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def seeds(self) -> int:
+        """How many."""
+        return len(next(iter(self.figures.values())))
+
+    def _by_seed(self, data: Iterable[str]) -> list[float]:
+        return [statistics.fmean(each) for each in zip(*(self.figures[name] for name in data), strict=True)]
 
 
-def as_text(values: dict[str, Any]) -> str:
-    """JSON with a line for each estimate."""
-    text = json.dumps(values, ensure_ascii=False, indent=1)
-    return re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text) + "\n"
+@dataclass(frozen=True)
+class Systems:
+    """Their file."""
+
+    systems: list[System]
+    measured: str  # ISO 8601
+    command: str
 
 
-def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:
-    estimates = {
-        statistic: {
-            similarity: [round(number, 3) for number in estimate]
-            for similarity in SIMILARITIES
-            if (estimate := results.estimate(model, data, Metric(similarity, statistic)))
-        }
-        for statistic in STATISTICS
-    }
-    return estimates if estimates["spearman"] else None
-
-
-def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    for i, a in enumerate(results.models):
-        differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
-        yield a, {b: [*(round(number, 4) for number in each)] for b, each in differences.items() if each}
+@lru_cache(maxsize=1)
+def shipped_systems() -> list[System]:
+    """Those that ship, read once."""
+    return read_document(SHIPPED_SYSTEMS, Systems).systems

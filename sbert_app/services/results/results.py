@@ -1,28 +1,18 @@
 """What tables, figures and texts read: the results of models × data sets, measured now or precomputed.
 
-Names are those that the user gave: a model as `ModelSpec.parse` reads it, a data set as `load_data` does. AVERAGE is
-an additional column: the mean over the data sets, without the development sets (STSb train and dev).
+Names are those that the user gave, see `training.names`. AVERAGE is an additional column: the mean over the data sets,
+without the development sets (STSb train and dev).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Protocol
 
-from sbert_app.services.results.difference import Difference
-from sbert_app.services.results.eval_result import Estimate, Metric
-from training.data.reference import parse_file
+from sbert_app.services.results.eval_result import Difference, Estimate, Metric
+from training.names import DataName
 
 AVERAGE = "average"
-DATA_LABELS = {
-    **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
-    "stsb:test": "STSb",
-    "stsb:dev": "STSb dev",
-    "stsb:train": "STSb train",
-    "sickr": "SICK-R",
-    AVERAGE: "average",
-}
 DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
@@ -66,5 +56,4 @@ def averaged_of(results: Results) -> list[str]:
 
 def data_label(name: str) -> str:
     """The name in tables; a path without its folders."""
-    file = parse_file(name).path
-    return DATA_LABELS.get(name) or (PurePath(file).name if "/" in file or "\\" in file else file)
+    return DataName.parse(name).label

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import NamedTuple
 
-from sbert_app.services.results import paper, systems
+from sbert_app.services.results import paper
 from sbert_app.services.results.eval_result import Estimate, Metric
-from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.precomputed import shipped_systems
 from sbert_app.services.results.results import AVERAGE, Results, averaged_of, data_label
-from training.registry import CROSS_ENCODERS
+from training.catalogue import CROSS_ENCODERS
+from training.names import ModelName
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
 MARK = "†"  # after an estimate on pairs that were in the model's training data
@@ -80,7 +81,7 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
 def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
     return TableRow(
         model,
-        ModelSpec.parse(model).label,
+        ModelName.parse(model).label,
         {name: results.estimate(model, name, metric) for name in names},
         {name: reason for name in names if (reason := results.failure(model, name))},
         results.speed(model),
@@ -109,7 +110,7 @@ def _system_rows(results: Results) -> list[TableRow]:
     """The systems that ship, under our columns; their average only if they have all data sets of ours."""
     names = {name: paper.column_of(name, results.size(name)) or name for name in results.data}
     rows = []
-    for system in systems.shipped().systems:
+    for system in shipped_systems():
         columns = {name: [key] for name, key in names.items() if key in system.figures}
         averaged_names = averaged_of(results)
         if averaged_names and all(name in columns for name in averaged_names):

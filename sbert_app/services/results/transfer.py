@@ -3,10 +3,14 @@
 As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its vectors is scored by
 stratified k-fold cross-validation. The regularisation strength (1/C) is chosen on the training part of each fold,
 never on the rows that are scored. The features of a pair of sentences are |u − v| and u * v.
+
+The data: a file with labels, the genres of the STS benchmark (news, captions, forums: data that everyone has), or the
+tasks of section 5 as data sets on the Hub, of which the training splits are read.
 """
 
 from __future__ import annotations
 
+import csv
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,16 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.groups import sentence_groups
-from training.data.parsing import MISSING
-from training.data.reference import parse_file
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from training.atomic import open_atomic
+from training.data.dataset import sentence_groups
+from training.data.load import MISSING
 from training.data.tables.table import read_columns
-from training.errors import InputError, Stopped
+from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors
+from training.names import DataName
+from training.sources.resolve import dataset_files, stsb_folder
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Vectors
+
 
 FOLDS = 10
 MEAN_SQUARED_NORM = 400.0  # of the features: about 1 for each dimension of a small encoder
@@ -88,9 +95,9 @@ def read_labelled(
     Raises:
         InputError: a column is missing, or fewer than two classes with two rows each remain.
     """
-    files = [parse_file(str(each)) for each in ([path] if isinstance(path, (str, Path)) else path)]
-    name = name or Path(files[0].path).name
-    tables = [read_columns(*file) for file in files]
+    files = [DataName.parse(str(each)) for each in ([path] if isinstance(path, (str, Path)) else path)]
+    name = name or files[0].path.name
+    tables = [read_columns(file.path, file.encoding) for file in files]
     cells = {column: [cell for table in tables for cell in table[column]] for column in tables[0]}
     texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
     if not {*texts, label} <= set(cells):
@@ -123,8 +130,7 @@ def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
 def score_transfer(
     encoder: BiEncoder,
     data: ClassificationData,
-    report_progress: ReportProgress = lambda *_: None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> TransferScore:
@@ -134,21 +140,20 @@ def score_transfer(
     rows would make the task one of recognition.
 
     Raises:
-        Stopped: ``should_stop`` returned True.
+        Stopped: ``watch`` says so.
     """
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
-    features = _features(encoder, data, report_progress, should_stop)
+    features = _features(encoder, data, watch)
     encoded = time.perf_counter()
     classes, targets = np.unique(data.labels, return_inverse=True)
     folds = max(2, min(folds, int(np.bincount(targets).min())))
     accuracies = []
     splits = _splits(targets, data.groups, folds, seed)
     for number, (train, test) in enumerate(splits):
-        if should_stop():
-            raise Stopped
-        report_progress(number / folds, "Classifying")
+        watch.check()
+        watch.report(number / folds, "Classifying")
         with threadpool_limits(1, user_api="blas"):  # the matrices are too small for a second thread to help
             classifier = _fit(features[train], targets[train], seed)
         accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
@@ -167,15 +172,13 @@ def _splits(targets: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> I
         yield from StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(targets, targets, groups)
 
 
-def _features(
-    encoder: BiEncoder, data: ClassificationData, report_progress: ReportProgress, should_stop: ShouldStop
-) -> Vectors:
+def _features(encoder: BiEncoder, data: ClassificationData, watch: Watch) -> Vectors:
     """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``."""
     from scipy import sparse
 
-    report_progress(0.0, "Encoding")
+    watch.report(0.0, "Encoding")
     texts = [text for column in data.columns for text in column]
-    vectors = sentence_vectors(encoder, texts, lambda done, total: report_progress(done / (total or 1)), should_stop)
+    vectors = sentence_vectors(encoder, texts, watch.on_progress, watch.should_stop)
     if len(data.columns) == 2:
         u, v = vectors[: len(data)], vectors[len(data) :]
         if isinstance(u, np.ndarray):
@@ -205,3 +208,83 @@ def _fit(features: Vectors, targets: np.ndarray, seed: int) -> Any:
 
 def _text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
+
+
+TRAINING = ("*train*",)  # file patterns; cross-validation makes its own test rows
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """A data set on the Hub, and its column of classes."""
+
+    title: str
+    repo: str
+    label: str = "label"
+
+
+TRANSFER_TASKS = {
+    "mr": TransferTask("MR, film reviews", "cornell-movie-review-data/rotten_tomatoes"),
+    "cr": TransferTask("CR, product reviews", "SetFit/SentEval-CR"),
+    "subj": TransferTask("SUBJ, subjective or not", "SetFit/subj"),
+    "mpqa": TransferTask("MPQA, polarity of phrases", "jxm/mpqa"),
+    "sst": TransferTask("SST, film reviews", "SetFit/sst2"),
+    "trec": TransferTask("TREC, kinds of questions", "SetFit/TREC-QC", "label_coarse_text"),
+    "mrpc": TransferTask("MRPC, paraphrases (pairs)", "SetFit/mrpc"),
+}
+
+
+def load_task(name: str, home: Path) -> ClassificationData:
+    """Load a task by name, from the home folder (data/<repository>) or the Hub.
+
+    Raises:
+        InputError: the name is unknown, the files cannot be found, or a column is missing.
+    """
+    if name not in TRANSFER_TASKS:
+        raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
+    task = TRANSFER_TASKS[name]
+    paths = dataset_files(task.repo, TRAINING, home).paths
+    return read_labelled(paths, task.title, task.label)
+
+
+NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
+GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
+
+
+def sentences_by_genre(home: Path) -> ClassificationData:
+    """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out.
+
+    The sentences of a pair are related rows: many are near-duplicates.
+    """
+    genres: dict[str, set[str]] = {}
+    rows = _rows(home)
+    for row in rows:
+        for sentence in (row[FIRST], row[SECOND]):
+            genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
+    genre_of = {sentence: names.pop() for sentence, names in genres.items() if len(names) == 1}
+    place = {sentence: i for i, sentence in enumerate(genre_of)}
+    pairs = [(place[row[FIRST]], place[row[SECOND]]) for row in rows if {row[FIRST], row[SECOND]} <= place.keys()]
+    return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs))
+
+
+def pairs_by_genre(home: Path) -> Path:
+    """STSb dev as a CSV file with the columns sentence1, sentence2, score, topic, written to the home folder once."""
+    file = home / "data" / "stsb-dev-by-genre.csv"
+    if not file.exists():
+        rows = _rows(home)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(file, newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(["sentence1", "sentence2", "score", "topic"])
+            writer.writerows([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows)
+    return file
+
+
+def _rows(home: Path) -> list[list[str]]:
+    """Raises InputError for the Hub's copy of the benchmark, which has no genres."""
+    lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
+    rows = [line.split("\t") for line in lines if line.strip()]
+    if not all(row[GENRE] in NAMES for row in rows):
+        raise InputError(
+            "this copy of the STS benchmark comes from the Hub and does not contain the genres; upload a file instead"
+        )
+    return rows

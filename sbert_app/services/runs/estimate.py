@@ -2,7 +2,7 @@
 
 Combinations that cannot work are rejected here, with the nearest alternative. Data on this machine is loaded and
 transformed as the objective needs it, so that the number of rows is exact and the notes describe the transformation;
-for a data set that would be downloaded from the Hub, `HUB_FORMS` has what is known.
+for a data set that would be downloaded from the Hub, `training.catalogue` has what is known.
 
 The time is based on a measured rate: of the newest run from the same base on this machine, or of a few training steps
 that are made for this purpose, once, in some seconds.
@@ -17,36 +17,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.assets import plain_sentences
-from training.data.dataset import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, Dataset, join
-from training.data.load import HUB_SETS, load_one, split_names
-from training.data.reference import parse_file
-from training.data.transforms import NEAREST_FORM, REQUIRED_FORMS, TRANSFORMS, as_it_is, transform_for, without_target
+from training.catalogue import TRIPLETS, WORD_ENCODERS
+from training.data.dataset import Dataset, join
+from training.data.load import check_split, load_one
 from training.errors import InputError
-from training.registry import WORD_ENCODERS
+from training.names import DataName, ModelName
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import RunConfig
 
-# Data sets on the Hub: their form, and the rows of their first split.
-HUB_FORMS: dict[str, tuple[str, int]] = {
-    "snli": (LABELLED, 549_367),
-    "mnli": (LABELLED, 392_702),
-    "all-nli": (LABELLED, 942_069),
-    "wiki-sections": (TRIPLETS, 1_779_417),
-    "sts12": (SCORED, 3_108),
-    "sts13": (SCORED, 1_500),
-    "sts14": (SCORED, 3_750),
-    "sts15": (SCORED, 3_000),
-    "sts16": (SCORED, 1_186),
-    "sickr": (SCORED, 9_927),
-}
+if TYPE_CHECKING:
+    from training.trainer.negatives import MinedTriplet
+
 MEASURED_STEPS = 8
 RANDOM_SENTENCES = 256  # of an evaluation, see `training.trainer.evaluator`
+SHOWN_NEGATIVES = 12  # triplets
 STARTING_SECONDS = 3.0  # to load data and model
 
 
@@ -93,9 +84,10 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     for model in filter(None, (config.base, config.teacher)):
         _check_run_model(model, store)
     if config.eval_data is not None:
-        for name in split_names(config.eval_data):
+        for name in DataName.parse_joined(config.eval_data):
             _form(name, store.home)
-    parts = [_transformed(name, config, store.home) for name in split_names(config.train_data)]
+    names = DataName.parse_joined(config.train_data)
+    parts = [_transformed(name, config, store.home) for name in names]
     known = [part for part in parts if isinstance(part, Dataset)]
     if len(known) == len(parts):
         data = join(known)
@@ -103,22 +95,12 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         kind = TRIPLETS if config.mine_negatives else data.kind
         return RunEstimate(config, len(data), columns, kind, (*data.notes, *_preparation(config, store.home)))
     kind = next(part for part in parts if isinstance(part, str))
-    rows = [_rows_of(name, part, config) for name, part in zip(split_names(config.train_data), parts, strict=True)]
+    rows = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
     total = None if None in rows else sum(filter(None, rows))
     note = "is downloaded from the Hub when the run starts, unless it was before"
-    notes = [f"{name} {note}" for name in split_names(config.train_data) if name.partition(":")[0] in HUB_SETS]
-    return RunEstimate(config, total, _columns(config, kind), kind, (*notes, *_preparation(config, store.home)))
-
-
-def _columns(config: RunConfig, kind: str) -> int:
-    """Sentences per row, of data of this kind before it is transformed."""
-    if config.mine_negatives or config.objective in ("triplet", "margin-mse"):
-        return 3
-    if config.objective == "mnrl":
-        return 2 if kind in (SCORED, PAIRS) else 3
-    if config.objective == "mse":
-        return {SENTENCES: 1, TRIPLETS: 3}.get(kind, 2)
-    return 2
+    notes = [f"{name} {note}" for name in names if _on_hub(name)]
+    columns = 3 if config.mine_negatives else config.objective_class.rows.example(kind)[0]
+    return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, store.home)))
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
@@ -139,13 +121,14 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
     return notes
 
 
-def _rows_of(name: str, part: Dataset | str, config: RunConfig) -> int | None:
-    """The rows of a part; of a set on the Hub only if it is the whole training split, untransformed."""
+def _rows_of(name: DataName, part: Dataset | str, config: RunConfig) -> int | None:
+    """The rows of a part; of a set on the Hub only if it is the whole training split, of which each row is used."""
     if isinstance(part, Dataset):
         return len(part)
-    head, _, split = name.partition(":")
-    whole = split in ("", "train") or len(HUB_SETS[head].splits) == 1
-    return HUB_FORMS[head][1] if whole and TRANSFORMS[config.objective, part] in (as_it_is, without_target) else None
+    known = name.built_in
+    if known is None or not config.objective_class.rows.example(part)[1]:
+        return None
+    return known.splits[name.split or next(iter(known.splits))].rows
 
 
 def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
@@ -162,11 +145,12 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
 def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
     """Whether `measure_rate` can run now: base and data are on this machine, and no run is running."""
     base = config.base
-    base_is_local = base.startswith(("scratch:", "run:")) or Path(base).expanduser().is_dir()
+    model = ModelName.parse(base)
+    base_is_local = model.is_scratch or model.run_id is not None or Path(base).expanduser().is_dir()
     if base in WORD_ENCODERS:
         base_is_local = has_glove(store.home)
     base_is_local = base_is_local or (store.home / "models" / base).is_dir()
-    data_is_local = all(name.partition(":")[0] not in HUB_SETS for name in split_names(config.train_data))
+    data_is_local = not any(map(_on_hub, DataName.parse_joined(config.train_data)))
     return base_is_local and data_is_local and not any(run.state == "running" for run in store.list())
 
 
@@ -217,7 +201,7 @@ def _rate(estimate: RunEstimate, measured: _Measured, store: RunStore) -> Traini
 
 def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
     """About how many sentences an evaluation encodes: random ones, plain ones, the evaluation data."""
-    loaded = [_load(name, home) for name in split_names(eval_data)] if eval_data else []
+    loaded = [_load(name, home) for name in DataName.parse_joined(eval_data)] if eval_data else []
     distinct = {text for data in loaded if data for column in data.columns for text in column}
     return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
 
@@ -243,44 +227,80 @@ def _rates(events: Sequence[Event]) -> list[float]:
 
 def _check_run_model(name: str, store: RunStore) -> None:
     """InputError if ``name`` is a run that does not exist or has no model yet."""
-    if name.startswith("run:") and not store.get(find_run(name.removeprefix("run:"), store.home)).has_model:
+    run_id = ModelName.parse(name).run_id
+    if run_id is not None and not store.get(find_run(run_id, store.home)).has_model:
         raise InputError(f"{name} has no model yet; let it run until its first evaluation, or choose another")
 
 
-def _transformed(name: str, config: RunConfig, home: Path) -> Dataset | str:
+def _transformed(name: DataName, config: RunConfig, home: Path) -> Dataset | str:
     """The rows that the objective would see; for a set on the Hub only its form."""
     kind = _form(name, home)
-    if (config.objective, kind) not in TRANSFORMS:
-        raise InputError(
-            f"{config.objective} needs {REQUIRED_FORMS[config.objective]}, but {name} holds {kind}; "
-            f"{NEAREST_FORM[kind]}"
-        )
+    objective = config.objective_class
+    objective.rows.check(str(name), kind, objective.name)
     loaded = _load(name, home)
-    return kind if loaded is None else transform_for(loaded, config.objective, config.seed)
+    return kind if loaded is None else objective.transform(loaded, config.seed)
 
 
-def _form(name: str, home: Path) -> str:
+def _form(name: DataName, home: Path) -> str:
     """The form of a data set in words. InputError if there is no such set, split or file."""
-    head, _, split = name.partition(":")
-    if head in HUB_SETS:
-        if split and split not in HUB_SETS[head].splits:
-            raise InputError(f"{head} has no split {split!r}; choose {', '.join(HUB_SETS[head].splits)}")
-        return HUB_FORMS[head][0]
+    if name.built_in and _on_hub(name):
+        check_split(name, name.built_in)
+        return name.built_in.form
     loaded = _load(name, home)
     assert loaded is not None  # noqa: S101 - it is not on the Hub
     return loaded.kind
 
 
-def _load(name: str, home: Path) -> Dataset | None:
+def _on_hub(name: DataName) -> bool:
+    """Whether it is a built-in set that is downloaded from the Hub."""
+    return bool(name.built_in and name.built_in.repo)
+
+
+def _load(name: DataName, home: Path) -> Dataset | None:
     """A data set on this machine; None for one on the Hub."""
-    if name.partition(":")[0] in HUB_SETS:
+    if _on_hub(name):
         return None
-    file = Path(parse_file(name).path).expanduser()
-    stamp = file.stat().st_mtime if file.is_file() else 0.0
+    stamp = name.path.stat().st_mtime if name.path.is_file() else 0.0
     return _load_once(name, home, stamp)
 
 
 @lru_cache(maxsize=8)
-def _load_once(name: str, home: Path, stamp: float) -> Dataset:
+def _load_once(name: DataName, home: Path, stamp: float) -> Dataset:
     """``stamp`` is part of the cache key, so that a file is read again when it has changed."""
     return load_one(name, home)
+
+
+# ---------------------------------------------------------------- hard negatives
+
+
+@dataclass(frozen=True)
+class NegativesPreview:
+    """Some of the triplets, and what is to be said on all of them."""
+
+    triplets: list[MinedTriplet]
+    rows: int  # with a negative
+    note: str
+
+
+def preview_negatives(
+    config: RunConfig,
+    home: Path,
+    watch: Watch = UNWATCHED,
+    count: int = SHOWN_NEGATIVES,
+) -> NegativesPreview:
+    """Mine as the run will, and show ``count`` rows, spread over the data.
+
+    ``watch`` gets (sentences encoded, in all).
+
+    Raises:
+        InputError: the data or the base cannot be used, or no row gets a negative.
+        Stopped: ``watch`` says so.
+    """
+    from training.models.encoder import Encoder
+    from training.objectives import training_data
+    from training.trainer.negatives import mine_negatives
+
+    data = training_data(config.train_data, config.objective, config.seed, home)
+    encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
+    mined = mine_negatives(encoder, data, config.negative_margin, config.seed, watch.should_stop, watch.on_progress)
+    return NegativesPreview(mined.examples(count), len(mined.data), mined.data.notes[-1])

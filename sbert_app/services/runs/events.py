@@ -58,7 +58,7 @@ class EventReader:
 def _parse(line: bytes) -> Event | None:
     try:
         event = json.loads(line)
-    except ValueError:  # truncated by a crash
+    except (ValueError, RecursionError):  # truncated by a crash, or damaged
         return None
     return event if isinstance(event, dict) and "kind" in event else None
 

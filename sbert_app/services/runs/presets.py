@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbert_app.services.runs.record import Run
-from training.registry import BILSTM, DEFAULT_MODEL
+from training.catalogue import BILSTM, DEFAULT_MODEL
+from training.names import ModelName
 from training.trainer.config import RunConfig, default_learning_rate
 
 NLI = ("nli", "snli", "mnli", "all-nli")
@@ -115,5 +116,5 @@ def two_stage_base(runs: Iterable[Run]) -> str:
     """The newest run on NLI data that has a model, as a base; the default base if there is none."""
     for run in runs:
         if run.has_model and run.config.train_data.partition(":")[0] in NLI:
-            return f"run:{run.id}"
+            return str(ModelName.of_run(run.id))
     return DEFAULT_MODEL

@@ -1,55 +1,63 @@
-"""Run: a snapshot of one run on disk. Plain values; `sbert_app.services.runs.store` reads and changes them."""
+"""Run: a snapshot of one run on disk, and why one cannot be used as asked.
+
+Plain values; `sbert_app.services.runs.store` reads and changes them. The messages are shown to users as they are.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.runs.errors import RunNotFound
+from sbert_app.services.background.state import State
 from sbert_app.services.runs.events import RunProgress
+from sbert_app.services.store.documents import Timestamp, read_document
 from training.atomic import write_text
+from training.errors import InputError, UserFacingError
+from training.names import ModelName
 from training.trainer.config import RunConfig
 
-STATES = ("queued", "running", "finished", "failed", "stopped", "interrupted")
-QUEUED = frozenset({"queued"})
-AT_WORK = QUEUED | {"running"}
-INTERRUPTED = frozenset({"interrupted"})
-RESUMABLE = INTERRUPTED | {"failed", "stopped"}
+QUEUED = frozenset({State.QUEUED})
 LONGEST_NAME = 80
+
+
+class RunError(UserFacingError):
+    """A run cannot be used as asked."""
+
+
+class RunNotFound(RunError):  # noqa: N818 - reads as a state
+    """There is no such run, or it was deleted meanwhile."""
+
+
+class RunBusy(RunError):  # noqa: N818
+    """Another process is working on the run."""
+
+
+class RunStateError(RunError):
+    """The run's state does not allow what was asked, such as stopping one that is finished."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """``run.json``, written only by the holder of the run's lock. Times are seconds since 1970."""
 
-    state: str
-    created: float
-    started: float | None = None  # None until a process works on it
-    ended: float | None = None
+    state: State
+    created: Timestamp
+    started: Timestamp | None = None  # None until a process works on it
+    ended: Timestamp | None = None
     reason: str | None = None
-    worker: str | None = None  # that took it from a shared queue
-    losses: int = 0  # such workers that ended before it did, since somebody queued it
-    attempt: int = 0  # the last one that went through a store (`sbert_app.services.jobs.remote`)
-    is_remote: bool = False  # whether that is where it is queued or running: then nobody holds the lock meanwhile
-
-    def interrupted(self, reason: str | None) -> RunRecord:
-        """The record of a run whose process has ended, or is about to, before it did."""
-        losses = self.losses + (self.worker is not None)
-        return replace(self, state="interrupted", reason=reason, ended=time.time(), losses=losses)
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """What later versions add is ignored. Raises RunNotFound if the file does not exist or is damaged."""
-        file = folder / "run.json"
+        """What other versions add is ignored. Raises RunNotFound if the file does not exist or is damaged."""
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
-        except (OSError, ValueError, TypeError) as error:
-            raise RunNotFound(f"{file} cannot be read: {one_line(error)}") from error
+            return read_document(folder / "run.json", cls)
+        except FileNotFoundError as error:
+            raise RunNotFound(f"there is no run {folder.name!r}; `runs list` shows them all") from error
+        except InputError as error:
+            raise RunNotFound(error, error.public) from error
 
     def write(self, folder: Path) -> None:
         """Atomically. Raises OSError if the disk is full."""
@@ -68,8 +76,8 @@ class Run:
     progress: RunProgress
 
     @property
-    def state(self) -> str:
-        """One of `STATES`."""
+    def state(self) -> State:
+        """Where it is in its life."""
         return self.record.state
 
     @property
@@ -90,7 +98,7 @@ class Run:
             **asdict(self.record),
             **asdict(self.progress),
             "collapsed": self.progress.collapsed,
-            "model": f"run:{self.id}" if self.has_model else None,
+            "model": str(ModelName.of_run(self.id)) if self.has_model else None,
             "folder": str(self.folder),
             "config": self.config.to_dict(),
         }
@@ -98,7 +106,7 @@ class Run:
 
 def default_name(config: RunConfig) -> str:
     """The name of a run that was given none: objective, concatenation, pooling, base."""
-    concatenation = f" {config.concatenation}" if config.objective == "classification" else ""
+    concatenation = f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
     return f"{config.objective}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 

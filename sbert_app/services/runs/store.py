@@ -18,11 +18,10 @@ and no process ids, which are reused. Any process may create the file ``stop``; 
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -30,28 +29,28 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
+from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.runs.events import Event, EventReader, RunProgress
 from sbert_app.services.runs.record import (
-    AT_WORK,
-    INTERRUPTED,
     LONGEST_NAME,
     QUEUED,
-    RESUMABLE,
     Run,
+    RunBusy,
+    RunNotFound,
     RunRecord,
+    RunStateError,
     default_name,
     one_line,
     slug,
 )
+from sbert_app.services.store.documents import read_document
 from training.atomic import recover, write_text
 from training.errors import InputError, UserFacingError
+from training.names import is_id
 from training.trainer.config import RunConfig
 
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
 RESERVED_BYTES = 64 * 1024  # on the disk while a run is running, so that its end can be recorded on a full disk
-
-_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 
 
 class RunStore:
@@ -68,6 +67,7 @@ class RunStore:
         self._reading = threading.Lock()
         self._listing = threading.Lock()
         self._readings = 0  # how many times `list` has begun to read the runs
+        self._damaged: Sequence[UserFacingError] = ()
         self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last complete reading, and its runs
 
     # ------------------------------------------------------------ reading
@@ -78,13 +78,13 @@ class RunStore:
         return Run(
             id=run_id,
             folder=folder,
-            name=(folder / "name.txt").read_text(encoding="utf-8"),
+            name=self._name(folder) or default_name(self._config(run_id, folder)),
             config=self._config(run_id, folder),
             record=self._current_record(folder),
             progress=RunProgress.from_events(self.events(run_id)),
         )
 
-    def state(self, run_id: str) -> str | None:
+    def state(self, run_id: str) -> State | None:
         """The state of a run as it is now; None if there is no such run. Quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
@@ -106,20 +106,30 @@ class RunStore:
                 self._listed = self._readings, runs
             return [*runs]
 
+    def damaged(self) -> Sequence[UserFacingError]:
+        """Why the last reading of `list` has left out runs, one error for each."""
+        return self._damaged
+
     def _read_all(self) -> Sequence[Run]:
-        runs = []
+        runs, damaged = [], []
         for file in self.folder.glob("[!.]*/run.json"):
-            with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged
+            try:
                 runs.append(self.get(file.parent.name))
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            except UserFacingError as error:
+                if file.exists():
+                    damaged.append(error)
+        self._damaged = damaged
         return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
 
-    def ids(self, state: str, matches: Callable[[RunRecord], bool] = lambda record: True) -> Sequence[str]:
-        """The ids of the runs in this state whose record matches, the oldest first. Quicker than `list`."""
+    def ids(self, state: State) -> Sequence[str]:
+        """The ids of the runs in this state, the oldest first. Quicker than `list`."""
         found = []
         for file in self.folder.glob("[!.]*/run.json"):
             with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged
                 record = self._current_record(file.parent)
-                if record.state == state and matches(record):
+                if record.state == state:
                     found.append((record.created, file.parent.name))
         return [run_id for _, run_id in sorted(found)]
 
@@ -137,7 +147,7 @@ class RunStore:
             return ""
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 200 * lines))
-            return "\n".join(log.read().decode("utf-8", errors="replace").splitlines()[-lines:])
+            return "\n".join(log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:])
 
     # ------------------------------------------------------------ changing
 
@@ -153,7 +163,7 @@ class RunStore:
             run_id, folder = self._create_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
             write_text(folder / "config.json", config.to_json() + "\n")
             write_text(folder / "name.txt", config.name or default_name(config))
-            RunRecord("queued" if queue else "stopped", created=time.time()).write(folder)
+            RunRecord(State.QUEUED if queue else State.STOPPED, created=time.time()).write(folder)
         except OSError as error:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -180,15 +190,12 @@ class RunStore:
         (folder / "stop").touch()
         with suppress(RunBusy), self._lock(folder, "its process will see the file"):
             record = self._locked_record(folder)
-            if record.state == "queued":
-                replace(record, state="stopped", ended=time.time()).write(folder)
+            if record.state == State.QUEUED:
+                replace(record, state=State.STOPPED, ended=time.time()).write(folder)
         return self.get(run_id)
 
-    def requeue(self, run_id: str, is_lost: bool = False) -> Run:
+    def requeue(self, run_id: str) -> Run:
         """Queue a run again that failed, was stopped or interrupted; it will be resumed from its checkpoint.
-
-        Args:
-            is_lost: nobody has asked for it, its worker was lost: only an interrupted run, and the loss counts.
 
         Raises:
             RunBusy, RunStateError: for any other run.
@@ -196,38 +203,16 @@ class RunStore:
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; there is nothing to resume"):
             record = self._locked_record(folder)
-            if record.state not in (INTERRUPTED if is_lost else RESUMABLE):
+            if record.state not in RESUMABLE:
                 raise RunStateError(f"run {run_id} is {record.state}; there is nothing to resume")
             (folder / "stop").unlink(missing_ok=True)
-            losses = record.losses if is_lost else 0
-            replace(record, state="queued", ended=None, reason=None, losses=losses, is_remote=False).write(folder)
+            replace(record, state=State.QUEUED, ended=None, reason=None).write(folder)
         return self.get(run_id)
-
-    def set_remote(self, run_id: str, attempt: int) -> None:
-        """Note that a queued run has been put into a store. Raises RunStateError if it is not queued any more."""
-        folder = self._run_folder(run_id)
-        with self._lock(folder, f"run {run_id} is being worked on", timeout=2):
-            record = self._locked_record(folder)
-            if record.state != "queued":
-                raise RunStateError(f"run {run_id} is {record.state}, not queued")
-            replace(record, attempt=attempt, is_remote=True).write(folder)
-
-    def update_remote(self, run_id: str, attempt: int, change: Callable[[RunRecord], RunRecord]) -> bool:
-        """Write what has become of a run that is in a store -> whether it still was, and in this attempt."""
-        folder = self._run_folder(run_id)
-        with self._lock(folder, f"run {run_id} is being changed by another process", timeout=2):
-            record = self._locked_record(folder)
-            if record.state not in AT_WORK or not record.is_remote or record.attempt != attempt:
-                return False
-            change(record).write(folder)
-            return True
 
     def delete(self, run_id: str) -> None:
         """Remove a run and its model. Raises RunBusy while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
-            if self._locked_record(folder).state == "running":
-                raise RunBusy(f"run {run_id} is running on another machine; stop it before you delete it")
             deleted = self.folder / f".deleted-{run_id}"
             folder.rename(deleted)  # at once, however long the removal takes
         shutil.rmtree(deleted)
@@ -235,14 +220,13 @@ class RunStore:
         self._configs.pop(run_id, None)
 
     @contextmanager
-    def lease(self, run_id: str, states: Collection[str] = QUEUED, worker: str | None = None) -> Iterator[RunLease]:
+    def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
         """Work on a run that is in one of ``states``: it is running inside the block and has ended after it.
 
         An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised again.
 
         Args:
             states: a run in another state is left alone.
-            worker: the name of one that has taken the run from a shared queue.
 
         Raises:
             RunStateError: the run is in another state.
@@ -253,37 +237,28 @@ class RunStore:
             record = self._locked_record(folder)
             if record.state not in states:
                 raise RunStateError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
-            if record.state != "queued":
+            if record.state != State.QUEUED:
                 (folder / "stop").unlink(missing_ok=True)  # left from the last time
             lease = RunLease(self.get(run_id), resume=record.started is not None)
-            record = replace(
-                record,
-                state="running",
-                started=time.time(),
-                ended=None,
-                reason=None,
-                worker=worker,
-                is_remote=False,
-            )
+            record = replace(record, state=State.RUNNING, started=time.time(), ended=None, reason=None)
             record.write(folder)
             try:
                 (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
                 yield lease
             except BaseException as error:
-                lease.state = "failed" if isinstance(error, Exception) else "interrupted"
+                lease.state = State.FAILED if isinstance(error, Exception) else State.INTERRUPTED
                 lease.reason = one_line(error)
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                ended = replace(record, state=lease.state, reason=lease.reason, ended=time.time())
-                (record.interrupted(lease.reason) if lease.state == "interrupted" else ended).write(folder)
+                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
 
     # ------------------------------------------------------------ internal
 
     def _current_record(self, folder: Path) -> RunRecord:
         """The record; a running run whose lock is free becomes interrupted here."""
         record = RunRecord.read(folder)
-        if record.state == "running" and not record.is_remote:
+        if record.state == State.RUNNING:
             with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
                 return self._locked_record(folder)
         return record
@@ -291,8 +266,8 @@ class RunStore:
     def _locked_record(self, folder: Path) -> RunRecord:
         """The record, for the holder of the lock: nobody else works on the run, whatever its state says."""
         record = RunRecord.read(folder)
-        if record.state == "running" and not record.is_remote:
-            record = record.interrupted(PROCESS_LOST)
+        if record.state == State.RUNNING:
+            record = replace(record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time())
             record.write(folder)
             recover(folder / "model")
         return record
@@ -312,13 +287,20 @@ class RunStore:
 
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
-        if not _ID.fullmatch(run_id) or not (folder / "run.json").exists():
+        if not is_id(run_id) or not (folder / "run.json").exists():
             raise RunNotFound(f"there is no run {run_id[:100]!r}; `runs list` shows them all")
         return folder
 
+    def _name(self, folder: Path) -> str:
+        """Its name; empty if that cannot be read, which makes no run useless."""
+        try:
+            return (folder / "name.txt").read_bytes().decode(errors="replace")
+        except OSError:
+            return ""
+
     def _config(self, run_id: str, folder: Path) -> RunConfig:
         if run_id not in self._configs:
-            self._configs[run_id] = RunConfig.from_json((folder / "config.json").read_text(encoding="utf-8"))
+            self._configs[run_id] = read_document(folder / "config.json", RunConfig)
         return self._configs[run_id]
 
     def _create_folder(self, stem: str) -> tuple[str, Path]:
@@ -337,5 +319,5 @@ class RunLease:
 
     run: Run
     resume: bool  # whether a process has worked on it before
-    state: str = "interrupted"
+    state: State = State.INTERRUPTED
     reason: str | None = None

@@ -18,7 +18,7 @@ from typing import Any
 
 from training.data.tables.rows import BATCH_ROWS, RowBatch
 from training.data.tables.table import Table, open_table
-from training.errors import InputError
+from training.errors import InputError, first_line
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
 BLOCK_ROWS = 65_536  # rows of a block, which is a file of the output
@@ -58,10 +58,10 @@ def find_files(source: str) -> list[str]:
         else:
             found = [name] if files.exists(name) else []
     except (OSError, ValueError) as error:
-        raise InputError(f"{source} cannot be listed: {_brief(error)}") from error
+        raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
     if not found:
         raise InputError(f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}")
-    return sorted(files.unstrip_protocol(each) if _is_remote(files) else each for each in found)
+    return sorted(files.unstrip_protocol(each) if is_remote(files) else each for each in found)
 
 
 def plan_blocks(
@@ -179,7 +179,7 @@ class _Rows:
 def local_copy(file: str) -> Iterator[Path]:
     """A path under which a file can be read; a remote one is downloaded for as long as the block lasts."""
     files, name = filesystem(file)
-    if not _is_remote(files):
+    if not is_remote(files):
         yield Path(name)
         return
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
@@ -187,7 +187,7 @@ def local_copy(file: str) -> Iterator[Path]:
         try:
             files.get_file(name, str(path))
         except OSError as error:
-            raise InputError(f"{file} cannot be read: {_brief(error)}") from error
+            raise InputError(f"{file} cannot be read: {first_line(error)}") from error
         yield path
 
 
@@ -198,10 +198,11 @@ def filesystem(url: str) -> tuple[Any, str]:
     try:
         return fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        raise InputError(f"{url} cannot be opened: {_brief(error)}") from error
+        raise InputError(f"{url} cannot be opened: {first_line(error)}") from error
 
 
-def _is_remote(files: Any) -> bool:
+def is_remote(files: Any) -> bool:
+    """Whether a file system is not that of this machine."""
     from fsspec.implementations.local import LocalFileSystem
 
     return not isinstance(files, LocalFileSystem)
@@ -210,7 +211,3 @@ def _is_remote(files: Any) -> bool:
 def _is_hidden(name: str) -> bool:
     """Whether a file, or a folder above it, is none of the user's data by its name, such as _SUCCESS or .git."""
     return any(part.startswith((".", "_")) for part in name.split("/") if part not in (".", ".."))
-
-
-def _brief(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

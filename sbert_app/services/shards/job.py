@@ -7,24 +7,29 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.encode import encode_columns
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import Block, BlockReader
-from sbert_app.services.shards.output import OutputFolder
+from sbert_app.services.shards.blocks import Block, BlockReader, filesystem, is_remote, local_copy
+from training.atomic import sweep, write_text
 from training.data.tables.columns import pick_columns, pick_sentence
 from training.data.tables.table import Table
+from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-OnRows = Callable[[int], object]  # rows done of the block
-ShouldStop = Callable[[], bool]
+
+DESCRIPTION = "_job.json"
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,86 @@ class ShardJob:
         return {**settings, "files": files}
 
 
+class OutputFolder:
+    """A folder for parts, local or remote. InputError if it cannot be created.
+
+    A part appears under its name when it is complete, so the names there say what is done. `DESCRIPTION` says of which
+    job they are: a second start of the same one resumes, another one is refused.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/") or "/"
+        self._files, self._name = filesystem(self.url)
+        self._is_local = not is_remote(self._files)
+        if self._is_local and Path(self._name).is_file():
+            raise InputError(f"{url} is a file; name a folder for the parts")
+
+    def start(self, description: dict[str, Any]) -> set[str]:
+        """Create the folder, or check that it belongs to this very job -> the names of the parts that are finished.
+
+        InputError if it holds other files, or the parts of another job; it names the first setting that differs.
+        """
+        try:
+            self._files.makedirs(self._name, exist_ok=True)
+            names = self._names()
+            if DESCRIPTION in names:
+                self._check(description)
+            elif names:
+                raise InputError(f"{self.url} holds other files; name a new folder for the parts")
+            else:
+                self._write_description(json.dumps(description, indent=1))
+            self.sweep()
+        except OSError as error:
+            raise unwritable(self.url, error) from error
+        return {name for name in names if name.startswith("part-")}
+
+    def sweep(self, **options: float) -> None:
+        """Remove what processes that died have begun, see `training.atomic.sweep`."""
+        if self._is_local:
+            sweep(Path(self._name), **options)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Path]:
+        """A path to write a part to. The writer makes it appear whole; a remote one is uploaded when it is."""
+        if self._is_local:
+            yield Path(self._name) / name
+            return
+        with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+            path = Path(folder) / name
+            yield path
+            try:
+                self._files.put_file(str(path), f"{self._name}/{name}")
+            except OSError as error:
+                raise unwritable(f"{self.url}/{name}", error) from error
+
+    @contextmanager
+    def read(self, name: str) -> Iterator[Path]:
+        """A path to read a finished part from."""
+        with local_copy(f"{self.url}/{name}") as path:
+            yield path
+
+    def _names(self) -> list[str]:
+        listed = self._files.ls(self._name, detail=False, refresh=True)
+        names = [each.rstrip("/").rsplit("/", 1)[-1] for each in listed]
+        return [name for name in names if not name.startswith(".")]
+
+    def _check(self, description: dict[str, Any]) -> None:
+        try:
+            found = json.loads(self._files.cat_file(f"{self._name}/{DESCRIPTION}"))
+        except ValueError as error:
+            raise InputError(f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts") from error
+        for key, value in json.loads(json.dumps(description)).items():
+            if found.get(key) != value:
+                shown = "other files" if key == "files" else f"{key} {json.dumps(found.get(key))[:80]}"
+                raise InputError(f"{self.url} holds the parts of another job, with {shown}; name a new folder")
+
+    def _write_description(self, text: str) -> None:
+        if self._is_local:
+            write_text(Path(self._name) / DESCRIPTION, text)
+        else:
+            self._files.pipe_file(f"{self._name}/{DESCRIPTION}", text.encode())
+
+
 class BlockWorker:
     """Computes blocks. Loads the models when the first block is computed."""
 
@@ -65,17 +150,17 @@ class BlockWorker:
         self._encoder: Encoder | None = None
         self._cross_encoder: CrossEncoder | None = None
 
-    def compute(self, block: Block, on_rows: OnRows | None = None, should_stop: ShouldStop | None = None) -> int:
+    def compute(self, block: Block, watch: Watch = UNWATCHED) -> int:
         """Write the part of a block -> its rows. A part that is not complete never appears.
 
         Raises:
             InputError: the file cannot be read, has other columns, or the part cannot be written.
-            Stopped: ``should_stop`` became true.
+            Stopped: ``watch`` says so.
         """
         table = self._reader.open(block)
         encoder = self._models()
         with self.output.part(block.part) as path:
-            return _COMPUTE[self.job.kind](self, table, path, encoder, on_rows or (lambda rows: None), should_stop)
+            return _COMPUTE[self.job.kind](self, table, path, encoder, watch)
 
     def close(self) -> None:
         """Delete copies of remote files."""
@@ -96,7 +181,7 @@ class BlockWorker:
             self._encoder = Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home)
         return self._encoder
 
-    def score(self, table: Table, path: Path, encoder: Encoder, on_rows: OnRows, should_stop: ShouldStop | None) -> int:
+    def score(self, table: Table, path: Path, encoder: Encoder, watch: Watch) -> int:
         """The pairs of a block -> its part."""
         columns = pick_columns(self._reader.table, self.job.columns or None)
         summary = score_file(
@@ -105,19 +190,16 @@ class BlockWorker:
             encoder,
             self._cross_encoder,
             columns,
-            on_progress=lambda done, total: on_rows(int(done)),
-            should_stop=should_stop,
+            watch,
             keep_partial=False,
             with_report=False,
         )
         return summary.rows
 
-    def encode(
-        self, table: Table, path: Path, encoder: Encoder, on_rows: OnRows, should_stop: ShouldStop | None
-    ) -> int:
+    def encode(self, table: Table, path: Path, encoder: Encoder, watch: Watch) -> int:
         """The sentences of a block -> its part."""
         column = pick_sentence(self._reader.table, next(iter(self.job.columns), None))
-        return encode_columns(table, column, path, encoder, self.job.normalize, on_rows, should_stop)
+        return encode_columns(table, column, path, encoder, self.job.normalize, watch)
 
 
 _COMPUTE: dict[str, Callable[..., int]] = {"score": BlockWorker.score, "encode": BlockWorker.encode}

@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sbert_app.process import configure_process
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.runs.on_ray import connect
 from sbert_app.services.shards.blocks import Block
-from sbert_app.services.shards.job import BlockWorker, ShardJob
-from sbert_app.services.shards.run import Outcome, RowCount, ShouldStop
-from training.errors import InputError, Stopped
+from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
+from sbert_app.services.shards.run import Outcome, RowCount
+from training.errors import InputError, first_line
 
-MISSING = "--engine ray needs Ray: pip install 'sbert-lab[ray]'"
-CONNECT_SECONDS = 5.0
 INIT_DEATHS = 3  # workers in a row that may die while they start, as with their node
 
 
@@ -65,13 +62,12 @@ class RayEngine:
     gpus_per_worker: float = 0
     cpus_per_worker: float = 1
 
-    def __call__(
-        self, job: ShardJob, blocks: list[Block], count: RowCount, should_stop: ShouldStop
-    ) -> Iterable[Outcome]:
+    def __call__(self, job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterable[Outcome]:
         """Compute the blocks. InputError if Ray is missing, or there is no cluster at the address."""
         if not blocks:
             return
-        data = self._connect()
+        connect(self.address)
+        data = _ray_data()
         from ray.exceptions import RayError, RayTaskError
 
         # The job travels in the rows: the arguments of an actor's constructor are lost with the node that holds them.
@@ -87,37 +83,15 @@ class RayEngine:
         try:
             for row in results.iter_rows():
                 yield Outcome(Block(**json.loads(row["block"])), int(row["rows"]), row["error"] or None)
-                if should_stop():
-                    raise Stopped
+                watch.check()
         except RayError as error:
             if isinstance(error, RayTaskError):  # it was raised by what a worker does
                 raise
+            OutputFolder(job.output).sweep(seconds=0)  # what its workers had begun
             raise InputError(
-                f"Ray at {self.address} cannot go on: {_first_line(error)} The parts that are finished stay in "
+                f"Ray at {self.address} cannot go on: {first_line(error)} The parts that are finished stay in "
                 f"{job.output}; the same command goes on."
             ) from error
-
-    def _connect(self) -> Any:
-        try:
-            import ray
-            import ray.data
-        except ImportError as error:
-            raise InputError(MISSING) from error
-        if not ray.is_initialized():
-            check_listening(self.address)
-            try:
-                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"there is no Ray cluster at {self.address}: {_first_line(error)}") from error
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised, too
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.max_consecutive_actor_init_deaths = INIT_DEATHS
-        return ray.data
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _from_anywhere(job: ShardJob) -> ShardJob:
@@ -137,19 +111,11 @@ def _absolute(name: str) -> str:
     return str(Path(name).absolute()) if "://" not in name and Path(path).exists() else name
 
 
-def check_listening(address: str) -> None:
-    """InputError at once if nothing answers at the address of a cluster. Ray itself would try for minutes.
+def _ray_data() -> Any:
+    import ray.data
 
-    "auto" is $RAY_ADDRESS, else the cluster that was started last on this machine, which may have ended since.
-    """
-    place = address
-    if address == "auto":
-        last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
-        place = os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
-    host, _, port = place.removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():  # "local", or a form that Ray judges
-        return
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        raise InputError(f"there is no Ray cluster at {address}: nothing answers at {host}:{port}") from error
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised, too
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.max_consecutive_actor_init_deaths = INIT_DEATHS
+    return ray.data

@@ -7,22 +7,27 @@ Killed at any point and started again with the same job, it computes the blocks 
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sbert_app.formats import format_count, format_duration
-from sbert_app.services.files.report import Report
-from sbert_app.services.shards.blocks import Block, find_files, plan_blocks
-from sbert_app.services.shards.job import BlockWorker, ShardJob
-from sbert_app.services.shards.output import OutputFolder
-from sbert_app.services.shards.summary import summarise
-from training.errors import InputError
+import numpy as np
+import pyarrow.parquet as pq
 
-OnProgress = Callable[[float, float], object]  # (rows done, rows in all as far as known)
-ShouldStop = Callable[[], bool]
+from sbert_app.formats import format_count, format_duration
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.gold import NUMBER, GoldColumn
+from sbert_app.services.files.report import Report, ReportBuilder
+from sbert_app.services.shards.blocks import ID, Block, find_files, plan_blocks
+from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
+from training.data.tables.columns import as_text, pick_columns
+from training.data.tables.parquet import ParquetReader, open_parquet
+from training.data.tables.rows import BATCH_ROWS, RowBatch
+from training.data.tables.table import Table
+from training.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Outcome:
     error: str | None = None
 
 
-Engine = Callable[[ShardJob, list[Block], "RowCount", ShouldStop], Iterable[Outcome]]
+Engine = Callable[[ShardJob, list[Block], "RowCount", Watch], Iterable[Outcome]]
 
 
 @dataclass
@@ -69,11 +74,15 @@ class JobResult:
 class RowCount:
     """Progress over blocks: the rows of finished ones, and those of the block at hand."""
 
-    def __init__(self, total: int, on_progress: OnProgress | None) -> None:
-        self.total, self._on_progress = total, on_progress
-        self._finished = self._current = 0
+    def __init__(self, total: int, watch: Watch) -> None:
+        self.total, self._watch = total, watch
+        self._finished, self._current = 0.0, 0.0
 
-    def current(self, rows: int) -> None:
+    def of_block(self) -> Watch:
+        """The watch of the block that is computed next."""
+        return Watch.of(lambda rows, _: self.current(rows), self._watch.should_stop)
+
+    def current(self, rows: float) -> None:
         """Rows done of the block that is being computed."""
         self._current = rows
         self._report()
@@ -85,11 +94,10 @@ class RowCount:
 
     def _report(self) -> None:
         done = self._finished + self._current
-        if self._on_progress is not None:
-            self._on_progress(done, max(done, self.total))
+        self._watch.report(done, None, max(done, self.total))
 
 
-def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, should_stop: ShouldStop) -> Iterable[Outcome]:
+def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterable[Outcome]:
     """The engine of one machine. Of a file that cannot be read the remaining blocks are left out."""
     worker, failed = BlockWorker(job), dict[str, str]()
     try:
@@ -98,7 +106,7 @@ def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, should_sto
                 yield Outcome(block, error=failed[block.file])
                 continue
             try:
-                yield Outcome(block, worker.compute(block, count.current, should_stop))
+                yield Outcome(block, worker.compute(block, count.of_block()))
             except InputError as error:
                 failed[block.file] = str(error)
                 yield Outcome(block, error=str(error))
@@ -110,8 +118,7 @@ def run_job(
     job: ShardJob,
     source: str,
     engine: Engine = compute_here,
-    on_progress: OnProgress | None = None,
-    should_stop: ShouldStop = lambda: False,
+    watch: Watch = UNWATCHED,
 ) -> JobResult:
     """Compute all blocks that are not there yet.
 
@@ -119,13 +126,12 @@ def run_job(
         job: what to do.
         source: a file, a folder, a glob or a URL of these.
         engine: computes blocks and yields what became of each, in any order.
-        on_progress: called with rows.
-        should_stop: what is finished stays; the block at hand is lost.
+        watch: gets rows. Once it says stop, what is finished stays; the block at hand is lost.
 
     Raises:
         InputError: no file, an output that belongs to another job, a model that cannot be loaded. Also, at the end,
             if files could not be read; all others are finished then.
-        Stopped: ``should_stop`` became true.
+        Stopped: ``watch`` says so.
     """
     started = time.perf_counter()
     files = find_files(source)
@@ -137,9 +143,9 @@ def run_job(
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
     waiting = [block for block in blocks if block.part not in finished]
-    count = RowCount(sum(_rows(block, job.block_rows) for block in waiting), on_progress)
+    count = RowCount(sum(_rows(block, job.block_rows) for block in waiting), watch)
     computed = 0
-    for outcome in engine(job, waiting, count, should_stop):
+    for outcome in engine(job, waiting, count, watch):
         if outcome.error:
             failed[outcome.block.file] = outcome.error
         else:
@@ -187,3 +193,86 @@ def to_json(result: JobResult) -> dict[str, Any]:
     if figures["report"] is not None:
         del figures["report"]["scatter"]
     return figures
+
+
+# ------------------------------------------------------------ statistics over all parts
+
+
+@dataclass(frozen=True)
+class Total:
+    """Counts over all parts; ``scored`` and ``report`` of scoring alone."""
+
+    rows: int
+    scored: int | None = None
+    report: Report | None = None
+
+
+def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> Total:
+    """Stream through the parts. Memory is bounded whatever their number."""
+    rows = scored = 0
+    gold: GoldColumn | None = None
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder, ReportBuilder(Path(folder)) as builder:
+        for part in parts:
+            with output.read(part) as path:
+                count = int(pq.ParquetFile(path).metadata.num_rows)
+                if count and job.kind == "score":
+                    added, gold = _add_scores(path, rows, job, builder, gold)
+                    scored += added
+                rows += count
+        kind = gold.kind if gold else NUMBER
+        return Total(rows, scored, builder.finish(kind)) if job.kind == "score" else Total(rows)
+
+
+def _add_scores(
+    path: Path, rows_before: int, job: ShardJob, builder: ReportBuilder, gold_column: GoldColumn | None
+) -> tuple[int, GoldColumn | None]:
+    """Give the scores of a part to the report -> the number of rows that have one, and how the gold column is read.
+
+    ``gold_column`` is that of the first part; None for the first.
+    """
+    table = open_parquet(path)
+    # Scoring appends cosine, cross_encoder if there is one, and note, and ids before them.
+    count = 3 if job.cross_encoder else 2
+    given, (cosine_name, *cross_names) = table.columns[:-count], table.columns[-count:-1]
+    names = tuple(name for name in given if name != ID)
+    selection = Table(path, _Selection(table, names))
+    columns = pick_columns(selection, job.columns or None)
+    scored = 0
+    for batch in table.batches():
+        gold_column = gold_column or GoldColumn.of(batch, columns)
+        texts = [[as_text(cell) for cell in batch.rows[name]] for name in (columns.sentence1, columns.sentence2)]
+        cosine = _numbers(batch.rows[cosine_name])
+        gold = None if gold_column is None else gold_column.read(batch.rows[gold_column.name])[0]
+        cross = _numbers(batch.rows[cross_names[0]]) if cross_names else None
+        builder.add(rows_before + batch.first_row, (texts[0], texts[1]), cosine, gold, cross)
+        scored += int((~np.isnan(cosine)).sum())
+    return scored, gold_column
+
+
+def _numbers(cells: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Some columns of a Parquet file."""
+
+    file: ParquetReader
+    columns: tuple[str, ...]
+    description = "Parquet"
+    remarks = ()
+
+    @property
+    def row_estimate(self) -> int:
+        """Exact."""
+        return self.file.row_estimate
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns."""
+        return [field for field in self.file.fields() if field.name in self.columns]
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows."""
+        for batch in self.file.batches(size):
+            rows = {name: batch.rows[name] for name in self.columns}
+            yield RowBatch(batch.first_row, rows, batch.notes)

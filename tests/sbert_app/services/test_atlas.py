@@ -8,12 +8,12 @@ import pytest
 from bag_encoder import BagEncoder
 
 from sbert_app.services.atlas.export import cluster_titles, export_corpus, export_file
-from sbert_app.services.cache import DiskCache
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings
-from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.limits import CorpusLimits
 from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import DiskCache
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
 
@@ -83,8 +83,10 @@ def test_an_export_that_was_stopped_goes_on_from_its_vectors(table, tmp_path, um
             table,
             tmp_path / "out.parquet",
             umap_home,
-            report_progress=lambda done, text=None, total=1.0: stop.append(1) if "Drawing" in (text or "") else None,
-            should_stop=lambda: bool(stop),
+            watch=Watch(
+                lambda done, text=None, total=1.0: stop.append(1) if "Drawing" in (text or "") else None,
+                lambda: bool(stop),
+            ),
         )
     assert not (tmp_path / "out.parquet").exists()
     encoder = BagEncoder()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.services.jobs.execution import execute
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.runs import store as stores
+from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.sources.home import make_home

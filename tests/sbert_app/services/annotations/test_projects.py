@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,67 @@ def test_a_line_that_was_cut_off_is_no_rating_and_spoils_no_other(project):
     assert project.ratings() == {"Ann": {0: 3}}
     project.rate("Ann", 2, 1)
     assert project.ratings() == {"Ann": {0: 3, 2: 1}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b"null",
+        b"[" * 10_000,
+        b'{"rates": "Ann", "pair": 1, "score": 3}',
+        b'{"rater": "Ann", "pair": 1}',
+        b'{"rater": "Ann", "pair": 999, "score": 3}',
+        b'{"rater": "Ann", "pair": -1, "score": 3}',
+        b'{"rater": "Ann", "pair": 1, "score": 99}',
+        b'{"rater": "Ann", "pair": 1, "score": "a"}',
+        b'{"rater": "Ann", "pair": 1, "score": 3, "at": \xff}',
+    ],
+)
+def test_a_line_that_is_no_rating_counts_as_not_written(projects, project, line):
+    project.rate("Ann", 0, 3)
+    file = project.folder / "ratings.jsonl"
+    file.write_bytes(file.read_bytes() + line + b"\n")
+    project.rate("Ann", 2, 1)
+    assert projects.open(project.id).ratings() == {"Ann": {0: 3, 2: 1}}
+
+
+def test_no_flipped_bit_of_the_ratings_takes_more_than_two_of_them(project):
+    for i in range(3):
+        project.rate("Ann", i, i)
+    file = project.folder / "ratings.jsonl"
+    whole = file.read_bytes()
+    for bit in range(8 * len(whole)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        scores = project.ratings().get("Ann", {})
+        assert sum(scores.get(i) == i for i in range(3)) >= 1, bit  # a line may speak of another's pair, or swallow it
+
+
+def test_separators_of_lines_and_halves_of_characters_in_a_sentence_hurt_nothing(projects):
+    pairs = [ChosenPair("a\u2028b\u2029c\x85d\x0ce", "\ud800", "random", float("nan"), 0.5), *PAIRS]
+    project = projects.open(projects.create(INFO, pairs))
+    assert project.pairs[0].first == pairs[0].first and project.pairs[0].second == "?"
+    project.rate("An\ud800n", 0, 3)
+    project.rate("B\u2028", 0, 3)
+    assert project.ratings() == {"An?n": {0: 3}, "B": {0: 3}}
+
+
+def test_a_damaged_project_is_a_sentence_and_hides_no_other(projects, project):
+    other = projects.create(replace(INFO, name="other"), PAIRS)
+    (project.folder / "pairs.jsonl").write_bytes(b'{"first": "a"')
+    with pytest.raises(InputError, match=r"my-pairs/pairs.jsonl: line 1 is damaged"):
+        projects.open(project.id)
+    (project.folder / "pairs.jsonl").unlink()
+    with pytest.raises(InputError, match=r"pairs.jsonl cannot be read"):
+        projects.open(project.id)
+    (project.folder / "project.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(InputError, match=r"project.json cannot be read"):
+        projects.open(project.id)
+    assert [each for each, _ in projects.list()] == [other]
+    (error,) = projects.store.list().damaged
+    assert "my-pairs/project.json" in str(error)
 
 
 def test_kill_9_after_a_rating_loses_nothing(projects, project, tmp_path):

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.annotations import fine_tuning, quality
+from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.agreement import krippendorff_alpha
+from training.evaluation.metrics import krippendorff_alpha
 
 INFO = ProjectInfo("My pairs", "stsb:dev", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
 
@@ -74,7 +74,7 @@ def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
     random = np.random.default_rng(seed)
     rows = [(f"s{random.integers(count * 2)}", f"t{random.integers(count * 2)}", float(i)) for i in range(count)]
     try:
-        parts = fine_tuning.split(rows, seed)
+        parts = quality.split(rows, seed)
     except InputError:
         return
     sentences = {name: {text for row in part for text in row[:2]} for name, part in parts.items()}
@@ -84,23 +84,23 @@ def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
 
 
 def test_parts_have_their_shares_where_no_sentence_repeats():
-    parts = fine_tuning.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
+    parts = quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
     assert {name: len(part) for name, part in parts.items()} == {"train": 60, "dev": 20, "held-out": 20}
 
 
 def test_pairs_that_all_share_a_sentence_cannot_be_divided():
     with pytest.raises(InputError, match="share so many sentences"):
-        fine_tuning.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
+        quality.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
     with pytest.raises(InputError, match="training needs 40 at least"):
-        fine_tuning.split([(f"a{i}", f"b{i}", 1.0) for i in range(39)], 0)
+        quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(39)], 0)
 
 
 def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project, tmp_path, monkeypatch):
     jobs = Jobs(RunStore(tmp_path))
     monkeypatch.setattr(jobs, "start_workers", lambda: None)
-    assert fine_tuning.last_training(project) is None
-    run = fine_tuning.start(project, jobs)
-    training = fine_tuning.last_training(project)
+    assert quality.last_training(project) is None
+    run = quality.start(project, jobs)
+    training = quality.last_training(project)
     train, dev = (load_data(name) for name in (run.config.train_data, run.config.eval_data))
     assert (len(train), len(dev), len(training.held_out)) == (training.train, training.dev, 12)
     seen = {text for data in (train, dev) for column in data.columns for text in column}
@@ -110,7 +110,7 @@ def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project
 
 def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
     rows = [(pair.first, pair.second, float(score)) for pair, score in zip(project.pairs, range(60), strict=True)]
-    training = fine_tuning.Training("x", "all-MiniLM-L6-v2", 1, 1, rows)
+    training = quality.Training("x", "all-MiniLM-L6-v2", 1, 1, rows)
     same = replace(training, base="all-MiniLM-L6-v2")
     monkey = {"run:x": "all-MiniLM-L6-v2"}
 
@@ -118,14 +118,14 @@ def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
         def scorer(self, name):
             return models.scorer(monkey.get(name, name))
 
-    found = fine_tuning.compare(same, Renamed())
+    found = quality.compare(same, Renamed())
     assert found.before == pytest.approx(found.after) and found.pairs == 60
     assert found.difference.points == pytest.approx(0)
 
 
 def test_the_csv_has_a_column_for_each_rater(project, tmp_path):
     project.rate("score", 0, 1)
-    with fine_tuning.export_csv(project, tmp_path / "out" / "x.csv").open(encoding="utf-8", newline="") as file:
+    with quality.export_csv(project, tmp_path / "out" / "x.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60
     first = rows[0]
@@ -143,7 +143,7 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path):
     project = projects.open(projects.create(INFO, pairs))
     for rater in ("=HYPERLINK(1)", "+Ann"):
         project.rate(rater, 0, 3)
-    with fine_tuning.export_csv(project, tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+    with quality.export_csv(project, tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
         header, first, second = csv.reader(file)
     assert header[-2:] == ["'+Ann", "'=HYPERLINK(1)"]
     assert first[:2] == ["'=cmd|' /C calc'!A0", "'＠SUM(1+1)"] and second[0] == "-1.5"

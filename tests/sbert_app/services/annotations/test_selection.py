@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sbert_app.services.annotations.selection import DISAGREE, RANDOM, THRESHOLD, Wanted, choose_pairs, pick
+from sbert_app.services.annotations.selection import DISAGREE, RANDOM, THRESHOLD, ProjectRequest, choose_pairs, pick
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError
 from training.evaluation.metrics import ranks
@@ -44,7 +44,7 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
     file = tmp_path / "lines.csv"
     topics = ("A dog runs in the park.", "The bank raised its rates.", "She cooks rice for dinner.")
     file.write_text("sentence\n" + "".join(f'"{topic} Number {i}."\n' for i in range(5) for topic in topics))
-    wanted = Wanted("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb", count=15)
+    wanted = ProjectRequest("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb", count=15)
     info, pairs = choose_pairs(wanted, models, home)
     assert len(pairs) == 15 and info.source == "lines.csv"
     assert len({(pair.first, pair.second) for pair in pairs}) == 15
@@ -64,11 +64,11 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
 def test_what_cannot_be_used_is_said(models, home, changes, message):
     values = {"name": "x", "data": "stsb:dev", "model": "all-MiniLM-L6-v2", "second_model": "minilm-stsb", **changes}
     with pytest.raises(InputError, match=message):
-        choose_pairs(Wanted(**values), models, home)
+        choose_pairs(ProjectRequest(**values), models, home)
 
 
 def test_a_file_with_two_pairs_is_too_small(models, home, tmp_path):
     file = tmp_path / "two.csv"
     file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
     with pytest.raises(InputError, match=r"two\.csv has 2 different pairs; at least 3 are needed"):
-        choose_pairs(Wanted("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb"), models, home)
+        choose_pairs(ProjectRequest("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb"), models, home)

@@ -8,7 +8,7 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.cache import DiskCache
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters import clustering
 from sbert_app.services.clusters.clustering import (
     HDBSCAN,
@@ -18,9 +18,9 @@ from sbert_app.services.clusters.clustering import (
     cluster,
     linkage_tree,
 )
-from sbert_app.services.clusters.keywords import keywords, words
-from sbert_app.services.clusters.summary import describe_clusters, save_labels
+from sbert_app.services.clusters.summary import describe_clusters, keywords, save_labels, words
 from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.store.cache import DiskCache
 from training.errors import InputError, Stopped
 
 TOPICS = {
@@ -86,7 +86,7 @@ class TestTree:
 
         vectors = np.random.default_rng(seed).normal(size=(n, 8)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        found = clustering.condensed_distances(vectors, lambda *_: None, lambda: False)
+        found = clustering.condensed_distances(vectors, Watch())
         assert found == pytest.approx(pdist(vectors.astype(np.float64), "cosine"), abs=1e-6)
         assert linkage(found, "average")[:, 2] == pytest.approx(
             linkage(pdist(vectors, "cosine"), "average")[:, 2], abs=1e-5
@@ -112,7 +112,7 @@ class TestTree:
 
     def test_it_can_be_stopped(self, cache):
         with pytest.raises(Stopped):
-            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, should_stop=lambda: True)
+            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True))
 
 
 class TestUnclusterable:

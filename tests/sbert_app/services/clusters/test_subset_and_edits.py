@@ -7,12 +7,17 @@ import pytest
 
 from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.clusters.edits import edit_store, edited, edits_key, merge, rename
-from sbert_app.services.clusters.subset import containing, describe_subset, mean_pair_cosine, save_subset
-from sbert_app.services.clusters.summary import describe_clusters
+from sbert_app.services.clusters.summary import (
+    containing,
+    describe_clusters,
+    describe_subset,
+    mean_pair_cosine,
+    save_subset,
+)
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.groups import MAX_GROUPS, delete_group, group_store, groups_of, save_group
-from sbert_app.services.handover import Handover
+from sbert_app.services.corpus.shared_sentences import SharedSentences
 from training.errors import InputError
 
 SENTENCES = ["A cat sleeps.", "The cat is asleep.", "=SUM(1)", "Stocks fell.", "Shares fell.", "A dog barks."]
@@ -128,29 +133,29 @@ class TestEdits:
         assert (named.title, other.title.split(", ")[0], noise.title) == ("cats", "fell", "")
 
 
-class TestHandover:
+class TestSharedSentences:
     def test_sentences_come_back_as_they_were_and_as_pairs(self, tmp_path):
-        handover = Handover(tmp_path)
-        token = handover.put(SENTENCES)
-        assert handover.put(SENTENCES) == token
-        assert handover.sentences(token) == SENTENCES
-        assert len(handover.pairs(token).read_text().splitlines()) == 15
+        shared = SharedSentences(tmp_path)
+        token = shared.put(SENTENCES)
+        assert shared.put(SENTENCES) == token
+        assert shared.sentences(token) == SENTENCES
+        assert len(shared.pairs(token).read_text().splitlines()) == 15
 
     @pytest.mark.parametrize("token", ["", "0" * 32, "../../etc/passwd", "x" * 32])
     def test_an_unknown_token_is_refused_in_one_sentence(self, tmp_path, token):
         with pytest.raises(InputError, match="select them again"):
-            Handover(tmp_path).path(token)
+            SharedSentences(tmp_path).path(token)
 
     def test_too_many_make_no_pairs(self, tmp_path):
-        handover = Handover(tmp_path)
+        shared = SharedSentences(tmp_path)
         with pytest.raises(InputError, match="501 sentences"):
-            handover.pairs(handover.put([str(n) for n in range(501)]))
+            shared.pairs(shared.put([str(n) for n in range(501)]))
 
     def test_pairs_of_long_sentences_do_not_fill_the_disk(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.handover.MOST_CHARACTERS", 60_000)
-        handover = Handover(tmp_path)
-        fits, long = (handover.put([f"{n} " + "word " * length for n in range(10)]) for length in (100, 200))
-        assert len(handover.pairs(fits).read_text().splitlines()) == 45
+        monkeypatch.setattr("sbert_app.services.corpus.shared_sentences.MOST_CHARACTERS", 60_000)
+        shared = SharedSentences(tmp_path)
+        fits, long = (shared.put([f"{n} " + "word " * length for n in range(10)]) for length in (100, 200))
+        assert len(shared.pairs(fits).read_text().splitlines()) == 45
         with pytest.raises(InputError, match="90,180 characters"):
-            handover.pairs(long)
+            shared.pairs(long)
         assert [file.name for file in (tmp_path / long).iterdir()] == ["selected-sentences.jsonl"]

@@ -6,11 +6,12 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.cache import DiskCache
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus import neighbours as neighbours_module
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode, fingerprint
 from sbert_app.services.corpus.neighbours import neighbours
+from sbert_app.services.store.cache import DiskCache
 from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -99,7 +100,7 @@ class TestEncode:
 
     def test_stop_leaves_nothing_behind(self, tmp_path):
         with pytest.raises(Stopped):
-            encode(Corpus.from_text("a\nb"), BagEncoder(), DiskCache(tmp_path), should_stop=lambda: True)
+            encode(Corpus.from_text("a\nb"), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
         assert list(tmp_path.iterdir()) == []
 
     def test_the_fingerprint_knows_pooling_and_weights(self):
@@ -138,7 +139,7 @@ class TestNeighbours:
 
     def test_stop(self):
         with pytest.raises(Stopped):
-            neighbours(unit(10), 3, should_stop=lambda: True)
+            neighbours(unit(10), 3, watch=Watch(should_stop=lambda: True))
 
 
 def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from training.errors import InputError, Stopped
@@ -76,7 +77,7 @@ class TestSpaces:
     def test_a_corpus_is_encoded_once(self, embeddings):
         key = embeddings.add(Corpus.from_text(TEXT))
         told = []
-        first = embeddings.embed(key, "bag", on_progress=lambda done, of: told.append((done, of)))
+        first = embeddings.embed(key, "bag", watch=Watch.of(lambda done, of: told.append((done, of))))
         assert told[-1] == (3, 3)
         assert embeddings.embed(key, "bag").vectors is first.vectors
         assert len(embeddings.models.one.seen) == 3
@@ -118,7 +119,7 @@ class TestSpaces:
         first.start()
         slow.begun.wait()
         with pytest.raises(Stopped):
-            embeddings.embed(key, "bag", should_stop=lambda: True)
+            embeddings.embed(key, "bag", watch=Watch(should_stop=lambda: True))
         slow.go.set()
         first.join()
         assert embeddings.embed(key, "bag").vectors.shape == (3, 64)

@@ -3,25 +3,23 @@
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 from paths import ROOT
+from waiting import wait_until
 
-from sbert_app.services.cache import DiskCache
-from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings, cluster
-from sbert_app.services.clusters.keywords import keywords, keywords_of
-from sbert_app.services.clusters.large import join_nearest, k_means
-from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings, cluster, join_nearest, k_means
+from sbert_app.services.clusters.summary import keywords, keywords_of
+from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of, sample_rows
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.limits import CorpusLimits
-from sbert_app.services.corpus.pairs import estimate_seconds
-from sbert_app.services.corpus.sample import sample_of, sample_rows
 from sbert_app.services.corpus.search import search
-from sbert_app.services.corpus.vector_file import INCOMPLETE, encode_to_file, open_vectors, remove_least_used, rows_done
+from sbert_app.services.corpus.similar_pairs import estimate_seconds
+from sbert_app.services.corpus.vector_file import INCOMPLETE, encode_to_file, open_vectors, rows_done
+from sbert_app.services.store.cache import DiskCache, remove_least_used
 from training.errors import InputError, Stopped
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
@@ -70,7 +68,7 @@ class TestVectorFile:
     def test_it_is_what_the_encoder_gives_mapped_into_memory(self, tmp_path):
         progress = []
         vectors = encode_to_file(
-            tmp_path / "v" / "k.f32", SENTENCES, BagEncoder(), lambda *done: progress.append(done), chunk=30
+            tmp_path / "v" / "k.f32", SENTENCES, BagEncoder(), Watch.of(lambda *done: progress.append(done)), chunk=30
         )
         assert isinstance(vectors, np.memmap)
         assert not vectors.flags.writeable
@@ -83,7 +81,7 @@ class TestVectorFile:
             encode_to_file(path, SENTENCES, StoppingEncoder(65), chunk=30)
         assert (rows_done(path, 64), path.exists()) == (60, False)
         rest, progress = BagEncoder(), []
-        vectors = encode_to_file(path, SENTENCES, rest, lambda *done: progress.append(done), chunk=30)
+        vectors = encode_to_file(path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30)
         assert rest.seen == SENTENCES[60:]
         assert progress[0] == (60, 100)
         np.testing.assert_array_equal(vectors, BagEncoder().encode(SENTENCES))
@@ -95,9 +93,7 @@ class TestVectorFile:
         path = tmp_path / "k.f32"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
         killed = subprocess.Popen([sys.executable, "-c", SLOWLY, str(path), *SENTENCES], env=environment)
-        deadline = time.monotonic() + 120
-        while rows_done(path, 64) < 10 and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: rows_done(path, 64) >= 10 or killed.poll() is not None)
         killed.kill()
         killed.wait()
         done, rest = rows_done(path, 64), BagEncoder()
@@ -128,7 +124,7 @@ class TestVectorFile:
         for age, name in enumerate("abc"):
             (tmp_path / f"{name}.f32").write_bytes(b"x" * 10)
             os.utime(tmp_path / f"{name}.f32", (1000 - age, 1000 - age))
-        remove_least_used(tmp_path, 20)
+        remove_least_used(tmp_path.glob("*.f32"), 20)
         assert sorted(file.name for file in tmp_path.glob("*.f32")) == ["a.f32", "b.f32"]
 
 
@@ -165,13 +161,10 @@ def test_vectors_of_many_dimensions_are_searched_by_one_bit_of_each(tmp_path, mo
     random = np.random.default_rng(1).standard_normal((100, dimension)).astype(np.float32)
     (random / np.linalg.norm(random, axis=1, keepdims=True)).tofile(tmp_path / "v.f32")
     vectors = np.memmap(tmp_path / "v.f32", np.float32, "r", shape=random.shape)
-    index = EmbeddedCorpus(Corpus("c", SENTENCES), vectors, "m", "mean", "key", 0.0).index
-    assert index.bits == bits
-    assert index.nearest(vectors[7:8], 1)[1].item() == 7
-
-
-def quiet(*_):
-    """No progress, no stop."""
+    for searched in (vectors, np.array(vectors)):  # in a file, and in memory
+        index = EmbeddedCorpus(Corpus("c", SENTENCES), searched, "m", "mean", "key", 0.0).index
+        assert (index.bits, index.exact) == (bits, False)
+        assert index.nearest(searched[7:8], 1)[1].item() == 7
 
 
 class TestClusters:
@@ -185,17 +178,17 @@ class TestClusters:
 
     def test_k_means_finds_what_is_apart_the_same_way_each_time(self, blobs):
         vectors, kinds = blobs
-        labels = k_means(vectors, 3, quiet, lambda: False, rows=100)
+        labels = k_means(vectors, 3, UNWATCHED, rows=100)
         assert len({(int(a), int(b)) for a, b in zip(labels, kinds, strict=True)}) == 3
-        np.testing.assert_array_equal(labels, k_means(vectors, 3, quiet, lambda: False, rows=100))
+        np.testing.assert_array_equal(labels, k_means(vectors, 3, UNWATCHED, rows=100))
         with pytest.raises(Stopped):
-            k_means(vectors, 3, quiet, lambda: True)
+            k_means(vectors, 3, Watch(should_stop=lambda: True))
 
     def test_the_others_join_the_clusters_of_their_neighbours_in_the_sample(self, blobs):
         vectors, kinds = blobs
         sample = sample_rows(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)
-        labels = join_nearest(vectors, sample, sample_labels, quiet, lambda: False)
+        labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
 
     def test_they_are_clusters_like_any_other(self, blobs, tmp_path):

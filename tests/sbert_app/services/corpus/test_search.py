@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.corpus import Corpus, encode
-from sbert_app.services.corpus.index import SearchIndex
 from sbert_app.services.corpus.search import CANDIDATES, MAX_K, search
 from training.errors import InputError
 
@@ -93,19 +91,3 @@ def test_a_k_out_of_range_is_refused(k):
 def test_few_and_identical_sentences_are_all_found(n):
     found = search(embedded_of(["the same dog"] * n), "dog", ENCODER, 10, CROSS)
     assert sorted(hit.row for hit in found.hits) == list(range(n))
-
-
-def test_above_the_limit_the_graph_finds_nearly_the_same(monkeypatch):
-    monkeypatch.setattr("sbert_app.services.corpus.index.MAX_EXACT", 500)
-    random = np.random.default_rng(0)
-    vectors = random.normal(size=(2_000, 32)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    graph = SearchIndex(vectors)
-    assert not graph.exact
-    assert SearchIndex(vectors[:500]).exact
-    cosines, rows = graph.nearest(vectors[:50], 10)
-    best = np.argsort(-(vectors[:50] @ vectors.T), axis=1)[:, :10]
-    shared = np.mean([len(set(found) & set(true)) / 10 for found, true in zip(rows, best, strict=True)])
-    assert shared > 0.95
-    assert (cosines <= 1).all()
-    assert (rows[:, 0] == np.arange(50)).all()

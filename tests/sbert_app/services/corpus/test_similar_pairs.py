@@ -8,8 +8,10 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.corpus import Corpus, encode, most_similar_pairs, near_duplicates, pairs
-from sbert_app.services.corpus.similar import (
+import sbert_app.services.corpus.similar_pairs as module
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.corpus import Corpus, encode, most_similar_pairs, near_duplicates
+from sbert_app.services.corpus.similar_pairs import (
     find_near_duplicates,
     first_of_each_text,
     save_pairs,
@@ -49,7 +51,7 @@ def product(request, monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(pairs, "BLOCK", 16)
+    monkeypatch.setattr(module, "BLOCK", 16)
 
 
 class TestMostSimilarPairs:
@@ -77,7 +79,7 @@ class TestMostSimilarPairs:
 
         exact = torch.from_numpy(vectors)
         rough = (exact.bfloat16() @ exact.bfloat16().T).float()
-        assert float((rough - exact @ exact.T).abs().max() if len(vectors) else 0) <= pairs.TOLERANCE
+        assert float((rough - exact @ exact.T).abs().max() if len(vectors) else 0) <= module.TOLERANCE
 
     @pytest.mark.parametrize("n", [0, 1, 2, 3, 10])
     def test_few_and_identical_sentences(self, n):
@@ -92,10 +94,10 @@ class TestMostSimilarPairs:
     @pytest.mark.usefixtures("small_blocks")
     def test_it_reports_progress_and_can_be_stopped(self):
         vectors, told = unit(np.eye(40)), []
-        most_similar_pairs(vectors, 1, on_progress=lambda done, count: told.append((done, count)))
+        most_similar_pairs(vectors, 1, watch=Watch.of(lambda done, count: told.append((done, count))))
         assert told == [(done, 6) for done in range(1, 7)]
         with pytest.raises(Stopped):
-            most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
+            most_similar_pairs(vectors, 1, watch=Watch(should_stop=lambda: len(told) > 0))
 
     def test_zero_pairs_are_refused(self):
         with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
@@ -132,7 +134,7 @@ class TestNearDuplicates:
 
     def test_it_can_be_stopped(self):
         with pytest.raises(Stopped):
-            near_duplicates(unit(np.eye(3)), 0.9, should_stop=lambda: True)
+            near_duplicates(unit(np.eye(3)), 0.9, watch=Watch(should_stop=lambda: True))
 
 
 SENTENCES = [

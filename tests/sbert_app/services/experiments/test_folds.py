@@ -7,6 +7,7 @@ import csv
 import pytest
 
 from sbert_app.services.experiments import folds
+from sbert_app.services.experiments.experiment import FOLDS, Experiments
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
@@ -26,19 +27,19 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def jobs(tmp_path, monkeypatch):
+def experiments(tmp_path, monkeypatch):
     jobs = Jobs(RunStore(tmp_path / "home"))
     monkeypatch.setattr(jobs, "_enqueue", lambda run_id: None)  # nobody works on them here
-    return jobs
+    return Experiments(jobs)
 
 
-def test_folds_are_counted_for_their_visitor_before_anything_is_written(file, jobs, monkeypatch):
+def test_folds_are_counted_for_their_visitor_before_anything_is_written(file, experiments, monkeypatch):
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 5)
-    folds.start(file, 3, jobs, "10.0.0.1", base="scratch:1x32", max_steps=1)
+    folds.start(file, 3, experiments, "10.0.0.1", base="scratch:1x32", max_steps=1)
     with pytest.raises(InputError, match="3 runs from your address are waiting"):
-        folds.start(file, 3, jobs, "10.0.0.1", base="scratch:1x32", max_steps=1)
-    assert len(list((jobs.store.home / "folds").iterdir())) == 1
-    assert folds.start(file, 3, jobs, "10.0.0.2", base="scratch:1x32", max_steps=1)
+        folds.start(file, 3, experiments, "10.0.0.1", base="scratch:1x32", max_steps=1)
+    assert len(experiments.list(FOLDS)) == len(list((experiments.store.home / "data/uploads").iterdir())) / 6 == 1
+    assert folds.start(file, 3, experiments, "10.0.0.2", base="scratch:1x32", max_steps=1)
 
 
 def test_a_file_is_split_in_the_encoding_that_is_named(file):
@@ -55,24 +56,29 @@ def test_k_folds_hold_out_every_pair_once(file, k):
     assert all(sorted([*fold.training, *fold.test]) == list(range(len(data))) for fold in found)
 
 
-def test_a_topic_that_is_held_out_is_not_trained_on(file, jobs):
-    record = folds.start(file, None, jobs, base="scratch:1x32", max_steps=2)
-    assert [fold.name for fold in record.folds] == ["guns", "marriage", "penalty"]
-    for fold, run in zip(record.folds, reversed(jobs.store.list()), strict=True):
-        training, test = load_data(run.config.train_data), load_data(run.config.eval_data)
-        assert (len(training), len(test)) == (40, 20) == (60 - fold.test_pairs, fold.test_pairs)
-        assert all(text.startswith(fold.name) for text in test.columns[0])
-        assert not any(text.startswith(fold.name) for text in training.columns[0])
-        assert run.config.max_steps == 2
+def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
+    found = folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
+    assert [cell.plan.label for cell in found.cells] == ["guns", "marriage", "penalty"]
+    for cell in found.cells:
+        training, test = load_data(cell.run.config.train_data), load_data(cell.run.config.eval_data)
+        assert (len(training), len(test)) == (40, 20) == (60 - cell.plan.pairs, cell.plan.pairs)
+        assert all(text.startswith(cell.plan.label) for text in test.columns[0])
+        assert not any(text.startswith(cell.plan.label) for text in training.columns[0])
+        assert cell.run.config.max_steps == 2
+        assert cell.run.name == f"arguments, without {cell.plan.label}"
 
 
-def test_what_was_started_is_found_again_and_a_deleted_run_is_said(file, jobs):
-    record = folds.start(file, 3, jobs, base="scratch:1x32", max_steps=2)
-    assert folds.records(jobs.store.home) == [record]
-    assert [each.state for each in folds.results(record, jobs.store)] == ["queued"] * 3
-    jobs.store.stop(record.folds[0].run)
-    jobs.store.delete(record.folds[0].run)
-    assert folds.results(record, jobs.store)[0].state == "deleted"
+def test_what_was_started_is_found_again_and_a_deleted_run_is_said_and_made_anew(file, experiments):
+    found = folds.start(file, 3, experiments, base="scratch:1x32", max_steps=2)
+    assert [(each.record.name, each.record.by) for each in experiments.list(FOLDS)] == [("arguments.csv", "3 folds")]
+    assert experiments.list(FOLDS) == [found]
+    assert [cell.state for cell in found.cells] == ["queued"] * 3
+    experiments.stop(found.id)
+    experiments.store.delete(found.cells[0].run.id)
+    assert [cell.state for cell in experiments.get(found.id).cells] == ["deleted", "stopped", "stopped"]
+    resumed = experiments.resume(found.id)
+    assert resumed.cells[0].run.config == found.cells[0].run.config
+    assert resumed.counts == {"queued": 3}
 
 
 @pytest.mark.parametrize(("k", "complaint"), [(1, "choose 2 to 20"), (7, "7 folds need 70 at least")])
@@ -88,8 +94,9 @@ def test_without_topics_the_column_is_named(tmp_path):
         folds.split(path, None)
 
 
-def test_a_wrong_setting_writes_nothing(file, jobs):
+def test_a_wrong_setting_writes_nothing(file, experiments):
     with pytest.raises(InputError, match="max_steps"):
-        folds.start(file, None, jobs, max_steps=-1)
-    assert not (jobs.store.home / "folds").exists()
-    assert jobs.store.list() == []
+        folds.start(file, None, experiments, max_steps=-1)
+    assert not (experiments.store.home / "data").exists()
+    assert not (experiments.store.home / "experiments").exists()
+    assert experiments.store.list() == []

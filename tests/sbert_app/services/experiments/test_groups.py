@@ -1,14 +1,10 @@
 """Runs of one experiment belong together; a filter finds runs by what is said about them."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 
-from sbert_app.services.experiments.folds import FoldRun, FoldsRecord
-from sbert_app.services.experiments.groups import group_of, matches, run_groups
-from sbert_app.services.experiments.record import SweepRecord
+from sbert_app.services.experiments.experiment import ExperimentRecord, PlannedRun, group_of, matches, run_groups
 from sbert_app.services.runs.store import RunStore
+from sbert_app.services.store.documents import write_document
 from training.trainer.config import RunConfig
 
 
@@ -23,13 +19,13 @@ def new_run(store, name, **settings):
 
 def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
     cell, fold, single = (new_run(store, name) for name in ("cell", "fold", "single"))
-    (store.home / "sweeps").mkdir()
-    record = SweepRecord("pooling", created=1.0, seeds=[0], runs={"mean/0": cell.id, "max/0": None})
-    record.write(store.home / "sweeps/20261121-pooling.json")
-    (store.home / "sweeps/damaged.json").write_text("{")
-    (store.home / "folds/x").mkdir(parents=True)
-    folds = FoldsRecord("x", "my.csv", "topic", 1.0, [FoldRun("news", fold.id, 10)])
-    (store.home / "folds/x/folds.json").write_text(json.dumps(asdict(folds)))
+    folder = store.home / "experiments"
+    folder.mkdir()
+    cells = PlannedRun(label="mean", run=cell.id), PlannedRun(label="max")
+    write_document(folder / "20261121-pooling.json", ExperimentRecord(kind="sweep", name="pooling", runs=cells))
+    (folder / "damaged.json").write_text("{")
+    folds = ExperimentRecord(kind="folds", name="my.csv", by="topic", runs=(PlannedRun(label="news", run=fold.id),))
+    write_document(folder / "x.json", folds)
     groups = run_groups(store.home)
     assert group_of(cell, groups).name == "sweep: pooling 20261121-pooling"
     assert group_of(cell, groups).label == "sweep: pooling"

@@ -6,11 +6,10 @@ from statistics import fmean
 
 import pytest
 
-from sbert_app.services.experiments.ablations import ABLATIONS
-from sbert_app.services.experiments.precomputed import precomputed
-from sbert_app.services.runs.estimate import HUB_FORMS
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.runs.presets import PRESETS
 from training.assets import asset
+from training.catalogue import DATA_SETS
 
 
 def means(name: str) -> dict[str, tuple[float, float]]:
@@ -49,7 +48,7 @@ def test_on_the_same_pairs_regression_is_first():
 
 
 def test_the_preset_of_nli_names_its_size_and_a_field_that_exists():
-    assert f"{HUB_FORMS['all-nli'][1]:,} pairs" in PRESETS["nli"].lesson
+    assert f"{DATA_SETS['all-nli'].splits['train'].rows:,} pairs" in PRESETS["nli"].lesson
     assert "Maximum steps" in PRESETS["nli"].lesson
     assert not re.search(r"\b(hours|days)\b", PRESETS["nli"].lesson), "the estimate says that"
 

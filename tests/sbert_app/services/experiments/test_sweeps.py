@@ -12,15 +12,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sbert_app.cli import main
-from sbert_app.services.experiments.ablations import ABLATIONS, ablation
-from sbert_app.services.experiments.errors import SweepBusy, SweepNotFound, SweepStateError
-from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable, precomputed
-from sbert_app.services.experiments.record import Sweep
+from sbert_app.services.experiments.ablations import (
+    ABLATIONS,
+    SHIPPED,
+    PrecomputedRun,
+    PrecomputedTable,
+    ablation,
+    precomputed,
+)
+from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
 from sbert_app.services.experiments.statistics import Paired, Summary, by_chance, rows
-from sbert_app.services.experiments.sweeps import Sweeps
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
+from sbert_app.services.store.documents import read_document
 from scripts import measure_ablation
 from training.errors import InputError, UserFacingError
 from training.trainer.config import CHOICES
@@ -40,28 +45,28 @@ def place(home, tmp_path) -> Path:
 
 
 @pytest.fixture
-def sweeps(place, monkeypatch) -> Sweeps:
+def sweeps(place, monkeypatch) -> Experiments:
     """Sweeps of a home folder on which no worker works."""
     monkeypatch.setattr(Jobs, "start_workers", lambda self: None)
-    return Sweeps(Jobs(RunStore(place)))
+    return Experiments(Jobs(RunStore(place)))
 
 
 @pytest.fixture
-def two_by_two(sweeps, monkeypatch) -> Sweep:
+def two_by_two(sweeps, monkeypatch) -> Experiment:
     """A sweep of four cells, queued: pretrained and scratch, seeds 0 and 1."""
     base = ABLATIONS["base"]
     two = {name: base.variants[name] for name in ("pretrained", "scratch")}
     monkeypatch.setitem(ABLATIONS, "base", replace(base, variants=two))
-    return sweeps.start("base", 2, {"max_steps": 2})
+    return sweeps.start(new_sweep("base", 2, {"max_steps": 2}))
 
 
 def test_a_sweep_is_counted_for_its_visitor_before_anything_is_written(sweeps, monkeypatch):
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 9)
-    sweeps.start("base", 2, {"max_steps": 2}, "10.0.0.1")
+    sweeps.start(new_sweep("base", 2, {"max_steps": 2}), "10.0.0.1")
     with pytest.raises(InputError, match="8 runs from your address are waiting"):
-        sweeps.start("base", 1, {"max_steps": 2}, "10.0.0.1")
-    assert len(sweeps.list()) == 1
-    assert sweeps.start("base", 1, {"max_steps": 2}, "10.0.0.2").counts["queued"] == 4
+        sweeps.start(new_sweep("base", 1, {"max_steps": 2}), "10.0.0.1")
+    assert len(sweeps.list(SWEEP)) == 1
+    assert sweeps.start(new_sweep("base", 1, {"max_steps": 2}), "10.0.0.2").counts["queued"] == 4
 
 
 def end(
@@ -83,7 +88,7 @@ def end(
 
 
 def run_of(sweep, variant: str, seed: int) -> str:
-    return next(cell.run.id for cell in sweep.cells if (cell.variant, cell.seed) == (variant, seed))
+    return next(cell.run.id for cell in sweep.cells if (cell.plan.label, cell.plan.seed) == (variant, seed))
 
 
 # ---------------------------------------------------------------- the grids
@@ -206,8 +211,8 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
 
 
 def test_a_sweep_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
-    sweep = sweeps.start("pooling", 2, TINY)
-    assert [(cell.variant, cell.seed) for cell in sweep.cells] == [
+    sweep = sweeps.start(new_sweep("pooling", 2, TINY))
+    assert [(cell.plan.label, cell.plan.seed) for cell in sweep.cells] == [
         *(("mean", 0), ("max", 0), ("cls", 0), ("mean", 1), ("max", 1), ("cls", 1))
     ]
     assert [cell.state for cell in sweep.cells] == ["queued"] * 6
@@ -228,12 +233,12 @@ def test_what_cannot_run_is_told_before_anything_is_queued(sweeps):
         ("pooling", 1, {"base": "run:unknown"}),
     ):
         with pytest.raises(UserFacingError):
-            sweeps.start(name, seeds, changes)
-    assert (sweeps.store.list(), sweeps.list()) == ([], [])
+            sweeps.start(new_sweep(name, seeds, changes))
+    assert (sweeps.store.list(), sweeps.list(SWEEP)) == ([], [])
 
 
 def test_a_plan_counts_runs_steps_and_what_the_models_take(sweeps):
-    found = sweeps.estimate("pooling", 3, {"max_steps": 200})
+    found = sweeps.estimate(new_sweep("pooling", 3, {"max_steps": 200}))
     assert (found.runs, found.estimates["max"].steps) == (9, 200)
     assert 9 * 80e6 < found.bytes < 9 * 100e6
 
@@ -262,9 +267,9 @@ def test_a_run_during_which_the_clock_was_set_back_says_nothing_of_the_time_left
 
 def test_reading_a_sweep_back_needs_nothing_but_the_folders(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.3)
-    elsewhere = Sweeps(Jobs(RunStore(sweeps.store.home)))
-    assert elsewhere.list() == [sweeps.get(two_by_two.id)]
-    assert (elsewhere.list("base"), elsewhere.list("pooling")) == ([sweeps.get(two_by_two.id)], [])
+    elsewhere = Experiments(Jobs(RunStore(sweeps.store.home)))
+    assert elsewhere.list(SWEEP) == [sweeps.get(two_by_two.id)]
+    assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([sweeps.get(two_by_two.id)], [])
 
 
 def test_stop_leaves_what_is_done_and_resume_goes_on_with_the_rest(sweeps, two_by_two):
@@ -279,7 +284,7 @@ def test_stop_leaves_what_is_done_and_resume_goes_on_with_the_rest(sweeps, two_b
 def test_a_finished_sweep_has_nothing_to_resume(sweeps, two_by_two):
     for cell in two_by_two.cells:
         end(sweeps.store, cell.run.id, 0.5)
-    with pytest.raises(SweepStateError, match="nothing to resume"):
+    with pytest.raises(InputError, match="nothing to resume"):
         sweeps.resume(two_by_two.id)
 
 
@@ -301,23 +306,39 @@ def test_a_cell_whose_run_was_deleted_gets_a_new_one(sweeps, two_by_two):
 
 
 def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_two):
-    with pytest.raises(SweepBusy, match="stop it before"):
+    with pytest.raises(InputError, match="stop it before"):
         sweeps.delete(two_by_two.id)
     sweeps.stop(two_by_two.id)
     sweeps.delete(two_by_two.id)
-    assert (sweeps.list(), sweeps.store.list()) == ([], [])
+    assert (sweeps.list(SWEEP), sweeps.store.list()) == ([], [])
+
+
+def test_sweeps_that_start_in_one_second_are_two(sweeps, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.experiments.experiment.time.strftime", lambda form: "20261121-120000")
+    first, second = (sweeps.start(new_sweep("pooling", 1, TINY)) for _ in range(2))
+    assert (first.id, second.id) == ("20261121-120000-pooling", "20261121-120000-pooling-2")
+    assert {each.id for each in sweeps.list(SWEEP)} == {first.id, second.id}
+    runs = [cell.run.id for each in (sweeps.get(first.id), sweeps.get(second.id)) for cell in each.cells]
+    assert len(set(runs)) == len(sweeps.store.list()) == 6
 
 
 @pytest.mark.parametrize("sweep_id", ["", "..", "../jobs", "/etc/passwd", "x" * 500, ".hidden"])
 def test_an_id_that_is_none_is_said_so(sweeps, sweep_id):
-    with pytest.raises(SweepNotFound, match="there is no sweep"):
+    with pytest.raises(InputError, match="there is no experiment"):
         sweeps.get(sweep_id)
 
 
-def test_a_file_that_is_no_sweep_is_left_out_of_the_list(sweeps, two_by_two):
-    (sweeps.folder / "broken.json").write_text("{")
-    (sweeps.folder / "other.json").write_text('{"ablation": "depth", "created": 1, "seeds": [0]}')
-    assert [sweep.id for sweep in sweeps.list()] == [two_by_two.id]
+def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
+    old = sweeps.store.home / "sweeps"
+    old.mkdir()
+    (sweeps.store.home / "experiments/broken.json").write_text("{")
+    (old / "other.json").write_text('{"ablation": "depth", "created": 1, "seeds": [0]}')
+    (old / "empty.json").write_text('{"ablation": "base", "created": 1, "seeds": []}')
+    assert [each.id for each in sweeps.list(SWEEP)] == [two_by_two.id]
+    broken, empty, other = map(str, sweeps.damaged())
+    assert f"{sweeps.store.home}/experiments/broken.json cannot be read" in broken
+    assert "runs" in empty
+    assert "there is no ablation 'depth'; choose pooling" in other
 
 
 def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsys):
@@ -372,7 +393,7 @@ def test_measuring_takes_one_seed_after_another_and_goes_on_where_it_was_interru
     assert made == [("mean", 0), ("max", 0), ("cls", 0)]
     assert measure_ablation.main(["pooling", "--seeds", "2", "--max-steps", "3", "--out", str(file)]) == 0
     assert made[3:] == [("mean", 1), ("max", 1), ("cls", 1)]
-    table = PrecomputedTable.read(file)
+    table = read_document(file, PrecomputedTable)
     assert (table.seeds, len(table.runs), table.settings["max_steps"]) == ([0, 1], 6, 3)
     assert table.command == "python -m scripts.measure_ablation pooling --seeds 2 --max-steps 3"
 
@@ -384,7 +405,7 @@ def test_files_of_nli_are_for_the_variants_that_learn_from_it(made, trained_on, 
     both = f"{files[0]}+{files[1]}"
     data = {"pretrained": "stsb:train", "scratch": "stsb:train", "bilstm": both, "dan": both}
     assert trained_on == [(variant, name, kept / f"{variant}-0") for variant, name in data.items()]
-    table = PrecomputedTable.read(tmp_path / "base.json")
+    table = read_document(tmp_path / "base.json", PrecomputedTable)
     assert "train_data" not in table.settings  # the variants differ in it
     assert table.command == "python -m scripts.measure_ablation base --seeds 1 --nli a.csv b.csv"
 
@@ -404,7 +425,7 @@ def test_measuring_ends_when_its_time_is_up_with_what_is_done(made, tmp_path):
 
 def test_a_file_that_is_no_table_is_said_so(tmp_path):
     (tmp_path / "pooling.json").write_text('{"runs": [{"speed": 1}]}')
-    with pytest.raises(InputError, match="not a precomputed table"):
+    with pytest.raises(InputError, match=r"pooling.json cannot be read \(ablation: Field required\)"):
         precomputed("pooling", tmp_path)
     assert precomputed("concat", tmp_path) is None
 

@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from depth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_models import make_model
 
-from sbert_app.services.files.encode import check_output, encode_file, open_sentences
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.encode import FORMATS, encode_file, open_sentences
+from sbert_app.services.files.writers import check_output
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import Table
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
+
+STOP = Watch(should_stop=lambda: True)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,7 @@ def test_a_line_is_a_sentence_whatever_is_in_it(tmp_path: Path, text: str, end: 
 
 
 @given(lines=st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"])), min_size=1))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_row_i_is_line_i(tmp_path: Path, lines: list[str]):
     lines = ["a first line", *lines, "a last line"]
     (tmp_path / "x.txt").write_text("\n".join(lines) + "\n\n\n", encoding="utf-8")
@@ -107,7 +112,7 @@ def test_a_column_called_embedding_keeps_its_name(tmp_path: Path, encoder: Encod
 def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: str):
     (tmp_path / "x.txt").write_text("the cat\nthe dog\n")
     with pytest.raises(Stopped):
-        encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, should_stop=lambda: True)
+        encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, watch=STOP)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.txt"]
 
 
@@ -144,15 +149,15 @@ def test_reading_is_never_more_than_a_chunk_ahead_of_writing(
     rows = 3 * CHUNK // 100 * 100
     table = Table(tmp_path / "endless", Endless(rows, [0]))
 
-    class Observed(encoding.NpyFile):
-        def write(self, sentences: encoding.Sentences, vectors: np.ndarray) -> None:
-            ahead.append(table.reader.read[0] - self._rows)  # type: ignore[attr-defined]
-            super().write(sentences, vectors)
+    class Observed(encoding.NpyWriter):
+        def write(self, batch: RowBatch, added: dict[str, Any]) -> None:
+            ahead.append(table.reader.read[0] - self.rows)  # type: ignore[attr-defined]
+            super().write(batch, added)
 
     monkeypatch.setitem(encoding.FORMATS, ".npy", Observed)
     seen: list[tuple[int, int | None]] = []
-    progress = lambda *step: seen.append(step)  # noqa: E731
-    assert encode_file(table, "sentence", tmp_path / "x.npy", encoder, on_progress=progress).rows == rows
+    watch = Watch.of(lambda *step: seen.append(step))
+    assert encode_file(table, "sentence", tmp_path / "x.npy", encoder, watch=watch).rows == rows
     assert len(ahead) == 3
     assert max(ahead) <= CHUNK + 100
     assert seen[-1] == (rows, rows)
@@ -169,5 +174,5 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path):
         "in.parquet": "the input itself",
     }.items():
         with pytest.raises(InputError, match=said):
-            check_output(tmp_path / name, source)
-    check_output(tmp_path / "x.npy", source)
+            check_output(tmp_path / name, FORMATS, source)
+    check_output(tmp_path / "x.npy", FORMATS, source)

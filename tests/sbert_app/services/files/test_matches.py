@@ -11,6 +11,7 @@ from bag_encoder import BagEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.files import matches as module
 from sbert_app.services.files.matches import MatchOutputs, apply_threshold
 from sbert_app.services.files.score import score_file
@@ -109,7 +110,8 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
 
 def test_stop_and_a_folder_that_does_not_exist_leave_nothing(scored):
     with pytest.raises(Stopped):
-        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent), lambda: True)
+        stopped = Watch(should_stop=lambda: True)
+        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent), stopped)
     with pytest.raises(InputError, match="There is no folder"):
         apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent / "none"))
     assert [file.name for file in scored.parent.iterdir()] == ["scored.csv"]

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
+from depth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 from scipy import stats
 
-from sbert_app.services.files.pair_scorer import PairScorer, RecentEmbeddings
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.report import ReportBuilder
-from sbert_app.services.files.score import score_file
+from sbert_app.services.files.score import PairScorer, RecentEmbeddings, score_file
 from training.data.tables.table import PairColumns, open_table
 from training.errors import InputError
 
@@ -119,7 +120,7 @@ class TestScoreFile:
 
     def test_progress_ends_at_the_last_row(self, pairs, tmp_path):
         reports: list[tuple[float, float]] = []
-        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), on_progress=lambda *report: reports.append(report))
+        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), watch=Watch.of(lambda *report: reports.append(report)))
         assert reports[-1] == (1_000, 1_000)
         assert reports == sorted(reports)
 
@@ -139,8 +140,7 @@ class TestStop:
             pairs,
             outputs,
             BagEncoder(),
-            on_progress=lambda rows, _: done.append(rows),
-            should_stop=lambda: done[-1] >= 100,
+            watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 100),
         )
         assert 100 <= summary.stopped_at < 1_000
         assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows
@@ -148,7 +148,7 @@ class TestStop:
         assert f"stopped at row {summary.rows}" in summary.sentence
 
     def test_stopped_at_once_leaves_a_header(self, pairs, tmp_path):
-        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), should_stop=lambda: True)
+        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), watch=Watch(should_stop=lambda: True))
         assert summary.stopped_at == 0
         assert (tmp_path / "out.csv").read_text() == "id,sentence1,sentence2,score,cosine,note\n"
 
@@ -178,7 +178,7 @@ class TestOutputs:
         score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
 
-    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(
             st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=20)] * 2), min_size=1, max_size=8
@@ -282,7 +282,7 @@ class TestRecentEmbeddings:
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
         assert encoder.seen == ["a", "b", "c", "d", "a"]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12), st.integers(1, 9))
     def test_what_it_gives_is_what_the_encoder_gives(self, calls, capacity):
         recent, encoder = RecentEmbeddings(64, capacity), BagEncoder()
@@ -296,7 +296,7 @@ class TestRecentEmbeddings:
         assert len(encoder.seen) == 2
 
     def test_scores_of_no_pairs(self):
-        cosine, cross = PairScorer(BagEncoder()).score([], [], lambda _: None, lambda: False)
+        cosine, cross = PairScorer(BagEncoder()).score([], [])
         assert (cosine.shape, cross) == ((0,), None)
 
 

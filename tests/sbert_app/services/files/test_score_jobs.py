@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
+from waiting import wait_until
 
-from sbert_app.services.files.jobs import KEPT_SECONDS, MOST_OF_ONE, MOST_WAITING, ScoreJobs, ScoreRequest
-from sbert_app.services.files.summary import ScoreSummary
-from sbert_app.services.tasks import TaskProgress
+from sbert_app.services.background.tasks import TaskProgress
+from sbert_app.services.files.jobs import MOST_OF_ONE, ScoreJobs, ScoreRequest
+from sbert_app.services.files.report import ScoreSummary
+from sbert_app.services.store.temp_folder import TempFolder
 from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped
 
@@ -63,13 +65,13 @@ def started(jobs: ScoreJobs, pairs: Path, model: str = "bag", **options) -> str:
 
 
 def ended(jobs: ScoreJobs, job: str) -> str:
-    list(jobs.watch(job))
+    list(jobs.follow(job))
     return jobs.get(job).state
 
 
 def test_progress_is_reported_and_the_summary_comes_last(pairs, tmp_path):
     jobs = make(tmp_path, SlowEncoder())
-    *events, summary = jobs.watch(started(jobs, pairs, cross_encoder="overlap"))
+    *events, summary = jobs.follow(started(jobs, pairs, cross_encoder="overlap"))
     assert all(isinstance(event, TaskProgress) for event in events)
     assert (events[-1].description, 0 < events[-1].done <= events[-1].total) == ("Scoring", True)
     assert isinstance(summary, ScoreSummary)
@@ -81,11 +83,11 @@ def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
     jobs = make(tmp_path)
     job = started(jobs, pairs)
     pairs.unlink()
-    next(jobs.watch(job)), jobs.watch(job).close()
-    first = list(jobs.watch(job))[-1]
+    next(jobs.follow(job)), jobs.follow(job).close()
+    first = list(jobs.follow(job))[-1]
     later = make(tmp_path)
     assert later.get(job).state == "finished"
-    assert list(later.watch(job)) == [first], "figures, notes and decision as they were, also what is NaN"
+    assert list(later.follow(job)) == [first], "figures, notes and decision as they were, also what is NaN"
     assert first.report.decision is not None
     assert open_table(later.get(job).path).row_estimate == 200
 
@@ -96,7 +98,7 @@ def test_a_job_whose_process_ended_is_interrupted_and_can_be_scored_again(pairs,
     later = make(tmp_path)
     assert later.get(job).state == "interrupted"
     with pytest.raises(InputError, match="the app ended while it was being scored"):
-        list(later.watch(job))
+        list(later.follow(job))
     again = later.start(job, ScoreRequest(open_table(later.get(job).path), None, "bag"))
     assert again.id != job
     assert ended(later, again.id) == "finished"
@@ -107,7 +109,7 @@ def test_a_job_whose_process_ended_is_interrupted_and_can_be_scored_again(pairs,
 def test_stop_keeps_the_rows_scored_so_far(pairs, tmp_path):
     jobs = make(tmp_path, SlowEncoder())
     job = started(jobs, pairs, formats=(".csv",))
-    for event in jobs.watch(job):
+    for event in jobs.follow(job):
         if isinstance(event, TaskProgress) and event.done >= 16:
             jobs.stop(job)
     assert 0 < event.stopped_at < 200
@@ -119,12 +121,11 @@ def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_pa
     jobs = make(tmp_path)
     jobs._models.ready.clear()
     waiting = [started(jobs, pairs) for _ in range(4)]
-    time.sleep(0.5)
-    assert [jobs.get(job).state for job in waiting] == ["running"] * 2 + ["queued"] * 2
+    wait_until(lambda: sorted(jobs.get(job).state for job in waiting) == ["queued"] * 2 + ["running"] * 2)
     for job in reversed(waiting):
         jobs.stop(job)
         with pytest.raises(Stopped):
-            list(jobs.watch(job))
+            list(jobs.follow(job))
     assert {jobs.get(job).state for job in waiting} == {"stopped"}
     jobs._models.ready.set()
 
@@ -147,7 +148,7 @@ def test_errors_are_told_to_everyone_who_asks(pairs, tmp_path):
     job = started(jobs, pairs, model="no-such")
     for each in (jobs, jobs, make(tmp_path)):
         with pytest.raises(InputError, match="no-such"):
-            list(each.watch(job))
+            list(each.follow(job))
     assert jobs.get(job).state == "failed"
 
 
@@ -156,21 +157,21 @@ def test_the_reasons_of_a_model_that_is_not_found_stay_apart_from_the_sentence(p
     job = started(jobs, pairs, model="lost")
     for each in (jobs, make(tmp_path)):  # also in another process
         with pytest.raises(NotFoundError) as raised:
-            list(each.watch(job))
+            list(each.follow(job))
         assert raised.value.summary == "model lost was not found"
         assert raised.value.details == ("Hub: no answer", "home folder: not there")
     assert jobs.get(job).reason == "model lost was not found"
 
 
-def test_a_fault_is_no_users_error_and_its_text_stays_in_the_log(pairs, tmp_path, monkeypatch):
+def test_a_fault_is_no_users_error_and_its_text_stays_in_the_log(pairs, tmp_path, caplog):
     class Broken(BagEncoder):
         def encode(self, *_, **__):
             raise RuntimeError("secret")
 
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
     jobs = make(tmp_path, Broken())
     with pytest.raises(InputError, match="because of a fault in the app"):
-        list(jobs.watch(started(jobs, pairs)))
+        list(jobs.follow(started(jobs, pairs)))
+    assert "RuntimeError: secret" in caplog.text
 
 
 @pytest.mark.parametrize("job", ["", "..", "0" * 16, "../../etc", "x" * 16])
@@ -190,21 +191,62 @@ def test_deleted_jobs_leave_nothing(pairs, tmp_path):
     assert list((tmp_path / "tmp" / "scored").iterdir()) == []
 
 
-def test_jobs_are_removed_after_a_day(pairs, tmp_path):
-    old = tmp_path / "tmp" / "scored" / "old"
-    old.mkdir(parents=True)
-    long_ago = time.time() - KEPT_SECONDS - 60
-    os.utime(old, (long_ago, long_ago))
-    young = make(tmp_path).open(pairs)
-    assert not old.exists()
-    assert young.path.read_bytes() == pairs.read_bytes()
+def age(path: Path, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_a_job_is_removed_a_day_after_it_was_last_scored_as_a_whole(pairs, tmp_path):
+    """The input is a link to the upload and as old as that is: a clean-up once took it from results that were new."""
+    age(pairs, 30 * 3_600)
+    jobs, temp = make(tmp_path), TempFolder(tmp_path / "tmp")
+    new, old = started(jobs, pairs), started(jobs, pairs)
+    assert {ended(jobs, job) for job in (new, old)} == {"finished"}
+    assert jobs.get(new).path.samefile(pairs)
+    folder = jobs.get(old).folder
+    for path in (*folder.rglob("*"), folder):
+        age(path, 25 * 3_600)
+    temp.clean()
+    assert not folder.exists()
+    with pytest.raises(InputError, match="no longer kept"):
+        jobs.get(old)
+    assert jobs.get(new).path.read_bytes() == pairs.read_bytes()
+    assert jobs.apply_threshold(new, 0.4).pairs == 200
+    again = jobs.start(new, ScoreRequest(open_table(jobs.get(new).path), None, "bag"))
+    assert ended(jobs, again.id) == "finished"
+
+
+def test_an_input_that_is_gone_is_said_without_the_folders_of_the_machine(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = started(jobs, pairs)
+    ended(jobs, job)
+    jobs.get(job).path.unlink()
+    with pytest.raises(InputError, match=r"^There is no file") as opened:
+        open_table(jobs.get(job).path)
+    assert opened.value.public == "There is no file pairs.csv."
+    request = ScoreRequest(pairs, ["s1", "s2"], "bag")
+    for refused in (lambda: jobs.start(job, request), lambda: jobs.apply_threshold(job, 0.4)):
+        with pytest.raises(InputError, match=r"pairs\.csv is no longer kept; upload it again"):
+            refused()
+
+
+def test_a_damaged_record_is_one_sentence_with_its_file(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = jobs.open(pairs)
+    (job.folder / "job.json").write_text("{")
+    with pytest.raises(InputError, match=r"job\.json cannot be read"):
+        jobs.get(job.id)
 
 
 def test_not_any_number_of_jobs_waits(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.files.jobs.MOST_WAITING", 1)
     jobs = make(tmp_path)
-    jobs._live.update({str(i): TaskProgress("", 0, 1, 0) for i in range(MOST_WAITING)})
+    jobs._models.ready.clear()
+    first = started(jobs, pairs)
     with pytest.raises(InputError, match="files are being scored or wait for it"):
         started(jobs, pairs)
+    jobs._models.ready.set()
+    assert ended(jobs, first) == "finished"
+    started(jobs, pairs)
 
 
 def test_the_answer_of_a_request_is_its_summary(pairs, tmp_path):
@@ -254,6 +296,6 @@ def test_results_that_do_not_fit_are_refused_before_and_while_they_wait(pairs, t
 def list_or_none(jobs: ScoreJobs, job: str) -> list | None:
     """What the job says until it has ended; None if it failed."""
     try:
-        return list(jobs.watch(job))
+        return list(jobs.follow(job))
     except InputError:
         return None

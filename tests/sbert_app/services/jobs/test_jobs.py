@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from huey import RedisHuey
 from paths import ROOT
 
-from sbert_app.services.jobs.backend import JsonSerializer, open_queue
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, devices
+from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.jobs import worker as worker_module
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, JsonSerializer, devices
 from sbert_app.services.runs.export import export
-from sbert_app.services.runs.record import AT_WORK, Run
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -81,7 +81,7 @@ def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch
     here.watch(seconds=0.05)
     assert launched.wait(30)
     here.starts_workers = False
-    here.stop(run.id)
+    here.store.stop(run.id)
 
 
 def test_a_queued_run_that_the_queue_has_lost_gets_a_worker_too(here, monkeypatch):
@@ -95,7 +95,7 @@ def test_a_queued_run_that_the_queue_has_lost_gets_a_worker_too(here, monkeypatc
     assert launched.wait(30)
     assert here.queued() == [run.id]
     here.starts_workers = False
-    here.stop(run.id)
+    here.store.stop(run.id)
 
 
 class TestRoomInTheQueue:
@@ -109,7 +109,7 @@ class TestRoomInTheQueue:
             here.start(self.config, "10.0.0.1")
         here.start(self.config, "10.0.0.2")
         here.start(self.config)  # the owner of the home folder
-        here.stop(first.id)
+        here.store.stop(first.id)
         assert here.start(self.config, "10.0.0.1").state == "queued"
 
     def test_runs_of_ablations_and_folds_are_counted_apart(self, here, monkeypatch):
@@ -126,7 +126,7 @@ class TestRoomInTheQueue:
 
     def test_what_is_resumed_counts_too(self, here, monkeypatch):
         stopped = here.start(self.config)
-        here.stop(stopped.id)
+        here.store.stop(stopped.id)
         assert here.queue.dequeue() is not None
         monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
         here.start(self.config)
@@ -193,6 +193,7 @@ def test_its_worker_waits_calmly_and_lets_others_go_first(jobs, tiny):
     assert worker.environ()["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
+@pytest.mark.slow
 def test_runs_take_turns_on_one_device(jobs, tiny):
     runs = [jobs.start(tiny(max_steps=60)) for _ in range(3)]
     most, states = 0, []
@@ -230,6 +231,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_app_loses_nothing(here, tiny):
     """The app starts the worker, is killed at once, and the run goes on to its end."""
     command = [sys.executable, "-c", APP, str(here.store.home), tiny(max_steps=40).to_json()]
@@ -243,6 +245,7 @@ def test_a_killed_app_loses_nothing(here, tiny):
             process.kill()
 
 
+@pytest.mark.slow
 def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, tiny):
     config = tiny(max_steps=800, eval_every=200)
     run = until(jobs, jobs.start(config), under_way)
@@ -266,21 +269,21 @@ def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, ti
 
 def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
-    run = until(jobs, jobs.stop(run.id), ended)
+    run = until(jobs, jobs.store.stop(run.id), ended)
     assert run.state == "stopped"
     assert (run.folder / "checkpoint/state.json").exists()
     stopped_at = run.progress.step
     run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > stopped_at)
     resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
     assert resumed[-1] == stopped_at
-    assert until(jobs, jobs.stop(run.id), ended).state == "stopped"
+    assert until(jobs, jobs.store.stop(run.id), ended).state == "stopped"
 
 
 def test_a_run_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
     first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
     waiting, last = jobs.start(tiny()), jobs.start(tiny())
-    assert jobs.stop(waiting.id).state == "stopped"
-    jobs.stop(first.id)
+    assert jobs.store.stop(waiting.id).state == "stopped"
+    jobs.store.stop(first.id)
     assert until(jobs, last, ended).state == "finished"
     assert jobs.store.get(waiting.id).record.started is None
 
@@ -322,6 +325,7 @@ def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: floa
     )
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_the_run_with_the_reason_and_keeps_the_log(here, tiny):
     """No file may grow beyond 1 MB; the model has 4."""
     run = here.start(tiny())
@@ -345,6 +349,7 @@ def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
     assert run.record.reason in here.store.log(run.id)
 
 
+@pytest.mark.slow
 def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
     """One and a half gigabytes, and a batch that needs more."""
     greedy = here.start(tiny(base="scratch:1x512", batch_size=5_000, train_data="stsb:train"))
@@ -382,19 +387,28 @@ def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
         JsonSerializer().deserialize(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
 
 
-def test_a_redis_server_is_named_by_a_variable_and_its_workers_are_started_by_hand(tmp_path, monkeypatch):
-    monkeypatch.setenv("SBERT_QUEUE", "redis://127.0.0.1:1/0")
-    jobs = Jobs(RunStore(tmp_path))
-    assert isinstance(jobs.queue, RedisHuey)
-    assert isinstance(jobs.queue.serializer, JsonSerializer)
-    jobs.start_workers()
-    assert workers(tmp_path) == []
+@pytest.mark.parametrize("name", ["SBERT_QUEUE", "SBERT_STORE"])
+def test_settings_of_earlier_versions_are_refused_with_what_replaces_them(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "anything")
+    with pytest.raises(InputError, match=rf"{name} is not used any more: unset it; .* Ray \(docs/scale\.md\)"):
+        Jobs(RunStore(tmp_path))
 
 
-def test_any_other_queue_is_refused_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setenv("SBERT_QUEUE", "rabbit")
-    with pytest.raises(InputError, match="SBERT_QUEUE is 'rabbit'; it must look like redis://"):
-        open_queue(tmp_path)
+def test_a_damaged_queue_is_one_sentence_that_says_what_to_do(tmp_path):
+    (tmp_path / "jobs.sqlite").write_bytes(os.urandom(4096))
+    with pytest.raises(InputError, match=r"jobs\.sqlite cannot be opened .* delete it: it is restored from the runs"):
+        Jobs(RunStore(tmp_path))
+
+
+def test_a_message_that_is_none_is_left_out(here, tiny, monkeypatch):
+    taken = []
+    monkeypatch.setattr(worker_module, "executor", lambda cluster: lambda store, run_id, **_: taken.append(run_id))
+    for message in (b"null", b"[]", b'["id", "nobody", null, 0, 0, [], {}, null]', b"{", b"\xff"):
+        here.queue.storage.enqueue(message)
+    run = here.start(tiny())
+    worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
+    assert taken == [run.id]
+    here.store.stop(run.id)
 
 
 def test_each_visible_gpu_has_a_worker_and_a_machine_without_has_one(monkeypatch):
@@ -407,6 +421,7 @@ def test_each_visible_gpu_has_a_worker_and_a_machine_without_has_one(monkeypatch
 # ---------------------------------------------------------------- what comes of it
 
 
+@pytest.mark.slow
 def test_an_export_opens_with_sentence_transformers_and_encodes_the_same(jobs, tiny, tmp_path):
     from sentence_transformers import SentenceTransformer
 

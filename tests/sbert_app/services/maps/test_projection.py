@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 
-from sbert_app.services.cache import DiskCache
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import umap_engine
-from sbert_app.services.maps.corpus_map import EmbeddingSpec, MapRequest, MapResult, compute_map, pair_distances
+from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project, project_aligned
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, Stopped
-from training.registry import DEFAULT_MODEL
+from training.names import ModelName
 
 QUICK = MapSettings(epochs=50)
 
@@ -66,6 +68,7 @@ class TestOneMap:
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, draw(vectors, MapSettings(epochs=50, seed=1), home))
 
+    @pytest.mark.slow
     def test_it_keeps_neighbours_as_well_as_umap_learns_own(self, home):
         from sklearn.manifold import trustworthiness
 
@@ -91,12 +94,13 @@ class TestOneMap:
     def test_progress_increases_to_the_end_and_a_stop_leaves_nothing_locked(self, home):
         vectors, _ = clouds(400)
         shares = []
-        draw(vectors, MapSettings(), home, shares.append)
+        draw(vectors, MapSettings(), home, Watch.of(lambda done, _: shares.append(done)))
         assert shares == sorted(shares)
         assert 0.3 < shares[-1] <= 1
+        watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.5)
         for _ in range(2):  # a map that is stopped leaves nothing locked
             with pytest.raises(Stopped):
-                draw(vectors, MapSettings(epochs=5_000), home, shares.append, lambda: shares[-1] > 0.5)
+                draw(vectors, MapSettings(epochs=5_000), home, watch)
             shares.append(0.0)
 
     def test_the_map_of_the_example_is_shipped(self, home):
@@ -209,7 +213,7 @@ class TestAlignedMaps:
 
     def test_stop(self, home):
         with pytest.raises(Stopped):
-            draw_aligned(clouds()[0], clouds()[0], MapSettings(epochs=100_000), home, should_stop=lambda: True)
+            draw_aligned(*[clouds()[0]] * 2, MapSettings(epochs=100_000), home, Watch(should_stop=lambda: True))
 
     def test_sentences_with_the_same_neighbours_under_both_models_stay_together_best(self, home):
         before, _ = clouds(200, groups=4)
@@ -230,12 +234,12 @@ class TestCorpusMap:
         rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
         corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
         messages = []
-        under = (EmbeddingSpec(DEFAULT_MODEL, "mean"), EmbeddingSpec(DEFAULT_MODEL, "cls"))
+        under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
         wanted = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
-        drawn = compute_map(embeddings, wanted, lambda fraction, message=None, total=1.0: messages.append(message))
+        drawn = compute_map(embeddings, wanted, Watch(lambda done, message=None, total=1.0: messages.append(message)))
         assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
         assert not drawn.from_cache
-        assert compute_map(embeddings, wanted, lambda *_: None).from_cache
+        assert compute_map(embeddings, wanted).from_cache
         assert messages[-1].startswith("Drawing the map of")
         found = pair_distances(drawn, corpus.gold)
         assert found.count == (gold >= 4).sum()

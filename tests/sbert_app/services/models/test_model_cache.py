@@ -12,6 +12,7 @@ from sbert_app.services.models.memory import model_bytes
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.scorer import ENCODER
+from training.names import ModelName
 from training.sources.resolve import model_folder
 
 
@@ -22,7 +23,7 @@ def loads(monkeypatch):
     real = Encoder.load
 
     def slow(name, **rest):
-        names.append(name)
+        names.append(str(name))
         time.sleep(0.05)
         return real(name, **rest)
 
@@ -65,7 +66,7 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert exact.dtype == torch.float32
     assert short.backbone is exact.backbone
     assert models.has(ENCODER, "scratch:1x32?dim=4&dtype=float32")
-    models.forget("scratch:1x32")
+    models.forget(ModelName("scratch:1x32"))
     assert not models.has(ENCODER, "scratch:1x32?dtype=float32")
 
 
@@ -99,7 +100,7 @@ def test_a_failed_load_is_tried_again(home):
 def test_a_forgotten_model_is_loaded_anew(home, loads):
     models = ModelCache(home)
     models.encoder("scratch:1x32")
-    models.forget("scratch:1x32")
+    models.forget(ModelName("scratch:1x32"))
     models.encoder("scratch:1x32")
     assert loads == ["scratch:1x32"] * 2
 
@@ -109,6 +110,7 @@ def test_no_name_and_none_mean_no_cross_encoder(home):
     assert ModelCache(home).cross_encoder_or_none("") is None
 
 
+@pytest.mark.slow
 def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     small = model_bytes(Encoder.load("scratch:1x32", home=home))
     models = ModelCache(home, capacity=100, max_bytes=3 * small)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 from transformers import AutoModel
+from waiting import wait_until
 
 from sbert_app.services.models.batching import SMALL_JOB_TOKENS, BatchingRunner, DynamicBatcher
 from sbert_app.services.models.cache import ModelCache
@@ -42,15 +43,15 @@ def test_requests_that_wait_are_processed_together_and_each_gets_its_response():
     def process(requests: list[int]) -> list[int]:
         batches.append(requests)
         first_is_processed.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return [2 * request for request in requests]
 
     batcher = DynamicBatcher(process)
     with ThreadPoolExecutor(9) as threads:
         first = threads.submit(batcher, 0)
-        first_is_processed.wait(10)
+        first_is_processed.wait(60)
         others = [threads.submit(batcher, request) for request in range(1, 9)]
-        time.sleep(0.3)  # until they wait
+        wait_until(lambda: len(batcher._queue) == 8)
         go_on.set()
         assert first.result() == 0
         assert [other.result() for other in others] == [2 * request for request in range(1, 9)]

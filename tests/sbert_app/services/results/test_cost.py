@@ -7,13 +7,14 @@ import pytest
 from scipy import stats
 from sentence_transformers.util import quantize_embeddings
 
+from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.results import cost
 from sbert_app.services.results.cost import measure_cost
 from sbert_app.services.results.eval_result import percentile_interval
-from sbert_app.services.tasks import TaskRunner
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.bootstrap import bootstrap_replicates
+from training.evaluation.metrics import bootstrap_replicates
 from training.models.baselines import TfIdf
 from training.models.encoder import Encoder
 
@@ -76,5 +77,5 @@ def test_what_has_no_vectors_or_no_scores_is_refused(encoder, pairs):
 
 def test_it_can_be_stopped(encoder, pairs):
     with pytest.raises(Stopped):
-        for _ in TaskRunner().run("me", "", lambda report, _: measure_cost(encoder, pairs, report, lambda: True)):
+        for _ in TaskRunner().run("me", "", lambda _: measure_cost(encoder, pairs, Watch(should_stop=lambda: True))):
             pass

@@ -11,22 +11,25 @@ import pytest
 from paths import SHARED_DATA
 
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results import export, paper, precomputed
-from sbert_app.services.results.cache import EvalResultCache
-from sbert_app.services.results.difference import Difference
+from sbert_app.services.results import export, paper
 from sbert_app.services.results.error_analysis import MIN_PAIRS, analyze_errors
-from sbert_app.services.results.eval_result import SIMILARITIES, STATISTICS, EvalResult, Metric
-from sbert_app.services.results.fingerprint import data_fingerprint, model_fingerprint
+from sbert_app.services.results.eval_cache import EvalResultCache, data_fingerprint, model_fingerprint
+from sbert_app.services.results.eval_result import STATISTICS, Difference, EvalResult, Metric
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
-from sbert_app.services.results.model_spec import ModelSpec
+from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, System, Systems
 from sbert_app.services.results.results import AVERAGE, averaged, data_label
-from sbert_app.services.results.systems import System, Systems
 from sbert_app.services.results.table import tabulate
-from training.data.load import Dataset, load_data
+from sbert_app.services.store.documents import read_document
+from scripts import measure_evaluation
+from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.errors import InputError, Stopped
+from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
+from training.names import ModelName
 from training.sources.home import is_offline
 
 ROWS = [
@@ -37,14 +40,6 @@ ROWS = [
     ("It is raining.", "The sun shines.", 1.0),
     ("A girl eats an apple.", "A girl eats fruit.", 3.6),
 ]
-
-
-def never():
-    return False
-
-
-def quiet(share, words=None):
-    pass
 
 
 @pytest.fixture
@@ -70,7 +65,7 @@ def write(path: Path, rows) -> str:
 
 
 def made(models, data, home):
-    return evaluate_grid(make_grid(models, data), ModelCache(home), home, quiet, never)
+    return evaluate_grid(make_grid(models, data), ModelCache(home), home, UNWATCHED)
 
 
 # ---------------------------------------------------------------- figures
@@ -89,6 +84,7 @@ def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
     assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
 def test_the_default_model_on_the_semeval_sets(own_home):
     files = [str(SHARED_DATA / f"{name}.csv") for name in ("sts12", "sts14", "sts16")]
@@ -153,14 +149,14 @@ def test_fingerprints_depend_on_data_pooling_and_files(own_home, tmp_path):
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
     other = Dataset("mine", (["a"], ["b"]), scores=[2.0])
     assert data_fingerprint(data) != data_fingerprint(other)
-    model = [model_fingerprint(ModelSpec.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
-    assert model[0] != model_fingerprint(ModelSpec.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
+    model = [model_fingerprint(ModelName.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
+    assert model[0] != model_fingerprint(ModelName.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
     file = tmp_path / "vectors.txt"
     file.write_text("man 1 2\n")
-    before = model_fingerprint(ModelSpec(str(file), None), own_home)
+    before = model_fingerprint(ModelName(str(file)), own_home)
     time.sleep(0.02)
     file.write_text("man 1 3\n")
-    assert model_fingerprint(ModelSpec(str(file), None), own_home) != before
+    assert model_fingerprint(ModelName(str(file)), own_home) != before
 
 
 def test_a_damaged_cache_file_is_ignored(own_home, small):
@@ -175,7 +171,7 @@ def test_a_stop_keeps_the_results_so_far(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
     grid = make_grid(["tfidf"], [small, other])
     with pytest.raises(Stopped):
-        evaluate_grid(grid, ModelCache(own_home), own_home, quiet, lambda: bool(grid.results))
+        evaluate_grid(grid, ModelCache(own_home), own_home, Watch(should_stop=lambda: bool(grid.results)))
     assert list(grid.results) == [("tfidf", small)]
 
 
@@ -327,16 +323,6 @@ def test_the_name_of_a_file_is_no_formula_in_the_csv(three):
     assert [name[:5] for name in header[2:5]] == ["'=1+1"] * 3
 
 
-def test_a_choice_of_model_round_trips():
-    assert ModelSpec.parse(" all-MiniLM-L6-v2:cls ") == ("all-MiniLM-L6-v2", "cls")
-    assert ModelSpec.parse("run:20261121-x") == ("run:20261121-x", None)
-    assert ModelSpec.parse("run:20261121-x:max") == ("run:20261121-x", "max")
-    assert ModelSpec.parse("tfidf").label == "TF-IDF"
-    for nothing in ("", "  ", ":mean"):
-        with pytest.raises(InputError):
-            ModelSpec.parse(nothing)
-
-
 def test_labels_hide_folders():
     assert data_label("/home/someone/secret/mine.csv") == "mine.csv"
     assert data_label("stsb:test") == "STSb"
@@ -346,10 +332,16 @@ def test_labels_hide_folders():
 
 
 def test_what_ships_reads_as_what_was_measured(three, tmp_path):
-    values = {"machine": {}, "command": "", "measured": "", "speeds": {"good": 100.0}, **precomputed.to_dict(three)}
+    values = {
+        "machine": {},
+        "command": "",
+        "measured": "",
+        "speeds": {"good": 100.0},
+        **measure_evaluation.to_dict(three),
+    }
     file = tmp_path / "table.json"
-    file.write_text(precomputed.as_text(values), encoding="utf-8")
-    shipped = precomputed.PrecomputedResults.read(file)
+    file.write_text(measure_evaluation.as_text(values), encoding="utf-8")
+    shipped = read_document(file, PrecomputedResults)
     assert (shipped.models, shipped.data) == (three.models, three.data)
     for name in (*three.data, AVERAGE):
         for similarity in ("cosine",):
@@ -365,7 +357,7 @@ def test_what_ships_reads_as_what_was_measured(three, tmp_path):
 
 
 def test_the_table_that_ships():
-    shipped = precomputed.PrecomputedResults.read()
+    shipped = read_document(SHIPPED, PrecomputedResults)
     assert {"all-MiniLM-L6-v2", "tfidf", "glove", "minilm-stsb"} <= set(shipped.models)
     assert shipped.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
     assert all(shipped.speed(model) > 0 for model in shipped.models)
@@ -373,7 +365,7 @@ def test_the_table_that_ships():
 
 
 def test_systems_made_here_stand_between_the_models_and_the_paper():
-    results = precomputed.PrecomputedResults.read()
+    results = read_document(SHIPPED, PrecomputedResults)
     table = tabulate(results, Metric())
     labels = [row.label for row in table.system_rows]
     assert any("InferSent" in label for label in labels)
@@ -400,13 +392,9 @@ def test_a_system_is_the_mean_over_seeds_and_data_sets():
 
 def test_a_file_that_is_no_table_of_systems_is_said_so(tmp_path):
     (tmp_path / "systems.json").write_text('{"systems": [{"speed": 1}]}')
-    with pytest.raises(InputError, match="is not a table of systems"):
-        Systems.read(tmp_path / "systems.json")
-
-
-def test_a_missing_table_gives_one_clear_sentence(tmp_path):
-    with pytest.raises(InputError, match="is not a table of results"):
-        precomputed.PrecomputedResults.read(tmp_path / "absent.json")
+    for kind in (Systems, PrecomputedResults):
+        with pytest.raises(InputError, match=r"systems.json cannot be read \(\w.*: Field required\)"):
+            read_document(tmp_path / "systems.json", kind)
 
 
 # ---------------------------------------------------------------- the picture, the errors

@@ -9,9 +9,16 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from sbert_app.services.results.genres import pairs_by_genre, sentences_by_genre
-from sbert_app.services.results.transfer import ClassificationData, _splits, read_labelled, score_transfer
-from sbert_app.services.results.transfer_tasks import load_task
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.results.transfer import (
+    ClassificationData,
+    _splits,
+    load_task,
+    pairs_by_genre,
+    read_labelled,
+    score_transfer,
+    sentences_by_genre,
+)
 from training.errors import InputError, Stopped
 
 
@@ -70,7 +77,7 @@ def test_a_small_class_gives_fewer_folds_and_the_same_seed_the_same_figures():
 def test_it_can_be_stopped():
     data = ClassificationData("toy", ([str(number) for number in range(40)],), ["a", "b"] * 20)
     with pytest.raises(Stopped):
-        score_transfer(Fixed(noise), data, should_stop=lambda: True)
+        score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
 
 
 def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):

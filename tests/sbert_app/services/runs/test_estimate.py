@@ -6,7 +6,6 @@ import pytest
 
 from sbert_app.services.runs import estimate as run_estimate
 from sbert_app.services.runs.estimate import (
-    HUB_FORMS,
     RunEstimate,
     TrainingRate,
     can_measure_rate,
@@ -16,9 +15,8 @@ from sbert_app.services.runs.estimate import (
 )
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from sbert_app.services.runs.store import RunStore
-from training.data.load import HUB_SETS
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
-from training.registry import DEFAULT_MODEL
 from training.trainer.config import RunConfig
 
 
@@ -61,10 +59,6 @@ def test_data_of_the_hub_is_judged_without_fetching_it(store):
     assert "downloaded from the Hub" in found.notes[0]
     assert estimate_run(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
     assert estimate_run(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
-
-
-def test_every_set_of_the_hub_has_a_known_form():
-    assert set(HUB_FORMS) == set(HUB_SETS)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.services.runs.errors import RunStateError
+from sbert_app.services.runs.record import RunStateError
 from sbert_app.services.runs.store import RunStore
 
 RUN_ID = "20261122-015226-to-export"

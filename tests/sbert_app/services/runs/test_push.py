@@ -13,7 +13,7 @@ import pytest
 from hub_server import HubServer
 from huggingface_hub import ModelCard
 
-from sbert_app.services.runs.hub import push
+from sbert_app.services.runs.export import push
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError, UserFacingError
 from training.models.encoder import Encoder
@@ -63,6 +63,7 @@ def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, t
     assert written == [] and TOKEN not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_token_that_the_hub_does_not_know_is_one_sentence(store, tmp_path):
     with HubServer() as hub:
         hub.token = "hf_other"
@@ -72,6 +73,7 @@ def test_a_token_that_the_hub_does_not_know_is_one_sentence(store, tmp_path):
     assert TOKEN not in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_off_is_one_sentence(store, tmp_path):
     with BrokenHub() as hub:
         done = pushed(hub, store, tmp_path, TOKEN)

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from paths import ROOT
 from waiting import wait_until
 
-from sbert_app.services.runs.errors import RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.events import EventReader, RunProgress
 from sbert_app.services.runs.export import export
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Run, RunBusy, RunNotFound, RunStateError
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
 CONFIG = RunConfig("regression", base="scratch:1x32", pooling="mean")
@@ -72,6 +71,58 @@ def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
     first, second = store.create(CONFIG), store.create(CONFIG)
     (store.folder / "half-made").mkdir()
     assert [run.id for run in store.list()] == [second.id, first.id]
+
+
+DAMAGES = {
+    "not UTF-8": b'{"objective": "\xff", "state": "\xff"}',
+    "nested": b"[" * 100_000,
+    "a long number": b'{"state": "stopped", "created": ' + b"9" * 5_000 + b"}",
+    "a large number": b'{"state": "stopped", "created": 1e300, "objective": "regression", "epochs": 1e400}',
+    "another word": b'{"state": "halted", "created": 1, "objective": "halted"}',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.json"])
+@pytest.mark.parametrize("damage", [*DAMAGES, "a folder", "a loop of links"])
+def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, damage):
+    sound, broken = store.create(CONFIG), store.create(CONFIG)
+    file = broken.folder / name
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif damage == "a loop of links":
+        file.symlink_to(file)
+    else:
+        file.write_bytes(DAMAGES[damage])
+    fresh = RunStore(store.home)
+    assert [run.id for run in fresh.list()] == [sound.id]
+    assert sound.id in fresh.ids("queued")
+    if not (name == "run.json" and damage == "a loop of links"):  # such a folder has no record at all
+        (error,) = fresh.damaged()
+        assert f"{broken.id}/{name} cannot be read" in str(error)
+        assert str(store.home) not in error.public
+    with pytest.raises(UserFacingError):
+        fresh.get(broken.id)
+
+
+def test_a_run_whose_name_is_damaged_is_called_something(store):
+    one, two = store.create(CONFIG), store.create(CONFIG)
+    (one.folder / "name.txt").write_bytes(b"\xff run")
+    (two.folder / "name.txt").unlink()
+    assert {run.name for run in store.list()} == {"\ufffd run", "regression · mean · scratch:1x32"}
+
+
+def test_no_flipped_bit_of_a_config_hides_another_run(store):
+    sound, broken = store.create(CONFIG), store.create(CONFIG)
+    whole = (broken.folder / "config.json").read_bytes()
+    for bit in range(0, 8 * len(whole), 7):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        (broken.folder / "config.json").write_bytes(data)
+        fresh = RunStore(store.home)
+        ids = {run.id for run in fresh.list()}
+        assert sound.id in ids and len(ids) + len(fresh.damaged()) == 2
 
 
 def test_a_home_that_cannot_be_written_is_said_so(tmp_path):
@@ -158,7 +209,7 @@ def test_an_interrupt_makes_a_run_interrupted(store):
     assert store.get(run.id).state == "interrupted"
 
 
-def test_a_run_can_be_claimed_once(store):
+def test_a_run_is_taken_once(store):
     run = store.create(CONFIG)
     with store.lease(run.id), pytest.raises(RunBusy, match="worked on by another"), store.lease(run.id):
         pass

@@ -28,6 +28,8 @@ from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder
 
+pytestmark = pytest.mark.slow
+
 ROWS, BLOCK_ROWS = 2_400, 20
 BLOCKS = ROWS // BLOCK_ROWS
 # A node that does not answer is dead after a second and a half; by default after half a minute.
@@ -85,7 +87,7 @@ def test_an_address_without_a_cluster_is_one_sentence(
 
 def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, inputs: Path, job: ShardJob):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs Ray: pip install 'sbert-lab\[ray\]'"):
+    with pytest.raises(InputError, match=r"Ray is not installed: pip install 'sbert-lab\[ray\]'"):
         run_job(job, str(inputs), RayEngine())
 
 
@@ -106,7 +108,8 @@ def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, in
         def iter_rows(self):
             raise exceptions.ActorDiedError
 
-    monkeypatch.setattr(RayEngine, "_connect", lambda self: Ended())
+    monkeypatch.setattr(on_ray, "connect", lambda address: None)
+    monkeypatch.setattr(on_ray, "_ray_data", Ended)
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
 
@@ -128,7 +131,6 @@ def nodes() -> Iterator[Any]:
         nodes.shutdown()
 
 
-@pytest.mark.slow
 def test_a_node_that_dies_loses_nothing(nodes: Any, inputs: Path, job: ShardJob, expected: pa.Table):
     import ray
 
@@ -149,7 +151,6 @@ def test_a_node_that_dies_loses_nothing(nodes: Any, inputs: Path, job: ShardJob,
     assert_equal(together(job.output), expected)
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_while_it_starts_is_started_again(
     nodes: Any, inputs: Path, job: ShardJob, expected: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -174,7 +175,6 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(
     assert_equal(together(job.output), expected)
 
 
-@pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on_with_the_same_command(
     nodes: Any, inputs: Path, job: ShardJob, expected: pa.Table, tmp_path: Path
 ):

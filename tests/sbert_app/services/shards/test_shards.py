@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +17,12 @@ import pytest
 from paths import ROOT
 from shard_files import pairs, parts, together
 from tiny_models import make_model
+from waiting import wait_until
 
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.score import score_file
 from sbert_app.services.shards.blocks import FILE_ROWS, BlockReader, find_files, plan_blocks
-from sbert_app.services.shards.job import ShardJob
-from sbert_app.services.shards.output import OutputFolder
+from sbert_app.services.shards.job import OutputFolder, ShardJob
 from sbert_app.services.shards.run import RowCount, compute_here, run_job, to_json
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -100,7 +100,7 @@ def test_the_parts_hold_what_one_file_would(inputs: Path, job: ShardJob, model: 
 def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
     stops = iter([False] * 12 + [True] * 100)
     with pytest.raises(Stopped):
-        run_job(job, str(inputs), should_stop=lambda: next(stops))
+        run_job(job, str(inputs), watch=Watch(should_stop=lambda: next(stops)))
     first = {name: (Path(job.output) / name).stat().st_mtime_ns for name in parts(job.output)}
     assert 0 < len(first) < 7
     result = run_job(job, str(inputs))
@@ -112,6 +112,7 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp
     assert result.report == straight.report
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_with_the_same_command(tmp_path: Path, model: Path):
     pq.write_table(pa.table(pairs(6_000, 0)), tmp_path / "in.parquet")
     command = [sys.executable, "-m", "sbert_app", "score", "in.parquet", "out/", "--model", str(model), "--json"]
@@ -119,9 +120,7 @@ def test_a_killed_job_goes_on_with_the_same_command(tmp_path: Path, model: Path)
     killed = subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     )
-    deadline = time.monotonic() + 120
-    while not parts(tmp_path / "out") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: parts(tmp_path / "out"))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     done = len(parts(tmp_path / "out"))
@@ -226,7 +225,7 @@ def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):
         return compute_here(job, blocks[::-1], count, should_stop)
 
     seen: list[tuple[float, float]] = []
-    result = run_job(job, str(inputs), reversed_engine, on_progress=lambda done, total: seen.append((done, total)))
+    result = run_job(job, str(inputs), reversed_engine, Watch.of(lambda done, total: seen.append((done, total))))
     assert result.rows == 96
     assert seen[-1][0] == 96
     assert OutputFolder(job.output).start(job.description(find_files(str(inputs)))) == set(parts(job.output))

@@ -1,0 +1,223 @@
+"""Cancellable work in threads, with its progress: a file being scored, a map being computed.
+
+    for event in tasks.run(owner, "Computing the map", lambda watch: project(..., watch)):
+        if isinstance(event, TaskResult):
+            use(event.value)
+        else:
+            show(event)  # a TaskProgress: what is being done, how much of it, the time that is left
+
+An owner, such as a browser session and the name of a tab, has one task at a time: a new one stops the one before.
+What a task downloads is a stage of it, in megabytes, and ends when the task is stopped. A `Task` by itself goes on
+whether or not somebody follows it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sbert_app.services.background.watch import Watch
+from training.errors import Stopped
+from training.sources.progress import listening
+
+POLL_SECONDS = 0.25  # between two progress events
+CLOSE_SECONDS = 5.0  # that tasks have to end when the process does
+MIN_FRACTION, MIN_SECONDS = 0.02, 0.5  # done, before the time left is estimated
+
+
+class Superseded(Stopped):
+    """The owner began another task."""
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """How far a stage of a task is."""
+
+    description: str  # what is being done
+    done: float
+    total: float
+    seconds: float  # since this stage began
+
+    @property
+    def fraction(self) -> float:
+        """0 to 1."""
+        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Done per second, on average over the stage."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None as long as it is too early to estimate."""
+        if self.fraction <= MIN_FRACTION or self.seconds <= MIN_SECONDS:
+            return None
+        return max(0.0, self.total - self.done) / self.rate
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task returned."""
+
+    value: Any
+    seconds: float
+
+
+class Task:
+    """``work(watch)`` in a thread from `start` on; the process does not wait for it.
+
+    Args:
+        description: what is being done, until ``work`` reports another description.
+        work: has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
+    """
+
+    def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
+        self._work, self._stop = work, threading.Event()
+        self._outcome: TaskResult | BaseException = TaskResult(None, 0.0)
+        self._latest = (description, 0.0, 1.0, time.perf_counter())  # one tuple, replaced at once
+        self._thread = threading.Thread(target=self._run, name=f"task: {description}", daemon=True)
+
+    def start(self) -> Task:
+        """Begin the work. By now whoever may stop it has to know of it."""
+        self._thread.start()
+        return self
+
+    @property
+    def progress(self) -> TaskProgress:
+        """The latest report."""
+        description, done, total, since = self._latest
+        return TaskProgress(description, done, total, time.perf_counter() - since)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stop.is_set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end, at most so long."""
+        self._thread.join(seconds)
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        self._stop.set()
+
+    def follow(self) -> Iterator[TaskProgress]:
+        """Its progress, a few times a second, to its end. For any number of readers; leaving it stops nothing."""
+        self.join(POLL_SECONDS)
+        while self.is_at_work:
+            yield self.progress
+            self.join(POLL_SECONDS)
+
+    def result(self) -> TaskResult:
+        """What came of it, once it has ended. Raises whatever ``work`` raised."""
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
+
+    def _run(self) -> None:
+        started = time.perf_counter()
+        try:
+            with listening(self._report_download, self._stop.is_set):
+                value = self._work(Watch(self._report, self._stop.is_set))
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
+            self._outcome = error
+        else:
+            self._outcome = TaskResult(value, time.perf_counter() - started)
+
+    def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
+        current, _, _, since = self._latest
+        is_new = description is not None and description != current
+        self._latest = (description or current, done, total, time.perf_counter() if is_new else since)
+
+    def _report_download(self, what: str, done: float, total: float) -> None:
+        """Megabytes of what a loader fetches on its way."""
+        self._report(done, f"Downloading {what}, {total:,.0f} MB", total)
+
+
+def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
+    """``work(watch)`` as a stage that does not listen, such as loading a model; after a stop it is left to end alone.
+
+    Raises Stopped as soon as ``watch`` says so, and whatever ``work`` raised.
+    """
+    task = Task(description, work).start()
+    try:
+        for progress in task.follow():
+            watch.check()
+            watch.report(progress.done, progress.description, progress.total)
+    finally:
+        task.stop()
+    return task.result().value
+
+
+class TaskRunner:
+    """Runs tasks, one for each owner. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}  # the last one of each owner
+        self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()  # those before them too
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Stop all tasks and wait a while for them to end, so that they remove what is half-written."""
+        tasks, deadline = list(self._at_work), time.monotonic() + CLOSE_SECONDS
+        for task in tasks:
+            task.stop()
+        for task in tasks:
+            task.join(max(0.0, deadline - time.monotonic()))
+
+    def start(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Task:
+        """Begin a task that goes on by itself, in place of the owner's one before."""
+        self.stop(owner)
+        with self._lock:
+            self._tasks = {each: task for each, task in self._tasks.items() if task.is_at_work}
+            task = self._tasks[owner] = Task(description, work)
+            self._at_work.add(task)
+            return task.start()
+
+    def at_work(self) -> dict[str, Task]:
+        """The tasks that have not ended, by owner."""
+        return {owner: task for owner, task in list(self._tasks.items()) if task.is_at_work}
+
+    def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
+        """Begin a task and follow it: a `TaskProgress` a few times a second, at last the `TaskResult`.
+
+        Closing the iterator stops the task.
+
+        Raises:
+            Stopped: `stop` was called; the thread is left to end by itself. Its subclass Superseded: a new task of the
+                owner began.
+            Exception: whatever ``work`` raised.
+        """
+        task = self.start(owner, description, work)
+        try:
+            for progress in task.follow():
+                if task.is_stopped:
+                    break
+                yield progress
+            if task.is_stopped:
+                raise Stopped if self._tasks.get(owner) is task else Superseded
+            yield task.result()
+        finally:
+            task.stop()  # also when the iterator is closed
+
+    def stop(self, owner: str) -> None:
+        """Ask the owner's task to stop, if there is one."""
+        if (task := self._tasks.get(owner)) is not None:
+            task.stop()
+
+    def forget(self, session: str) -> None:
+        """Stop every task whose owner begins with ``session``: its browser has left the page."""
+        for owner in [owner for owner in list(self._tasks) if owner.startswith(session)]:
+            self.stop(owner)

@@ -1,0 +1,466 @@
+"""Experiments: several runs as one thing. A sweep is the grid of an ablation times seeds; folds are a cross-validation.
+
+    experiments = Experiments(jobs)
+    experiment = experiments.start(new_sweep("pooling", seeds=3, changes={"max_steps": 200}))
+    experiments.get(experiment.id).rows
+
+The runs are ordinary runs in the queue (`sbert_app.services.jobs.queue`), independent of the page and the app. An
+experiment's record lists the config and the id of each, so that any process can show it; it has no other state than
+that of its runs. A run that was deleted gets a new one when the experiment is resumed.
+
+    home/experiments/<id>.json        the record
+    home/sweeps/<id>.json             those of earlier versions, which are read as well
+    home/folds/<id>/folds.json
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
+from sbert_app.services.experiments.ablations import Ablation, ablation
+from sbert_app.services.experiments.statistics import VariantRow, rows
+from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run, known_rate
+from sbert_app.services.runs.record import Run, RunError, slug
+from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
+from training.errors import InputError, UserFacingError
+from training.trainer.config import RunConfig
+
+SWEEP: Final = "sweep"
+FOLDS: Final = "folds"
+MAX_SEEDS = 100
+STOP_ORDER = (State.QUEUED, State.RUNNING)  # the other way round, the worker would start the next run meanwhile
+DELETED = "deleted"  # the state of a cell without a run
+
+
+# ---------------------------------------------------------------- the record
+
+
+class PlannedRun(BaseModel):
+    """A run of an experiment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    label: str  # the variant of the ablation, or the fold
+    config: dict[str, Any] = {}  # fields of its `RunConfig`; none of folds of an earlier version
+    run: str | None = None  # its id; None until it is created
+    pairs: int | None = None  # of a fold: how many are held out
+
+    @property
+    def seed(self) -> int:
+        """Of its config."""
+        return self.config.get("seed", 0)
+
+
+class ExperimentRecord(BaseModel):
+    """The file of an experiment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["sweep", "folds"]
+    name: str  # of the ablation, or of the file that is split
+    by: str = ""  # how it is split: "topic" or "5 folds"
+    created: Timestamp = Field(default_factory=time.time)
+    changes: dict[str, Any] = {}  # fields of a RunConfig that were changed for all runs of a sweep
+    runs: tuple[PlannedRun, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_version(cls, values: Any) -> Any:
+        for key, kind in (("ablation", _SweepFile), ("folds", _FoldsFile)):
+            if isinstance(values, dict) and key in values:
+                return kind.model_validate(values).as_record()
+        return values
+
+    @model_validator(mode="after")
+    def _is_known(self) -> ExperimentRecord:
+        if self.kind == SWEEP:
+            ablation(self.name)
+        return self
+
+
+class _SweepFile(BaseModel):
+    """``sweeps/<id>.json``; the id of each run by "variant/seed"."""
+
+    ablation: str
+    created: Timestamp
+    seeds: list[int]
+    changes: dict[str, Any] = {}
+    runs: dict[str, str | None] = {}
+
+    def as_record(self) -> dict[str, Any]:
+        planned = _grid(self.ablation, self.seeds, self.changes)
+        runs = [each.model_copy(update={"run": self.runs.get(f"{each.label}/{each.seed}")}) for each in planned]
+        return {"kind": SWEEP, "name": self.ablation, "created": self.created, "changes": self.changes, "runs": runs}
+
+
+class _FoldsFile(BaseModel):
+    """``folds.json``."""
+
+    class Fold(BaseModel):
+        """A fold and the id of its run."""
+
+        name: str
+        run: str
+        test_pairs: int
+
+    data: str
+    by: str
+    created: Timestamp
+    folds: list[Fold]
+
+    def as_record(self) -> dict[str, Any]:
+        runs = [PlannedRun(label=each.name, run=each.run, pairs=each.test_pairs) for each in self.folds]
+        return {"kind": FOLDS, "name": self.data, "by": self.by, "created": self.created, "runs": runs}
+
+
+def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
+    """The runs of an ablation with this many seeds. Raises InputError if there is none of that name, or no seed."""
+    if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
+    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=_grid(name, range(seeds), changes))
+
+
+def _grid(name: str, seeds: Sequence[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
+    """Ordered by seed, so that a sweep that is stopped early is balanced."""
+    grid = ablation(name)
+    return tuple(
+        PlannedRun(label=variant, config=grid.fields(variant, seed, changes))
+        for seed in seeds
+        for variant in grid.variants
+    )
+
+
+# ---------------------------------------------------------------- as it is now
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of an experiment."""
+
+    plan: PlannedRun
+    run: Run | None  # None: not created yet, or deleted
+
+    @property
+    def state(self) -> str:
+        """The state of the run, or "deleted"."""
+        return DELETED if self.run is None else self.run.state
+
+    @property
+    def value(self) -> float | None:
+        """Spearman ρ ×100 after the last step; None until the run is finished."""
+        return _spearman(self.run.progress.latest) if self.run and self.state == State.FINISHED else None
+
+    @property
+    def before(self) -> float | None:
+        """Spearman ρ ×100 of the base, before the first step."""
+        return _spearman(self.run.progress.baseline) if self.run else None
+
+    @property
+    def share(self) -> float:
+        """How much of the run is done, 0 to 1."""
+        if self.run is None or not self.run.progress.steps:
+            return 0.0
+        return min(1.0, self.run.progress.step / self.run.progress.steps)
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether `Experiments.resume` would queue it."""
+        return bool(self.plan.config) if self.run is None else self.state in RESUMABLE
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment as it is now."""
+
+    id: str
+    record: ExperimentRecord
+    cells: Sequence[Cell]
+
+    @property
+    def ablation(self) -> Ablation:
+        """What a sweep varies."""
+        return ablation(self.record.name)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of all runs."""
+        return sorted({plan.seed for plan in self.record.runs})
+
+    @property
+    def state(self) -> str:
+        """running while a run is queued or running; finished when all are; else failed or stopped."""
+        counts = self.counts
+        if any(counts[state] for state in AT_WORK):
+            return State.RUNNING
+        if counts[State.FINISHED] == len(self.cells):
+            return State.FINISHED
+        return State.FAILED if counts[State.FAILED] else State.STOPPED
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many cells are in each state."""
+        return Counter(cell.state for cell in self.cells)
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether there are cells that `Experiments.resume` would queue."""
+        return any(cell.can_resume for cell in self.cells)
+
+    @property
+    def values(self) -> Mapping[tuple[str, int], float]:
+        """The results of the finished runs by label and seed."""
+        return {(cell.plan.label, cell.plan.seed): cell.value for cell in self.cells if cell.value is not None}
+
+    @property
+    def rows(self) -> list[VariantRow]:
+        """The rows of a sweep's table, from the finished runs."""
+        before = {(cell.plan.label, cell.plan.seed): cell.before for cell in self.cells if cell.before is not None}
+        return rows(self.ablation, self.values, before)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate from the finished runs; None before the first is finished."""
+        finished = [cell.run.record for cell in self.cells if cell.run and cell.state == State.FINISHED]
+        durations = [run.ended - run.started for run in finished if run.ended and run.started]
+        durations = [seconds for seconds in durations if seconds > 0]  # else the clock was set back meanwhile
+        if not durations or self.state != State.RUNNING:
+            return None
+        return statistics.median(durations) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why runs failed, without repetition."""
+        failed = [cell.run for cell in self.cells if cell.run and cell.state == State.FAILED]
+        return list(dict.fromkeys(run.record.reason or "no reason was recorded" for run in failed))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values of a sweep, for the command line."""
+        return {
+            "id": self.id,
+            "preset": self.record.name,
+            "state": self.state,
+            "seeds": self.seeds,
+            "settings": self.record.changes,
+            "rows": [row.to_json() for row in self.rows],
+            "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in self.record.runs},
+        }
+
+
+def _spearman(figures: Mapping[str, Any] | None) -> float | None:
+    value = (figures or {}).get("spearman")
+    return None if value is None else 100 * value
+
+
+@dataclass(frozen=True)
+class ExperimentEstimate:
+    """What an experiment would do: an estimate for each label, times seeds."""
+
+    estimates: Mapping[str, RunEstimate]
+    runs: int
+    bytes: int  # disk space of the models of all runs; 0 if it is not known
+
+    @property
+    def seeds(self) -> int:
+        """How many runs there are for each label."""
+        return self.runs // len(self.estimates)
+
+    def seconds(self, rate: TrainingRate) -> float | None:
+        """Of all runs, one after another; None if the number of steps is not known."""
+        each = [one.seconds(rate) for one in self.estimates.values()]
+        return None if None in each else self.seeds * sum(filter(None, each))
+
+
+# ---------------------------------------------------------------- all of them
+
+
+class Experiments:
+    """The experiments of a home folder. They have no state in memory."""
+
+    def __init__(self, jobs: Jobs, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
+        """``check_config`` raises InputError for a run that may not be started."""
+        self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
+        self._stores = _stores(jobs.store.home)
+
+    def get(self, experiment_id: str) -> Experiment:
+        """Raises InputError if there is no such experiment, or its file is damaged."""
+        return self._current(experiment_id, self._store(experiment_id).get(experiment_id))
+
+    def list(self, kind: str, name: str | None = None) -> list[Experiment]:
+        """Those of a kind (and of one ablation), the newest first. Damaged ones are left out, see `damaged`."""
+        found = [
+            self._current(experiment_id, record)
+            for store in self._stores
+            for experiment_id, record in store.list().documents.items()
+            if record.kind == kind and name in (None, record.name)
+        ]
+        return sorted(found, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
+
+    def damaged(self) -> Sequence[InputError]:
+        """Why files of experiments cannot be read, one error for each."""
+        return [error for store in self._stores for error in store.list().damaged]
+
+    def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
+        """What an experiment would do. Raises InputError if a run could not start."""
+        configs: dict[str, RunConfig] = {}
+        for plan in record.runs:
+            if plan.label not in configs:
+                configs[plan.label] = RunConfig(**plan.config)
+                self.check_config(configs[plan.label])
+        estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
+        bases = {config.base for config in configs.values()}  # a run's model is as large as its base
+        files = [(self.store.home / "models" / base).glob("*.safetensors") for base in bases]
+        weights = [sum(file.stat().st_size for file in each) for each in files]
+        return ExperimentEstimate(estimates, len(record.runs), max(weights) * len(record.runs))
+
+    def rate(self, estimate: ExperimentEstimate) -> TrainingRate | None:
+        """The rate of the newest run of the same kind; None if there is none."""
+        return known_rate(next(iter(estimate.estimates.values())), self.store.list(), self.store)
+
+    def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
+        """Queue the runs of a new experiment. Raises InputError, before any is queued, if one could not start.
+
+        ``visitor``: see `Jobs.start`.
+        """
+        self.jobs.check_room(len(record.runs), visitor)
+        experiment = self.create(record)
+        return self._create_missing(experiment, partial(self.jobs.start, visitor=visitor, grouped=True))
+
+    def create(self, record: ExperimentRecord) -> Experiment:
+        """A new experiment without runs: `resume` queues them, `run_here` executes them."""
+        self.estimate(record)
+        words = slug(Path(record.name).stem) or "pairs"
+        return self.get(self._stores[0].create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
+
+    def stop(self, experiment_id: str) -> Experiment:
+        """Stop all queued and running runs. Finished ones stay."""
+        cells = self.get(experiment_id).cells
+        for state in STOP_ORDER:
+            for cell in cells:
+                if cell.run is not None and cell.state == state:
+                    with suppress(RunError):  # it ended meanwhile
+                        self.store.stop(cell.run.id)
+        return self.get(experiment_id)
+
+    def resume(self, experiment_id: str) -> Experiment:
+        """Queue unfinished runs again, from their checkpoints, and new ones for those that were deleted."""
+        experiment = self.get(experiment_id)
+        if not experiment.can_resume:
+            kind = experiment.record.kind
+            raise InputError(f"{kind} {experiment_id} is {experiment.state}; there is nothing to resume")
+        for cell in experiment.cells:
+            if cell.run is not None and cell.state in RESUMABLE:
+                with suppress(RunError):  # another process resumed it meanwhile
+                    self.jobs.resume(cell.run.id)
+        return self._create_missing(experiment, self.jobs.start)
+
+    def run_here(self, experiment_id: str, execute: Callable[[str], object]) -> Experiment:
+        """Call ``execute`` with the id of each unfinished run, one after another, in this process."""
+        experiment = self.get(experiment_id)
+        for cell in self._create_missing(experiment, lambda config: self.store.create(config, queue=False)).cells:
+            if cell.run is not None and cell.state in RESUMABLE:
+                execute(cell.run.id)
+        return self.get(experiment_id)
+
+    def delete(self, experiment_id: str) -> None:
+        """Remove an experiment, its runs and their models. Raises InputError while a run is queued or running."""
+        experiment = self.get(experiment_id)
+        if experiment.state == State.RUNNING:
+            raise InputError(f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it")
+        for cell in experiment.cells:
+            if cell.run is not None:
+                self.store.delete(cell.run.id)
+        self._store(experiment_id).delete(experiment_id)
+
+    def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
+        """Create the missing runs. The file is written after each, so that none is created twice."""
+        store = self._store(experiment.id)
+        for index, cell in enumerate(experiment.cells):
+            if cell.run is None and cell.can_resume:
+                store.change(experiment.id, partial(self._with_run, create, index))
+        return self.get(experiment.id)
+
+    def _with_run(self, create: Callable[[RunConfig], Run], index: int, record: ExperimentRecord) -> ExperimentRecord:
+        runs = [*record.runs]
+        if self._run(runs[index]) is None:
+            runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
+        return record.model_copy(update={"runs": tuple(runs)})
+
+    def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
+        return Experiment(experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs])
+
+    def _run(self, plan: PlannedRun) -> Run | None:
+        if plan.run is not None:
+            with suppress(UserFacingError, FileNotFoundError):  # deleted, or damaged
+                return self.store.get(plan.run)
+        return None
+
+    def _store(self, experiment_id: str) -> DocumentStore[ExperimentRecord]:
+        return next((store for store in self._stores if store.path(experiment_id).exists()), self._stores[0])
+
+
+def _stores(home: Path) -> list[DocumentStore[ExperimentRecord]]:
+    """The one for new experiments first."""
+    folders = ("experiments", ".json"), ("sweeps", ".json"), ("folds", "/folds.json")
+    return [DocumentStore(home / folder, ExperimentRecord, suffix, "experiment") for folder, suffix in folders]
+
+
+# ---------------------------------------------------------------- which runs belong together
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of an experiment, in the list of all runs."""
+
+    id: str
+    name: str  # which no other has: a filter by it finds these runs alone
+    runs: frozenset[str]  # ids
+
+    @property
+    def label(self) -> str:
+        """The name without the id, where its time stands beside it."""
+        return self.name.removesuffix(self.id).rstrip()
+
+
+def run_groups(home: Path) -> list[RunGroup]:
+    """The experiments of a home folder that have runs. Files that are damaged are left out."""
+    groups = []
+    for store in _stores(home):
+        for key in store.ids():
+            with suppress(InputError, FileNotFoundError):  # deleted meanwhile
+                groups.append(_group(key, store.path(key), store.path(key).stat().st_mtime_ns))
+    return [group for group in groups if group.runs]
+
+
+@lru_cache(maxsize=1_000)
+def _group(key: str, path: Path, stamp: int) -> RunGroup:
+    """``stamp`` is part of the cache key, so that a file is read again when it has changed: pages ask each second."""
+    record = read_document(path, ExperimentRecord)
+    name = f"folds: {record.name} by {record.by}"
+    if record.kind == SWEEP:
+        name = f"sweep: {ablation(record.name).title.lower()} {key}"
+    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run))
+
+
+def matches(run: Run, group: RunGroup | None, text: str) -> bool:
+    """Whether a run is shown under a filter: each word of the text is in its name, id, state, settings or group."""
+    config = run.config
+    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
+    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
+    return all(word in haystack for word in text.lower().split())
+
+
+def group_of(run: Run, groups: Sequence[RunGroup]) -> RunGroup | None:
+    """The group that a run belongs to."""
+    return next((group for group in groups if run.id in group.runs), None)

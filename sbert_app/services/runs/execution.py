@@ -1,0 +1,122 @@
+"""execute(store, run_id): execute one run in this process.
+
+Used by the worker and by ``train`` on the command line. The run's ``log.txt`` records where the model and the data
+came from, every evaluation, and the traceback of an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbert_app.services.background.state import State
+from sbert_app.services.runs.events import MEASURES, Event
+from sbert_app.services.runs.record import QUEUED
+from sbert_app.services.runs.store import RunStore
+from training.errors import InputError, UserFacingError
+
+if TYPE_CHECKING:
+    from training.trainer.train import RunResult
+
+log = logging.getLogger("sbert_lab.run")
+
+_traceback_log = logging.getLogger("run")  # only into log.txt: the command line prints one line
+
+PROCESS_ENDED = "its process was asked to end; it can be resumed"
+
+
+def execute(
+    store: RunStore,
+    run_id: str,
+    on_event: Callable[[Event], object] = lambda event: None,
+    should_end: Callable[[], bool] = lambda: False,
+    states: Collection[str] = QUEUED,
+) -> RunResult:
+    """Train as the run's config says, from its checkpoint if it has one.
+
+    Args:
+        store: where the run is.
+        run_id: of a run in one of ``states``. In the foreground these are `RESUMABLE`: a run that is not queued
+            (`RunStore.create` with ``queue`` False) or can be resumed.
+        on_event: called with every event.
+        should_end: whether this process has to end; the run then writes a checkpoint and is interrupted.
+
+    Raises:
+        RunError: the run cannot be executed: it does not exist, is in another state, or is being worked on.
+        InputError: its config, base or data cannot be used. The run is then failed.
+    """
+    with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
+        stop = lease.run.folder / "stop"
+
+        def handle(event: Event) -> None:
+            _log_event(event)
+            on_event(event)
+
+        try:
+            from training.trainer.train import train  # takes seconds
+
+            result = train(
+                lease.run.config,
+                on_event=handle,
+                folder=lease.run.folder,
+                should_stop=lambda: stop.exists() or should_end(),
+                resume=lease.resume,
+                home=store.home,
+            )
+        except KeyboardInterrupt:
+            log.info("interrupted: %s", PROCESS_ENDED)
+            raise KeyboardInterrupt(PROCESS_ENDED) from None
+        except UserFacingError as error:
+            log.info("failed: %s", error)
+            raise
+        except OSError as error:
+            log.info("failed: %s", error)
+            raise InputError(
+                f"the run cannot go on: {error.filename or 'a file'}: {error.strerror or error}"
+            ) from error
+        except Exception:
+            _traceback_log.exception("failed")
+            raise
+        lease.state, lease.reason = State(result.status), result.reason
+        if lease.state == State.STOPPED and not stop.exists():
+            lease.state, lease.reason = State.INTERRUPTED, PROCESS_ENDED
+        log.info("%s after %s steps%s", lease.state, result.steps, f": {lease.reason}" if lease.reason else "")
+        return result
+
+
+@contextmanager
+def _log_to(file: Path) -> Iterator[None]:
+    """Write all log records of the block to ``file`` too."""
+    handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))
+    app_logger, root = logging.getLogger("sbert_lab"), logging.getLogger()
+    level = app_logger.level
+    app_logger.setLevel(logging.INFO)
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        app_logger.setLevel(level)
+        handler.close()
+
+
+def _log_event(event: Event) -> None:
+    """A line for each evaluation and for the start; the training steps are only in the events."""
+    if event["kind"] == "eval":
+        figures = ", ".join(
+            f"{name} {event[key] * factor:.4g}"
+            for key, (name, factor) in MEASURES.items()
+            if event.get(key) is not None
+        )
+        log.info("step %s: %s%s", event["step"], figures, f"; {event['collapsed']}" if event.get("collapsed") else "")
+    elif event["kind"] == "state" and event.get("state") == "running":
+        resumed = event.get("resumed_from")
+        log.info("%s", f"resumed from step {resumed}" if resumed else "started")
+        for key in ("base", "pooling", "device", "dtype", "rows", "steps"):
+            log.info("%s: %s", key, event.get(key))
+        for note in event.get("notes") or ():
+            log.info("data: %s", note)

@@ -1,0 +1,196 @@
+"""Caches: arrays on disk by key (`DiskCache`), objects in memory by key (`LRUCache`), and content keys (`digest`).
+
+Both are bounded and evict the least recently used entries first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from training.atomic import open_atomic, sweep
+
+log = logging.getLogger("sbert_lab.cache")
+
+MAX_BYTES = 4 << 30
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class DiskCache:
+    """Arrays in a folder, one file for each key. Safe for several threads and processes.
+
+    A single array is stored as KEY.npy, named arrays as KEY.npz. Files are written atomically and never unpickled.
+    A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent.
+
+    Args:
+        folder: created when the first entry is stored.
+        max_bytes: total size of the files; a larger entry is not stored.
+        shipped: a second folder that is only read.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
+        self.folder = folder
+        self.max_bytes = max_bytes
+        self.shipped = shipped
+
+    def get(self, key: str) -> np.ndarray | None:
+        """The array stored under ``key``, or None."""
+        return self._load(f"{key}.npy")
+
+    def put(self, key: str, array: np.ndarray) -> None:
+        """Store one array."""
+        self._store(f"{key}.npy", array.nbytes, lambda file: np.save(file, array, allow_pickle=False))
+
+    def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """The array stored under ``key``; if there is none, it is computed and stored."""
+        array = self.get(key)
+        if array is None:
+            array = compute()
+            self.put(key, array)
+        return array
+
+    def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
+        """The named arrays stored under ``key``, or None."""
+        return self._load(f"{key}.npz")
+
+    def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store named arrays in one file."""
+        size = sum(array.nbytes for array in arrays.values())
+        self._store(f"{key}.npz", size, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+    def _load(self, name: str) -> Any:
+        for folder in (self.folder, self.shipped):
+            if folder is None:
+                continue
+            file = folder / name
+            try:
+                loaded = np.load(file, allow_pickle=False)
+                if isinstance(loaded, np.lib.npyio.NpzFile):
+                    with loaded:
+                        loaded = dict(loaded)
+                if folder == self.folder:
+                    os.utime(file)  # the modification time is the time of last use
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                log.warning("%s cannot be read: %s", file, error)
+                continue
+            return loaded
+        return None
+
+    def _store(self, name: str, size: int, write: Callable[[Any], None]) -> None:
+        if size > self.max_bytes:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open_atomic(self.folder / name, "wb") as file:
+                write(file)
+            self._evict()
+        except OSError as error:
+            log.warning("%s cannot be stored in the cache: %s", name, error)
+
+    def _evict(self) -> None:
+        sweep(self.folder)
+        remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
+
+
+def remove_least_used(files: Iterable[Path], max_bytes: int, kept: Path | None = None) -> None:
+    """Remove files, the least recently used first, until all together have at most ``max_bytes``; ``kept`` stays."""
+    entries = []
+    for file in files:
+        with suppress(FileNotFoundError):  # evicted by another process
+            stat = file.stat()
+            entries.append((stat.st_mtime_ns, stat.st_size, file))
+    excess = sum(size for _, size, _ in entries) - max_bytes
+    for _, size, file in sorted(entries):
+        if excess > 0 and file != kept:
+            file.unlink(missing_ok=True)
+            excess -= size
+
+
+class KeyedLocks(Generic[K]):
+    """A lock for each key: of threads that want the same, one computes and the others wait. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._locks: dict[K, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, key: K) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(key, threading.Lock())
+
+
+class LRUCache(Generic[K, V]):
+    """Objects in memory up to a total size. Thread-safe. The newest entry is kept even if it alone is larger.
+
+    Args:
+        max_size: the total, in the unit of ``size_of``.
+        size_of: the size of one object; by default 1, so that ``max_size`` is a number of objects.
+        max_count: the number of objects, whatever their size.
+    """
+
+    def __init__(
+        self, max_size: float, size_of: Callable[[V], float] = lambda _: 1, max_count: float = math.inf
+    ) -> None:
+        self.max_size, self.max_count = max_size, max_count
+        self._size_of = size_of
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The object stored under ``key``, now the most recently used; None if there is none."""
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key]
+
+    def put(self, key: K, value: V) -> bool:
+        """Store an object and evict others until both limits hold -> whether there were any."""
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            before = len(self._entries)
+            while len(self._entries) > 1 and (
+                len(self._entries) > self.max_count or sum(map(self._size_of, self._entries.values())) > self.max_size
+            ):
+                self._entries.popitem(last=False)
+            return len(self._entries) < before
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys as they are now, the least recently used first."""
+        with self._lock:
+            return iter(list(self._entries))
+
+    def remove(self, condition: Callable[[K], bool]) -> None:
+        """Drop all entries whose key meets a condition."""
+        with self._lock:
+            for key in [key for key in self._entries if condition(key)]:
+                del self._entries[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def digest(parts: Iterable[str]) -> str:
+    """A content key: 32 hex digits (128 bits of SHA-256) that identify these texts in this order."""
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return state.hexdigest()[:32]

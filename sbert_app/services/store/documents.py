@@ -1,0 +1,206 @@
+"""Records on disk: a JSON file each, of one dataclass or pydantic model, in a folder of their own.
+
+    projects = DocumentStore(home / "annotations", ProjectInfo, "/project.json", what="project")
+    projects.get(key)                                an error in one sentence if there is none, or it is damaged
+    projects.change(key, lambda project: ...)        read, changed and written by one process at a time
+    projects.create("20261121-news", project)        under an id that no other process gets
+    projects.list()                                  every record that can be read, and an error for each other
+
+A file is written at once (`training.atomic`): a killed process leaves the old record or the new one. A file that holds
+no such record, whatever it holds instead, is one `InputError` that names it and says what to do; it is never written
+over, and it hides no other. Fields of later versions are ignored; missing ones have their defaults, if they have any.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from training.atomic import write_bytes
+from training.errors import InputError, unwritable
+from training.names import is_id
+
+Document = TypeVar("Document")
+Timestamp = Annotated[float, Field(ge=0, le=253_402_300_799)]  # seconds since 1970, up to the year 9999
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
+
+
+def read_document(path: Path, kind: type[Document]) -> Document:
+    """The record in a file.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+        InputError: what is there cannot be read, or is no such record.
+    """
+    try:
+        if not path.is_file() and path.exists():  # a pipe would block
+            raise _damaged(path, "it is no file")
+        return _adapter(kind).validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        if not path.is_symlink():
+            raise
+        raise _damaged(path, "the link leads nowhere") from error
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise _damaged(path, ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
+
+
+def write_document(path: Path, document: object) -> None:
+    """Write a record at once, in place of an older one. Raises InputError if it cannot be written."""
+    try:
+        write_bytes(path, _adapter(type(document)).dump_json(document, indent=1) + b"\n")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    except ValueError as error:  # pydantic cannot serialise half of a surrogate pair
+        raise InputError("the text has a character that is none, and cannot be saved") from error
+
+
+def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document | None]]:
+    r"""(number, record) of each line of a JSON Lines file, which "\n" alone ends; None for a line that is no record.
+
+    Raises InputError if there is no such file, or it cannot be read.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+    for number, line in enumerate(lines, start=1):
+        if line:
+            try:
+                yield number, _adapter(kind).validate_json(line)
+            except ValidationError:
+                yield number, None
+
+
+class Listing(NamedTuple, Generic[Document]):
+    """The records of a store by id, in the order of the ids, and why each of the others cannot be read."""
+
+    documents: dict[str, Document]
+    damaged: tuple[InputError, ...]
+
+
+class DocumentStore(Generic[Document]):
+    """Records of one kind in a folder, which is created with the first. Safe for several threads and processes.
+
+    Args:
+        folder: of the records.
+        kind: a dataclass or a pydantic model.
+        suffix: of a record's file behind its id: ".json", or "/job.json" where each record has a folder.
+        what: one record in words.
+        default: what stands for a record that does not exist.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: type[Document],
+        suffix: str = ".json",
+        what: str = "record",
+        default: Document | None = None,
+    ) -> None:
+        self.folder, self.kind, self.suffix, self.what, self.default = folder, kind, suffix, what, default
+
+    def path(self, key: str) -> Path:
+        """The file of a record. Raises InputError if there can be none of that id."""
+        if not is_id(key):
+            raise InputError(f"there is no {self.what} {key[:80]!r}")
+        return self.folder / f"{key}{self.suffix}"
+
+    def get(self, key: str) -> Document:
+        """The record of that id, or the default. Raises InputError if it is damaged, or there is neither."""
+        try:
+            return read_document(self.path(key), self.kind)
+        except FileNotFoundError:
+            if self.default is None:
+                raise InputError(f"there is no {self.what} {key[:80]!r}") from None
+            return self.default
+
+    def list(self) -> Listing[Document]:
+        """All records. One that is deleted meanwhile is left out."""
+        documents, damaged = {}, []
+        for key in self.ids():
+            try:
+                documents[key] = read_document(self.path(key), self.kind)
+            except FileNotFoundError:
+                continue
+            except InputError as error:
+                damaged.append(error)
+        return Listing(documents, tuple(damaged))
+
+    def create(self, stem: str, document: Document) -> str:
+        """Keep a new record; its id is ``stem``, with -2, -3, … behind it if there is one. InputError as `put`."""
+        with self.locked():
+            names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+            key = next(name for name in names if not os.path.lexists(self._place(self.path(name))))
+            self.put(key, document)
+        return key
+
+    def put(self, key: str, document: Document) -> None:
+        """Keep a record in place of the one of that id. Raises InputError if the disk is full or not writable."""
+        path = self.path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        write_document(path, document)
+
+    def change(self, key: str, edit: Callable[[Document], Document]) -> Document:
+        """Replace a record by ``edit(record)`` and return it. InputError as `get` and `put`."""
+        with self.locked():
+            changed = edit(self.get(key))
+            self.put(key, changed)
+        return changed
+
+    def delete(self, key: str) -> None:
+        """Remove a record, and its folder if it has one."""
+        path = self.path(key)
+        path.unlink(missing_ok=True)  # first: what is left of a folder is no record
+        if self._place(path) != path:
+            shutil.rmtree(self._place(path), ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """No other thread or process creates or changes a record of this store meanwhile. Not reentrant."""
+        from filelock import FileLock
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.folder / ".lock"):
+                yield
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def _place(self, path: Path) -> Path:
+        """The file or the folder that a record has for itself."""
+        return self.folder / path.relative_to(self.folder).parts[0]
+
+    def ids(self) -> Iterator[str]:
+        """The ids of all records, damaged ones too, in their order. Raises InputError if the folder cannot be read."""
+        file_suffix, _, inner = self.suffix.partition("/")
+        try:
+            names = sorted(path.name for path in self.folder.iterdir())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _damaged(self.folder, error.strerror or str(error)) from error
+        for name in names:
+            key = name.removesuffix(file_suffix)
+            is_one = name.endswith(file_suffix) and is_id(key)
+            if is_one and os.path.lexists(self.folder / name / inner):
+                yield key
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    sentence = f"cannot be read ({why}); repair it, or remove it"
+    return InputError(f"{path} {sentence}", public=f"{Path(*path.parts[-2:])} {sentence}")

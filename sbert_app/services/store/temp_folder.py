@@ -1,0 +1,109 @@
+"""The folder of uploads and results: how much it may hold, and that what nobody has used for a day leaves it.
+
+It holds *things*: an upload, a scored file with its record and its results, a file that was made for a download. A
+thing is removed as a whole, a day after the last of its files was written, so that what is still in use loses no part.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import threading
+import time
+from pathlib import Path
+from secrets import token_hex
+
+from sbert_app.formats import format_bytes
+from training.atomic import sweep
+from training.errors import InputError
+
+log = logging.getLogger("sbert_lab.services")
+
+RESULTS = ("scored", "explore", "handover", "label", "exports")  # each the folder of one kind of things
+KEPT_SECONDS = 24 * 3600.0
+UNTOUCHED_SECONDS = 300.0  # a half-written file of a process that has ended; one that is written is younger
+CLEANED_SECONDS = 3600.0  # between two looks at what is older than a day
+
+
+class TempFolder:
+    """``path`` and the bytes it may hold. Results are refused when it is full, as uploads are."""
+
+    def __init__(self, path: Path, most: float = math.inf) -> None:
+        self.path, self.most = path, most
+
+    def check_room(self, more: int = 0) -> None:
+        """InputError if so many more bytes do not fit."""
+        if more + folder_size(self.path) > self.most:
+            raise InputError(is_full(self.most))
+
+    def results(self, kind: str) -> Path:
+        """The folder of one kind of results, of `RESULTS`. InputError if there is no room for more of them."""
+        if kind not in RESULTS:
+            raise ValueError(kind)
+        self.check_room()
+        return self.path / kind
+
+    def new_folder(self, kind: str) -> Path:
+        """A folder for one result, which nobody guesses. InputError as `results`."""
+        folder = self.results(kind) / token_hex(8)
+        folder.mkdir(parents=True)
+        return folder
+
+    def clean(self, uploads: bool = False) -> None:
+        """Remove results that are older than a day, and what ended processes have left half-written.
+
+        ``uploads``: also those of earlier starts of the app. Gradio removes the uploads of its own process, and knows
+        nothing of those before it.
+        """
+        for folder in (*(self.path / kind for kind in RESULTS), *([self.path] if uploads else [])):
+            if folder.is_dir():
+                for thing in folder.iterdir():
+                    if folder != self.path or thing.name not in RESULTS:
+                        _remove_unused(thing)
+                sweep(folder, UNTOUCHED_SECONDS)
+
+    def clean_regularly(self) -> None:
+        """From now on, in a thread that ends with the process."""
+
+        def clean() -> None:
+            while True:
+                time.sleep(CLEANED_SECONDS)
+                self.clean()
+
+        threading.Thread(target=clean, name="old results", daemon=True).start()
+
+
+def _remove_unused(thing: Path) -> None:
+    """Remove a thing after a day. What cannot be removed, as on a disk that may only be read, is logged and stays."""
+    try:
+        is_folder = thing.is_dir() and not thing.is_symlink()
+        parts = [thing, *(thing.rglob("*") if is_folder else [])]
+        if max(part.lstat().st_mtime for part in parts) >= time.time() - KEPT_SECONDS:
+            for folder in (part for part in parts if part.is_dir() and not part.is_symlink()):
+                sweep(folder, UNTOUCHED_SECONDS)
+        elif is_folder:
+            shutil.rmtree(thing)
+        else:
+            thing.unlink()
+    except FileNotFoundError:  # somebody else has removed it, or a part of it is being written
+        return
+    except OSError as error:
+        log.warning("%s is old and cannot be removed: %s", thing, error.strerror or error)
+
+
+def is_full(most: float) -> str:
+    """The sentence that refuses an upload or a result."""
+    size = format_bytes(int(most))
+    return f"the folder for uploads and results is full ({size}); files in it are removed after a day"
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
+        except OSError:  # removed meanwhile
+            continue
+    return total

@@ -1,0 +1,173 @@
+"""TaskRunner: work in a thread, with progress and a way to stop it."""
+
+import threading
+import time
+
+import pytest
+
+from sbert_app.services.background.tasks import Superseded, TaskProgress, TaskResult, TaskRunner, run_apart
+from sbert_app.services.background.watch import Watch
+from training.errors import InputError, Stopped
+from training.sources import progress
+
+
+@pytest.fixture
+def tasks():
+    return TaskRunner()
+
+
+class Endless:
+    """Work that runs until it is stopped, and then returns how often it went round."""
+
+    def __init__(self):
+        self.started, self.ended = threading.Event(), threading.Event()
+
+    def __call__(self, watch):
+        self.started.set()
+        rounds = 0
+        while not watch.should_stop():
+            rounds += 1
+            watch.report(rounds, None, rounds + 1)
+            time.sleep(0.01)
+        self.ended.set()
+        return rounds
+
+
+def test_progress_is_reported_and_the_result_comes_last(tasks):
+    def work(watch):
+        watch.report(5, "Computing", 10)
+        time.sleep(0.6)
+        return 7
+
+    began = time.perf_counter()
+    *events, last = tasks.run("me", "Preparing", work)
+    assert isinstance(last, TaskResult)
+    assert last.value == 7
+    assert 0.6 <= last.seconds <= time.perf_counter() - began
+    assert {(event.description, event.done, event.total) for event in events} == {("Computing", 5, 10)}
+
+
+def test_a_new_description_begins_a_new_stage_with_its_own_time(tasks):
+    def work(watch):
+        watch.report(0.9)
+        time.sleep(0.4)
+        watch.report(0.1, "Second stage")
+        time.sleep(0.4)
+
+    began = time.perf_counter()
+    *events, _ = tasks.run("me", "First stage", work)
+    assert (events[0].description, events[-1].description) == ("First stage", "Second stage")
+    assert events[-1].seconds < time.perf_counter() - began - 0.4
+
+
+def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    ended = threading.Event()
+
+    def work(watch):
+        (tmp_path / "half").write_bytes(bytes(2_000_000))
+        try:
+            progress.watch("a model", tmp_path, 8.0, threading.Event().wait)
+        except Stopped:
+            ended.set()
+            raise
+
+    (tmp_path / "before").write_bytes(b"")
+    events = tasks.run("me", "Loading", work)
+    event = next(event for event in events if event.description != "Loading")
+    assert (event.description, event.total) == ("Downloading a model, 8 MB", 8.0)
+    tasks.stop("me")
+    with pytest.raises(Stopped):
+        list(events)
+    assert ended.wait(timeout=60)
+
+
+def test_stop_ends_the_iteration_at_once_and_the_work_soon_after(tasks):
+    work = Endless()
+    threading.Thread(target=lambda: (work.started.wait(), tasks.stop("me tab"))).start()
+    with pytest.raises(Stopped):
+        list(tasks.run("me tab", "Counting", work))
+    assert work.ended.wait(60)
+
+
+def test_a_task_that_is_kept_goes_on_without_a_reader_and_has_any_number_of_them(tasks):
+    work = Endless()
+    task = tasks.start("me tab", "Counting", work)
+    readers = [task.follow() for _ in range(2)]
+    assert [next(reader).description for reader in readers] == ["Counting"] * 2
+    readers.pop().close()
+    assert tasks.at_work() == {"me tab": task}
+    tasks.stop("me tab")
+    assert list(readers[0]) == []
+    assert isinstance(task.result().value, int)  # what it had by then
+    assert tasks.at_work() == {}
+
+
+def test_a_stage_that_does_not_listen_is_left_alone_after_a_stop():
+    loaded = threading.Event()
+    stops = iter([False, True])
+    with pytest.raises(Stopped):
+        run_apart(Watch(should_stop=lambda: next(stops)), "Loading", lambda _: loaded.wait(5))
+    loaded.set()
+    assert run_apart(Watch(), "Loading", lambda _: 7) == 7
+
+
+def test_leaving_stops_all_tasks_of_a_session_and_no_other(tasks):
+    works = {name: Endless() for name in ("me map", "me pairs", "you map")}
+    iterators = {name: tasks.run(name, "Counting", work) for name, work in works.items()}
+    for iterator in iterators.values():
+        next(iterator)
+    tasks.forget("me")
+    assert works["me map"].ended.wait(60)
+    assert works["me pairs"].ended.wait(60)
+    assert not works["you map"].ended.is_set()
+    iterators["you map"].close()  # whoever iterates goes away
+    assert works["you map"].ended.wait(60)
+
+
+def test_a_new_task_stops_the_one_before_of_its_owner(tasks):
+    first = Endless()
+    next(tasks.run("me map", "first", first))
+    [result] = tasks.run("me map", "second", lambda *_: 2)
+    assert result.value == 2
+    assert first.ended.wait(60)
+
+
+def test_the_one_before_is_told_from_a_stopped_one_even_if_the_new_task_has_ended(tasks):
+    first = tasks.run("me map", "first", Endless())
+    next(first)
+    list(tasks.run("me map", "second", lambda *_: 2))
+    with pytest.raises(Superseded):
+        list(first)
+
+
+def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
+    def work(watch):
+        raise InputError("too few sentences.")
+
+    with pytest.raises(InputError, match="too few sentences"):
+        list(tasks.run("me", "Computing", work))
+
+
+def test_the_rate_and_the_time_left():
+    progress = TaskProgress("Scoring", 250, 1_000, 2.0)
+    assert (progress.fraction, progress.rate, progress.seconds_left) == (0.25, 125, 6.0)
+
+
+@pytest.mark.parametrize(("done", "seconds"), [(0, 9.0), (250, 0.1)])
+def test_there_is_no_time_left_while_it_is_too_early_to_estimate(done, seconds):
+    assert TaskProgress("Scoring", done, 1_000, seconds).seconds_left is None
+
+
+def test_more_than_was_expected_is_all_of_it():
+    progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
+    assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
+
+
+def test_closing_stops_all_tasks_and_waits_until_they_have_cleaned_up(tasks):
+    work = Endless()
+    iterator = tasks.run("me", "Working", work)
+    next(iterator)
+    assert work.started.wait(60)
+    tasks.close()
+    assert work.ended.is_set()

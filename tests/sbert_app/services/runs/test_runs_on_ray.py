@@ -1,0 +1,296 @@
+"""Runs on Ray: what travels to a node, what comes back, and what becomes of a run whose node, or whose Ray, is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import wait_until
+
+from sbert_app.cli import main
+from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.jobs import worker as worker_module
+from sbert_app.services.jobs.queue import Jobs, has_worker
+from sbert_app.services.jobs.worker import Worker
+from sbert_app.services.runs import on_ray
+from sbert_app.services.runs.on_ray import Cluster, Files, Lost, News, RemoteRun, Start, execute
+from sbert_app.services.runs.store import RunStore
+from training.errors import InputError
+from training.trainer.config import RunConfig
+
+# A node that does not answer is dead after a second and a half; by default after half a minute.
+HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+WORDS = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "over", "green", "grass")
+
+
+@pytest.fixture
+def store(home: Path, tmp_path: Path) -> RunStore:
+    """A home folder that has the models and data of the tests' one."""
+    own = tmp_path / "home"
+    own.mkdir()
+    for kind in ("models", "data"):
+        (own / kind).symlink_to(home / kind)
+    return RunStore(own)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
+    """A run that is over in a second, or, with many steps, never."""
+    rows = [f"{' '.join(WORDS[i % 7 : i % 7 + 5])},{' '.join(WORDS[i % 5 : i % 5 + 6])},{i % 6}" for i in range(64)]
+    file = tmp_path / "pairs.csv"
+    file.write_text("\n".join(["sentence1,sentence2,score", *rows]))
+
+    def config(max_steps: int = 20, **more: object) -> RunConfig:
+        settings = {"train_data": str(file), "eval_data": str(file), "base": "scratch:1x32", "dtype": "float32"}
+        return RunConfig("regression", max_steps=max_steps, **{**settings, **more})
+
+    return config
+
+
+def followed(actor: RemoteRun) -> News:
+    """All that an actor tells, as the run's folder would have it at the end."""
+    total = News()
+    while total.record is None:
+        news = actor.poll(False, False)
+        for name, (is_new, content) in news.texts.items():
+            before = b"" if is_new else total.texts.get(name, (True, b""))[1]
+            total.texts[name] = (True, before + content)
+        total.folders |= news.folders
+        total.record, total.result, total.error = news.record, news.result, news.error
+    return total
+
+
+def start(store: RunStore, config: RunConfig) -> Start:
+    run = store.create(config, queue=False)
+    packed, inputs = on_ray._packed(config, store.home)
+    return Start(run.id, packed, run.name, inputs, None, store.home, is_offline=True)
+
+
+# ---------------------------------------------------------------- without Ray
+
+
+def test_files_and_runs_travel_by_their_content(store: RunStore, tiny: Any, tmp_path: Path):
+    actor = RemoteRun()
+    actor.start(start(store, tiny()))
+    base = store.create(tiny(), queue=False)
+    on_ray._write_files(base.folder / "model", followed(actor).folders["model"])
+    begin = start(store, tiny(base=f"run:{base.id}", teacher=None))
+    (tmp_path / "pairs.csv").unlink()
+    (base.folder / "model").rename(tmp_path / "elsewhere")
+    actor.start(begin)  # the same actor takes the next run
+    told = followed(actor)
+    assert (told.error, told.record and told.record.state) == (None, State.FINISHED)
+    assert told.result is not None
+    assert told.result.steps == 20
+    assert "modules.json" in told.folders["model"]
+    assert b'"step": 20' in told.texts["events.jsonl"][1]
+    assert b"finished after 20 steps" in told.texts["log.txt"][1]
+
+
+def test_bad_data_is_the_same_sentence_as_here(store: RunStore, tiny: Any, tmp_path: Path):
+    (bad := tmp_path / "bad.csv").write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
+    actor = RemoteRun()
+    actor.start(start(store, tiny(train_data=str(bad))))
+    told = followed(actor)
+    assert told.error is not None
+    assert "row 2" in told.error
+    assert told.record is not None
+    assert (told.record.state, told.record.reason) == (State.FAILED, told.error)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside", "model/../../outside"])
+def test_no_file_of_a_node_leaves_the_runs_folder(tmp_path: Path, name: str):
+    with pytest.raises(InputError, match="outside of its folder"):
+        on_ray._write_files(tmp_path / "run", Files({name: b""}))
+
+
+def test_a_ray_that_is_away_is_one_sentence_and_the_run_can_be_resumed(store: RunStore, tiny: Any):
+    run = store.create(tiny())
+    with pytest.raises(InputError, match=r"there is no Ray cluster at 127.0.0.1:9: nothing answers"):
+        execute(store, run.id, Cluster("127.0.0.1:9"))
+    run = store.get(run.id)
+    assert (run.state, run.record.reason) == (
+        State.FAILED,
+        "there is no Ray cluster at 127.0.0.1:9: nothing answers at 127.0.0.1:9",
+    )
+    assert store.requeue(run.id).state == State.QUEUED
+
+
+def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch):
+    begun: list[bool] = []
+
+    def dies(_: Any, ray: Any, is_begun: bool) -> None:
+        begun.append(is_begun)
+        raise Lost("the node has died")
+
+    monkeypatch.setattr(on_ray._Submission, "_submit", dies)
+    monkeypatch.setattr(Cluster, "connect", lambda self: None)
+    run = store.create(tiny())
+    with pytest.raises(InputError, match=r"Ray has lost the run 4 times \(the node has died\): resume it"):
+        execute(store, run.id, Cluster("auto"))
+    assert begun == [False, True, True, True]
+    assert store.get(run.id).state == State.FAILED
+
+
+def test_the_worker_submits_as_many_runs_as_there_is_room_for(
+    store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch
+):
+    under_way, most, lock = [0], [0], threading.Lock()
+
+    def executes(store: RunStore, run_id: str, should_end: Any) -> None:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        wait_until(lambda: most[0] == 3)
+        with lock, store.lease(run_id) as lease:
+            under_way[0] -= 1
+            lease.state = State.FINISHED
+
+    monkeypatch.setattr(worker_module, "executor", lambda cluster: executes)
+    monkeypatch.setattr(Cluster, "room", lambda self: 3)
+    jobs = Jobs(store, ray="auto")
+    jobs.starts_workers = False
+    runs = [jobs.start(tiny()) for _ in range(7)]
+    assert Jobs(store).queued() == [], "a worker of this machine gets none of them"
+    Worker(store.home, 0, idle_seconds=0.5, cluster=Cluster("auto")).work()
+    assert [store.get(run.id).state for run in runs] == [State.FINISHED] * 7
+    assert most == [3]
+    assert not has_worker(store.home, "ray")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--engine", "slurm"), "there is no engine 'slurm'; choose local or ray"),
+        (("--address", "auto"), "--address is an option of --engine ray"),
+        (("--engine", "ray", "--address", "127.0.0.1:9"), "there is no Ray cluster at 127.0.0.1:9: nothing answers"),
+    ],
+)
+def test_train_says_what_it_cannot_do(
+    store: RunStore, tiny: Any, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+):
+    data = str(tiny().train_data)
+    command = ["train", "--objective", "regression", "--base", "scratch:1x32", "--train-data", data, "--max-steps", "1"]
+    assert main([*command, "--home", str(store.home), *options]) == 2
+    assert f"error: {said}" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- nodes
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head that executes nothing; a test adds nodes of one core, on this machine."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": HEALTH})
+    try:
+        yield nodes
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.fixture
+def cluster(nodes: Any) -> Iterator[Cluster]:
+    cluster = Cluster(nodes.address, cpus=1)
+    yield cluster
+    cluster.release(is_over=False)
+
+
+class InThread:
+    """`execute` in a thread."""
+
+    def __init__(self, store: RunStore, run_id: str, cluster: Cluster) -> None:
+        self.should_end = threading.Event()
+        self._arguments = store, run_id, cluster
+        self._thread = threading.Thread(target=self._execute)
+        self._thread.start()
+
+    def _execute(self) -> None:
+        execute(*self._arguments, should_end=self.should_end.is_set, states=RESUMABLE)
+
+    def wait(self) -> None:
+        self._thread.join(300)
+        assert not self._thread.is_alive()
+
+
+def curve(store: RunStore, run_id: str) -> list[Any]:
+    """The figures of a run without times."""
+    timed = {"t", "seconds", "seconds_left", "sentences_per_second", "memory_gb"}
+    return [
+        {key: value for key, value in event.items() if key not in timed}
+        for event in store.events(run_id)
+        if event["kind"] in ("train", "eval")
+    ]
+
+
+def step_of(store: RunStore, run_id: str) -> int:
+    return store.get(run_id).progress.step
+
+
+@pytest.mark.slow
+def test_a_run_whose_node_is_killed_goes_on_from_its_checkpoint(
+    nodes: Any, cluster: Cluster, store: RunStore, tiny: Any
+):
+    config = tiny(max_steps=4_000, eval_every=200)
+    first = nodes.add_node(num_cpus=1)
+    run = store.create(config, queue=False)
+    execution = InThread(store, run.id, cluster)
+    wait_until(lambda: step_of(store, run.id) > 3)
+    store.stop(run.id)  # which writes a checkpoint, as half a minute would
+    execution.wait()
+    stopped = step_of(store, run.id)
+    execution = InThread(store, run.id, cluster)
+    wait_until(lambda: store.get(run.id).state == State.RUNNING and step_of(store, run.id) > stopped)
+    nodes.remove_node(first, allow_graceful=False)
+    second = nodes.add_node(num_cpus=1)
+    execution.wait()
+    found = store.get(run.id)
+    assert (found.state, found.has_model, found.config) == (State.FINISHED, True, config)
+    assert not (run.folder / "checkpoint").exists()
+    resumed = [event["resumed_from"] for event in store.events(run.id) if event.get("state") == "running"]
+    assert resumed == [None, stopped, stopped]
+    assert "lost: " in store.log(run.id)
+    straight = store.create(config, queue=False)
+    InThread(store, straight.id, cluster).wait()
+    assert curve(store, run.id) == curve(store, straight.id)
+    cluster.release(is_over=False)
+    nodes.remove_node(second)
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: Cluster, store: RunStore, tiny: Any):
+    node = nodes.add_node(num_cpus=1)
+    run = store.create(tiny(max_steps=1_000_000, eval_every=1_000), queue=False)
+
+    def is_beyond(step: int) -> bool:
+        return store.get(run.id).state == State.RUNNING and step_of(store, run.id) > step
+
+    execution = InThread(store, run.id, cluster)
+    wait_until(lambda: is_beyond(3))
+    store.stop(run.id)
+    execution.wait()
+    stopped = store.get(run.id)
+    assert (stopped.state, (run.folder / "checkpoint/state.json").exists()) == (State.STOPPED, True)
+    execution = InThread(store, run.id, cluster)
+    wait_until(lambda: is_beyond(step_of(store, run.id)))
+    execution.should_end.set()
+    execution.wait()
+    found = store.get(run.id)
+    assert (found.state, "can be resumed" in (found.record.reason or "")) == (State.INTERRUPTED, True)
+    cluster.release(is_over=False)
+    nodes.remove_node(node)
+    waiting = InThread(store, run.id, cluster)  # there is no node now
+    wait_until(lambda: "submitted to Ray" in store.log(run.id))
+    time.sleep(1)
+    store.stop(run.id)
+    waiting.wait()
+    assert store.get(run.id).state == State.STOPPED
+    assert (run.folder / "checkpoint/state.json").exists()

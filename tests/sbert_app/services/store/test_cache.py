@@ -1,0 +1,122 @@
+"""Caches: what is stored is found, damaged files count as absent, the least recently used entries are evicted."""
+
+import hashlib
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
+
+
+class TestDiskCache:
+    def test_a_stored_array_is_read_back(self, tmp_path):
+        cache = DiskCache(tmp_path / "deep" / "cache")
+        cache.put("a", np.arange(3))
+        assert cache.get("a").tolist() == [0, 1, 2]
+        assert cache.get("b") is None
+
+    @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all"])
+    def test_a_damaged_file_counts_as_absent(self, tmp_path, content):
+        (tmp_path / "a.npy").write_bytes(content)
+        assert DiskCache(tmp_path).get("a") is None
+
+    def test_pickles_are_not_read(self, tmp_path):
+        np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
+        assert DiskCache(tmp_path).get("a") is None
+
+    def test_the_least_recently_used_is_evicted(self, tmp_path):
+        cache = DiskCache(tmp_path, max_bytes=2_500)  # two of 928
+        for name in "abc":
+            cache.put(name, np.zeros(100))
+            time.sleep(0.02)  # a file system's clock ticks slowly
+            cache.get("a")
+        assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
+
+    def test_an_entry_larger_than_the_cache_is_not_stored(self, tmp_path):
+        cache = DiskCache(tmp_path, max_bytes=1_000)
+        cache.put("a", np.zeros(10))
+        cache.put("b", np.zeros(1_000))
+        assert (cache.get("a") is not None, cache.get("b")) == (True, None)
+
+    def test_shipped_files_are_read_and_never_changed(self, tmp_path):
+        shipped = tmp_path / "shipped"
+        DiskCache(shipped).put("a", np.arange(3))
+        before = {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()}
+        cache = DiskCache(tmp_path / "own", max_bytes=10, shipped=shipped)
+        assert cache.get("a").tolist() == [0, 1, 2]
+        cache.put("b", np.zeros(1, dtype=np.int8))
+        assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
+
+    def test_an_unwritable_folder_is_no_error(self, tmp_path):
+        blocked = tmp_path / "file"
+        blocked.write_text("not a folder")
+        cache = DiskCache(blocked / "cache")
+        cache.put("a", np.zeros(1))
+        assert cache.get("a") is None
+
+
+class TestNamedArrays:
+    def test_they_are_stored_together(self, tmp_path):
+        cache = DiskCache(tmp_path)
+        cache.put_arrays("a", {"x": np.arange(3), "y": np.array([0.5])})
+        stored = cache.get_arrays("a")
+        assert {name: array.tolist() for name, array in stored.items()} == {"x": [0, 1, 2], "y": [0.5]}
+        assert cache.get_arrays("b") is None
+
+    def test_a_damaged_file_counts_as_absent(self, tmp_path):
+        (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 nothing")
+        assert DiskCache(tmp_path).get_arrays("a") is None
+
+    def test_they_count_towards_the_size_of_the_cache(self, tmp_path):
+        cache = DiskCache(tmp_path, max_bytes=2_500)
+        cache.put_arrays("old", {"x": np.zeros(200)})
+        time.sleep(0.02)
+        cache.put("new", np.zeros(200))
+        assert cache.get_arrays("old") is None
+        assert cache.get("new") is not None
+
+
+class TestLRUCache:
+    def test_the_least_recently_used_is_evicted(self):
+        cache = LRUCache(2)
+        for key in "abc":
+            cache.put(key, key.upper())
+            cache.get("a")
+        assert [cache.get(key) for key in "abc"] == ["A", None, "C"]
+
+    def test_a_single_entry_may_exceed_the_size(self):
+        cache = LRUCache(10, len)
+        cache.put("short", "12345")
+        cache.put("long", "x" * 11)
+        assert ("short" in cache, cache.get("long")) == (False, "x" * 11)
+
+    def test_entries_are_removed_by_their_key(self):
+        cache = LRUCache(5)
+        for key in ("ab", "ac", "b"):
+            cache.put(key, key)
+        cache.remove(lambda key: key.startswith("a"))
+        assert len(cache) == 1
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_a_digest_identifies_its_texts(first, second):
+    without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
+    assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])
+
+
+def test_many_entries_are_evicted_as_large_ones_are():
+    cache = LRUCache(10, len, max_count=2)
+    assert [cache.put(key, "x") for key in "abc"] == [False, False, True]
+    assert list(cache) == ["b", "c"]
+    assert cache.put("d", "x" * 10)
+    assert list(cache) == ["d"]
+
+
+def test_each_key_has_a_lock_of_its_own():
+    locks = KeyedLocks()
+    with locks["a"]:
+        assert not locks["a"].acquire(blocking=False)
+        assert locks["b"].acquire(blocking=False)

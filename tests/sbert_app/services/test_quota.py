@@ -1,0 +1,84 @@
+"""What a visitor may use: at once, within a time, and before they have to wait longer and longer."""
+
+import threading
+from math import inf
+
+import pytest
+
+from sbert_app.pages.server.guard import FORGET_AFTER, FREE_ATTEMPTS, LONGEST_DELAY
+from sbert_app.services import quota
+from sbert_app.services.quota import Quota
+from training.errors import InputError
+
+
+def test_a_visitor_has_so_many_requests_at_once():
+    started, release = threading.Semaphore(0), threading.Event()
+    slots = Quota(2)
+
+    def hold():
+        with slots.held("a"):
+            started.release()
+            release.wait(10)
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        started.acquire(timeout=10)
+    with pytest.raises(InputError, match="2 such requests from your address"), slots.held("a"):
+        pass
+    with slots.held("b"):
+        release.set()
+    for thread in threads:
+        thread.join(10)
+    with slots.held("a"):
+        pass
+
+
+class TestWindow:
+    def test_the_hour_passes(self):
+        now = [0.0]
+        bytes_in_an_hour = Quota(100, 3600, clock=lambda: now[0])
+        assert bytes_in_an_hour.take("a", 90) == 0
+        now[0] = 600.0
+        assert bytes_in_an_hour.take("a", 20) == 3000
+        assert bytes_in_an_hour.take("b", 20) == 0
+        now[0] = 3600.0
+        assert bytes_in_an_hour.take("a", 20) == 0
+
+    def test_visitors_are_forgotten_when_there_are_too_many(self, monkeypatch):
+        monkeypatch.setattr(quota, "MOST_VISITORS", 3)
+        bytes_in_an_hour, at_once = Quota(100, 3600), Quota(100)
+        for n in range(10):
+            bytes_in_an_hour.take(str(n), 100)
+            at_once.take(str(n), 100)
+        assert bytes_in_an_hour.take("0", 100) == 0
+        assert at_once.take("0", 100) == inf, "what is under way is not forgotten"
+
+
+class TestDelay:
+    def test_it_doubles_up_to_a_minute_and_ends_when_what_was_counted_is_forgotten(self):
+        now = [0.0]
+        failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
+        delays = []
+        for _ in range(FREE_ATTEMPTS + 9):
+            delays.append(failures.seconds_to_wait("a"))
+            now[0] += delays[-1]
+            failures.add("a")
+        assert delays == [0.0] * FREE_ATTEMPTS + [1, 2, 4, 8, 16, 32, 60, 60, 60]
+        assert failures.seconds_to_wait("b") == 0
+        failures.give_back("a")
+        assert failures.seconds_to_wait("a") == 0
+
+    def test_it_stays_a_number_after_days_of_guessing(self):
+        failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: 0.0)
+        failures.add("a", 5_000)
+        assert failures.seconds_to_wait("a") == LONGEST_DELAY
+
+    def test_old_mistakes_are_forgotten(self):
+        now = [0.0]
+        failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
+        for _ in range(FREE_ATTEMPTS - 1):
+            failures.add("a")
+        now[0] = 10_000.0
+        failures.add("a")
+        assert failures.seconds_to_wait("a") == 0
