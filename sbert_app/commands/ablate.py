@@ -18,9 +18,8 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.services.experiments.record import Sweep
+    from sbert_app.services.experiments.experiment import Experiment, Experiments
     from sbert_app.services.experiments.statistics import VariantRow
-    from sbert_app.services.experiments.sweeps import Sweeps
 
 
 def ablate(
@@ -39,15 +38,17 @@ def ablate(
 ) -> None:
     """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
     place = options.prepare(home, offline)
-    from sbert_app.services.experiments.sweeps import Sweeps
+    from sbert_app.services.experiments.experiment import SWEEP, Experiments
     from sbert_app.services.jobs.queue import Jobs
     from sbert_app.services.runs.store import RunStore
 
-    sweeps = Sweeps(Jobs(RunStore(place)))
+    sweeps = Experiments(Jobs(RunStore(place)))
     with clean_stdout():
         sweep_id = resume or _created(
             sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding
         )
+        if sweeps.get(sweep_id).record.kind != SWEEP:
+            raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
         try:
             sweep = sweeps.run_here(sweep_id, _runner(sweeps))
@@ -61,27 +62,24 @@ def ablate(
 
 
 def _created(
-    sweeps: Sweeps,
-    preset: str | None,
-    seeds: int,
-    changes: dict[str, Any],
-    train_data: str | None,
-    encoding: str | None,
+    sweeps: Experiments, preset: str | None, seeds: int, changes: dict[str, Any], data: str | None, encoding: str | None
 ) -> str:
     if preset is None:
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
-    if train_data is not None:  # a file by its whole path: the sweep may be resumed from elsewhere
-        changes["train_data"] = options.data_names(train_data, encoding, "--train-data")
+    if data is not None:  # a file by its whole path: the sweep may be resumed from elsewhere
+        changes["train_data"] = options.data_names(data, encoding, "--train-data")
     elif encoding is not None:
         raise InputError("--encoding is that of a file; name one with --train-data")
     given = {key: value for key, value in changes.items() if value is not None}
-    return sweeps.create(preset, seeds, given).id
+    from sbert_app.services.experiments.experiment import new_sweep
+
+    return sweeps.create(new_sweep(preset, seeds, given)).id
 
 
-def _runner(sweeps: Sweeps) -> Callable[[str], object]:
+def _runner(sweeps: Experiments) -> Callable[[str], object]:
     """Returns a function that executes one run and shows its progress."""
-    from sbert_app.services.jobs.execution import execute
-    from sbert_app.services.runs.record import RESUMABLE
+    from sbert_app.services.background.state import RESUMABLE
+    from sbert_app.services.runs.execution import execute
 
     def execute_run(run_id: str) -> None:
         run = sweeps.store.get(run_id)
@@ -98,19 +96,18 @@ def _runner(sweeps: Sweeps) -> Callable[[str], object]:
     return execute_run
 
 
-def _table(sweep: Sweep) -> str:
+def _table(sweep: Experiment) -> str:
     head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
     return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)])
 
 
 def _line(row: VariantRow) -> str:
-    summary = row.summary
-    before = "" if row.before is None else f"{row.before:.2f}"
-    spread = "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"
-    mean = "" if summary is None else f"{summary.mean:.2f}{spread}"
+    summary, against = row.summary, row.against
+    before, paper = ("" if value is None else f"{value:.2f}" for value in (row.before, row.paper))
+    mean = "" if summary is None else f"{summary.mean:.2f}"
+    mean += "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"
     interval = "" if summary is None or summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
-    paper = "" if row.paper is None else f"{row.paper:.2f}"
-    p = "" if row.against is None or row.against.p is None else f" (p = {row.against.p:.3g})"
-    against = "the default" if row.is_default else "" if row.against is None else row.against.words + p
-    return f"{row.label[:27]:28}{before:>8}{mean:>16}{interval:>18}{paper:>8}  {against}"
+    p = "" if against is None or against.p is None else f" (p = {against.p:.3g})"
+    words = "the default" if row.is_default else against.words + p if against else ""
+    return f"{row.label[:27]:28}{before:>8}{mean:>16}{interval:>18}{paper:>8}  {words}"

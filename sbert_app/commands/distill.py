@@ -10,11 +10,13 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
-from training.registry import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 
 
+@options.grouped
 def distill(
     output: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the new model.")],
+    *,
     model: options.Model = DEFAULT_MODEL,
     dimension: Annotated[int, typer.Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
     data: Annotated[
@@ -22,17 +24,13 @@ def distill(
         typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
     ] = None,
     encoding: options.Encoding = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    home: options.Home = None,
-    offline: options.Offline = False,
-    as_json: options.Json = False,
+    computing: options.Computing,
 ) -> None:
     """Distil an encoder into a static model: a table of token vectors, without a network, a hundred times as fast."""
-    place = options.prepare(home, offline)
+    place = computing.prepare()
     from training.data.load import load_data
     from training.models.distill import distill as make_static
-    from training.models.files import check_replaceable
+    from training.models.folder_checks import check_replaceable
 
     if encoding is not None:
         data = options.data_names(data or "", encoding)
@@ -40,7 +38,7 @@ def distill(
     with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
         check_replaceable(output.expanduser().absolute())  # reports errors before the model is loaded
         corpus = None if data is None else [text for column in load_data(data, place).columns for text in column]
-        encoder = options.load_encoder(model, None, dtype, device, place)
+        encoder = options.load_encoder(options.ModelOptions(model), computing)
         static = make_static(encoder, dimension, corpus, on_progress=bar)
         static.save(output)
     figures = {
@@ -53,4 +51,4 @@ def distill(
     sentence = (
         f"{output}: {figures['tokens']:,} tokens of {dimension} dimensions from {model}, in {figures['seconds']:.1f} s"
     )
-    print_result(figures, as_json, sentence)
+    print_result(figures, computing.as_json, sentence)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from sbert_app.commands import options, sharded
+from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
-from training.registry import DEFAULT_MODEL
 
 
+@options.grouped
 def encode(
     source: Annotated[
         str,
@@ -25,57 +25,31 @@ def encode(
         str,
         typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet; or a folder, for IN with vectors in parts."),
     ],
-    model: options.Model = DEFAULT_MODEL,
-    pooling: options.Pooling = None,
-    dimension: options.Dimension = None,
-    prompt: options.Prompt = None,
-    prompt_name: options.PromptName = None,
-    column: options.Column = None,
-    encoding: options.Encoding = None,
+    *,
+    model: options.ModelOptions,
+    file: options.FileOptions,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
-    engine: sharded.EngineName = None,
-    address: sharded.Address = None,
-    concurrency: sharded.Concurrency = None,
-    gpus_per_worker: sharded.GpusPerWorker = 0,
-    cpus_per_worker: sharded.CpusPerWorker = 1,
-    block_rows: sharded.BlockRows = 65_536,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    home: options.Home = None,
-    offline: options.Offline = False,
-    as_json: options.Json = False,
+    parts: options.PartsOptions,
+    computing: options.Computing,
 ) -> None:
     """Encode sentences to vectors, rows in input order.
 
     Into a folder, many files are encoded in parts; the same command after an interruption does what is missing.
     """
-    place = options.prepare(home, offline)
-    model = options.with_settings(model, dimension, prompt, prompt_name)
-    if sharded.is_sharded(source, output, engine):
-        from sbert_app.services.shards.job import ShardJob
-
-        job = ShardJob(
-            "encode",
-            output,
-            model,
-            pooling,
-            columns=(column,) if column else (),
-            normalize=normalize,
-            dtype=dtype,
-            device=device,
-            home=str(place),
-            offline=offline,
-            block_rows=block_rows,
-            encoding=encoding,
+    if parts.are_meant(source, output):
+        columns = (file.column,) if file.column else ()
+        parts.run(
+            "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
         )
-        sharded.run(job, source, engine, address, concurrency, gpus_per_worker, cpus_per_worker, as_json)
         return
-    from sbert_app.services.files.encode import check_output, encode_file, open_sentences
+    from sbert_app.services.background.watch import Watch
+    from sbert_app.services.files.encode import FORMATS, encode_file, open_sentences
+    from sbert_app.services.files.writers import check_output
 
     with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-        path, target = sharded.local_path(source), Path(output)
-        table, chosen = open_sentences(path, column, encoding)  # reports errors before the model is loaded
-        check_output(target, path)
-        encoder = options.load_encoder(model, pooling, dtype, device, place)
-        summary = encode_file(table, chosen, target, encoder, normalize, on_progress=bar)
-    print_result(asdict(summary), as_json, summary.sentence)
+        path, target = options.local_path(source), Path(output)
+        table, chosen = open_sentences(path, file.column, file.encoding)  # reports errors before the model is loaded
+        check_output(target, FORMATS, path)
+        encoder = options.load_encoder(model, computing)
+        summary = encode_file(table, chosen, target, encoder, normalize, Watch.of(bar))
+    print_result(asdict(summary), computing.as_json, summary.sentence)

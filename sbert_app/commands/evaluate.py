@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,67 +13,65 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.registry import DEFAULT_MODEL
+from training.names import DataName
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer
 
 
-def evaluate(
-    data: Annotated[
-        str,
-        typer.Option("--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sts16, sickr, a file, or mteb:TASK."),
-    ],
+@dataclass(frozen=True)
+class _ModelOptions(options.ModelOptions):
     model: Annotated[
         str,
         typer.Option(
             "--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."
         ),
-    ] = DEFAULT_MODEL,
-    pooling: options.Pooling = None,
-    dimension: options.Dimension = None,
-    prompt: options.Prompt = None,
-    prompt_name: options.PromptName = None,
+    ] = DEFAULT_MODEL
+
+
+@options.grouped
+def evaluate(
+    data: Annotated[
+        str,
+        typer.Option("--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sts16, sickr, a file, or mteb:TASK."),
+    ],
+    *,
+    model: _ModelOptions,
     encoding: options.Encoding = None,
     threshold: options.Threshold = None,
     match_from: options.MatchFrom = 4.0,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    home: options.Home = None,
-    offline: options.Offline = False,
-    as_json: options.Json = False,
+    computing: options.Computing,
 ) -> None:
     """Measure a model on a data set.
 
     Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets. With
     --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other.
     """
-    place = options.prepare(home, offline)
-    model = options.with_settings(model, dimension, prompt, prompt_name)
+    place = computing.prepare()
     if encoding is not None:
         data = options.data_names(data, encoding)
     from training.data.load import load_data
-    from training.evaluation.mteb_tasks import MTEB_PREFIX, evaluate_task, find_task
+    from training.evaluation.mteb_tasks import evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
 
     found: dict[str, Any]
-    loading = (model, pooling, dtype, device, place)
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         if threshold is not None:
-            found = _decide(data, threshold, match_from, lambda: options.load_scorer(*loading), place, bar)
-        elif data.startswith(MTEB_PREFIX):
-            task = find_task(data.removeprefix(MTEB_PREFIX))  # reports a wrong name before the model is loaded
-            scorer = options.load_scorer(*loading)
+            found = _decide(data, threshold, match_from, lambda: options.load_scorer(model, computing), place, bar)
+        elif (name := DataName.parse(data).mteb_task) is not None:
+            task = find_task(name)  # reports a wrong name before the model is loaded
+            scorer = options.load_scorer(model, computing)
             found = evaluate_task(scorer, task, place, on_progress=bar)
         else:
             dataset = load_data(data, place, split="test")  # the same
-            scorer = options.load_scorer(*loading)
+            scorer = options.load_scorer(model, computing)
             found = measure(scorer, dataset, place, on_progress=bar)
             for note in dataset.notes:
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     table = _decision if "choices" in found else _table if "n" in found else _mteb_table
-    print_result(found, as_json, table(found))
+    print_result(found, computing.as_json, table(found))
 
 
 def _decide(
@@ -80,10 +79,9 @@ def _decide(
 ) -> dict[str, Any]:
     """The threshold on this data, as plain values."""
     from training.data.load import load_data
-    from training.evaluation.mteb_tasks import MTEB_PREFIX
     from training.evaluation.thresholds import decide_data, match_labels, parse_criteria
 
-    if data.startswith(MTEB_PREFIX):
+    if DataName.parse(data).mteb_task is not None:
         raise InputError("mteb chooses its own thresholds; leave --threshold out, or name a data set")
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     started, dataset = time.perf_counter(), load_data(data, home, split="test")

@@ -10,22 +10,18 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
-from training.registry import DEFAULT_MODEL
 
 
+@options.grouped
 def export(
     source: Annotated[
         Path,
         typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx."),
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
-    model: options.Model = DEFAULT_MODEL,
-    pooling: options.Pooling = None,
-    dimension: options.Dimension = None,
-    prompt: options.Prompt = None,
-    prompt_name: options.PromptName = None,
-    column: options.Column = None,
-    encoding: options.Encoding = None,
+    *,
+    model: options.ModelOptions,
+    file: options.FileOptions,
     clusters: Annotated[
         int, typer.Option("--clusters", min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
     ] = 0,
@@ -35,29 +31,26 @@ def export(
     map_points: Annotated[
         int, typer.Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
     ] = 50_000,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    home: options.Home = None,
-    offline: options.Offline = False,
-    as_json: options.Json = False,
+    computing: options.Computing,
 ) -> None:
     """Write sentences with their vectors, map and clusters as Parquet for embedding-atlas.
 
     After an interruption the same command goes on from the vectors that are there.
     """
     from sbert_app.services.atlas.export import export_file
+    from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
-    from sbert_app.services.corpus.limits import CorpusLimits
-    from sbert_app.services.files.encode import check_export, open_sentences
+    from sbert_app.services.corpus.corpus import CorpusLimits
+    from sbert_app.services.files.encode import open_sentences
+    from sbert_app.services.files.writers import PARQUET, check_output
 
-    place = options.prepare(home, offline)
-    table, chosen = open_sentences(source, column, encoding)  # reports errors before the model is loaded
-    check_export(output, source)
-    model = options.with_settings(model, dimension, prompt, prompt_name)
+    place = computing.prepare()
+    table, chosen = open_sentences(source, file.column, file.encoding)  # reports errors before the model is loaded
+    check_output(output, PARQUET, source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     with clean_stdout(), _Stages() as stages:
-        encoder = options.load_encoder(model, pooling, dtype, device, place)
+        encoder = options.load_encoder(model, computing)
         summary = export_file(
             table,
             chosen,
@@ -66,10 +59,10 @@ def export(
             place,
             neighbors,
             clustering,
-            report_progress=stages.report,
+            watch=Watch(stages.report),
             limits=limits,
         )
-    print_result(asdict(summary) | {"command": summary.command}, as_json, summary.sentence)
+    print_result(asdict(summary) | {"command": summary.command}, computing.as_json, summary.sentence)
 
 
 class _Stages:

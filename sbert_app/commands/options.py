@@ -1,19 +1,36 @@
-"""Options that several commands share."""
+"""Options that several commands share, in groups: a command has a parameter for each group.
+
+@grouped
+def encode(source: …, *, model: ModelOptions, computing: Computing) -> None:
+    encoder = load_encoder(model, computing)
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from training.data.reference import absolute_names, names_file
-from training.errors import InputError
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from training.catalogue import DEFAULT_MODEL
+from training.errors import InputError, Stopped
+from training.names import ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
+    from sbert_app.services.files.report import Report
+    from sbert_app.services.shards.run import Engine
     from training.models.encoder import Encoder
     from training.models.scorer import Scorer
+
+T = TypeVar("T")
+FILE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
+ENGINES = ("local", "ray")
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
@@ -22,26 +39,10 @@ Pooling = Annotated[
     str | None,
     typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
 ]
-Dimension = Annotated[
-    int | None,
-    typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
-]
-Prompt = Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put TEXT before every sentence.")]
-PromptName = Annotated[
-    str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
-]
-Column = Annotated[
-    str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
-]
 Encoding = Annotated[
     str | None,
     typer.Option("--encoding", metavar="NAME", help="Of a text file: windows-1251, shift_jis, … [found out]"),
 ]
-Dtype = Annotated[
-    str,
-    typer.Option("--dtype", metavar="auto|float32|bfloat16|int8", help="Precision; auto is bfloat16 where it is fast."),
-]
-Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 Home = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
 ]
@@ -61,6 +62,161 @@ Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model, and its settings in place of those that its name states."""
+
+    model: Model = DEFAULT_MODEL
+    pooling: Pooling = None
+    dimension: Annotated[
+        int | None,
+        typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
+    ] = None
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put TEXT before every sentence.")] = (
+        None
+    )
+    prompt_name: Annotated[
+        str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
+    ] = None
+
+    @property
+    def name(self) -> str:
+        """The name of the model with these settings."""
+        stated = ModelName.parse(self.model)
+        if self.dimension is not None:
+            stated = replace(stated, dimension=self.dimension)
+        if self.prompt is not None or self.prompt_name is not None:
+            stated = replace(stated, prompt=self.prompt, prompt_name=self.prompt_name)
+        return str(stated)
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How a file of sentences is read."""
+
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
+    ] = None
+    encoding: Encoding = None
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Where and how a model computes, and what is printed."""
+
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "--dtype", metavar="auto|float32|bfloat16|int8", help="Precision; auto is bfloat16 where it is fast."
+        ),
+    ] = "auto"
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
+    home: Home = None
+    offline: Offline = False
+    as_json: Json = False
+
+    def prepare(self) -> Path:
+        """Return the home folder; with ``offline``, forbid the network."""
+        return prepare(self.home, self.offline)
+
+
+@dataclass(frozen=True)
+class PartsOptions:
+    """`score` and `encode` of many files into a folder of parts."""
+
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]"),
+    ] = None
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
+    ] = None
+    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Ray: workers. [as many as fit]")] = (
+        None
+    )
+    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0, help="Ray: GPUs of a worker.")] = 0
+    cpus_per_worker: Annotated[float, typer.Option("--cpus-per-worker", min=0, help="Ray: CPUs of a worker.")] = 1
+    block_rows: Annotated[int, typer.Option("--block-rows", min=1, help="Rows of a part.")] = 65_536
+
+    def are_meant(self, source: str, output: str) -> bool:
+        """Whether the output is a folder of parts.
+
+        It is if an engine is named, if OUT is a folder or ends with a slash, and if IN is several files and OUT has no
+        ending.
+        """
+        if self.engine is not None or output.endswith("/"):
+            return True
+        if Path(output).is_dir():
+            return not output.lower().endswith(FILE_SUFFIXES)
+        return _is_several(source) and not Path(output).suffix
+
+    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
+        """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
+        from sbert_app.services.background.watch import Watch
+        from sbert_app.services.shards.job import ShardJob
+        from sbert_app.services.shards.run import compute_here, run_job, to_json
+
+        if output.lower().endswith(FILE_SUFFIXES):
+            raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
+        chosen: Engine = compute_here
+        if (self.engine or "local") not in ENGINES:
+            raise InputError(f"there is no engine {self.engine!r}; choose {' or '.join(ENGINES)}")
+        if self.engine == "ray":
+            from sbert_app.services.shards.on_ray import RayEngine
+
+            chosen = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
+        elif self.address or self.concurrency:
+            raise InputError("--address and --concurrency are options of --engine ray")
+        made = ShardJob(
+            kind,
+            output,
+            model.name,
+            model.pooling,
+            dtype=computing.dtype,
+            device=computing.device,
+            home=str(computing.prepare()),
+            offline=computing.offline,
+            block_rows=self.block_rows,
+            **job,
+        )
+        doing = "scoring" if kind == "score" else "encoding"
+        with clean_stdout(), ProgressBar(doing, "rows") as bar, stop_on_signal() as should_stop:
+            try:
+                result = run_job(made, source, chosen, Watch.of(bar, should_stop))
+            except Stopped:
+                raise Stopped(f"the parts that are finished stay in {output}; the same command goes on") from None
+        print_result(to_json(result), computing.as_json, "\n".join([result.sentence, *agreements(result.report)]))
+
+
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
+    """A command each of whose parameters that is a group, such as `ModelOptions`, stands for the options in it."""
+    whole = inspect.signature(command, eval_str=True)
+    annotations: dict[str, Any] = {name: each.annotation for name, each in whole.parameters.items()}
+    groups: dict[str, Any] = {name: group for name, group in annotations.items() if is_dataclass(group)}
+    parameters = []
+    for name, parameter in whole.parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
+            )
+            for each in fields(groups[name])
+        ]
+
+    @wraps(command)
+    def run(**values: Any) -> T:
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        return command(**values)
+
+    run.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {}  # those of the signature count
+    return run
+
+
 def prepare(home: Path | None, offline: bool) -> Path:
     """Return the home folder; with ``offline``, forbid the network."""
     if offline:
@@ -69,18 +225,6 @@ def prepare(home: Path | None, offline: bool) -> Path:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"the home folder {folder} is a file; name a folder with --home")
     return folder
-
-
-def with_settings(model: str, dimension: int | None, prompt: str | None, prompt_name: str | None) -> str:
-    """The name of a model with these settings in place of those that it states."""
-    from training.models.reference import parse_reference
-
-    stated = parse_reference(model)
-    if dimension is not None:
-        stated = stated._replace(dimension=dimension)
-    if prompt is not None or prompt_name is not None:
-        stated = stated._replace(prompt=prompt, prompt_name=prompt_name)
-    return str(stated)
 
 
 def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
@@ -94,15 +238,48 @@ def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
     return absolute_names(name, encoding)
 
 
-def load_encoder(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Encoder:
+def load_encoder(model: ModelOptions, computing: Computing) -> Encoder:
     """The bi-encoder. Imports torch, which takes seconds."""
     from training.models.encoder import Encoder
 
-    return Encoder.load(model, pooling, dtype, device, home)
+    return Encoder.load(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
 
 
-def load_scorer(model: str, pooling: str | None, dtype: str, device: str, home: Path) -> Scorer:
+def load_scorer(model: ModelOptions, computing: Computing) -> Scorer:
     """A bi-encoder, a baseline such as tfidf, or a cross-encoder."""
     from training.models.scorer import load_scorer
 
-    return load_scorer(model, pooling, dtype, device, home)
+    return load_scorer(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
+
+
+def agreements(report: Report | None) -> list[str]:
+    """A line for each pair of scores that a report compares."""
+    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
+    lines = []
+    for field, what in pairs:
+        if (agreement := getattr(report, field, None)) is not None:
+            low, high = agreement.spearman_interval
+            lines.append(
+                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} (95% {100 * low:.2f} to {100 * high:.2f}), "
+                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
+            )
+    return lines
+
+
+def local_path(source: str) -> Path:
+    """The path of a single file. InputError for a glob, a folder or a URL, whose output is a folder of parts."""
+    if _is_several(source):
+        raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
+    return Path(source)
+
+
+def names_of(columns: str | None) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b"); the name of a column may itself hold a comma, written \\, in the option."""
+    if columns is None:
+        return ()
+    return tuple(name.strip().replace("\0", ",") for name in columns.replace("\\,", "\0").split(","))
+
+
+def _is_several(source: str) -> bool:
+    path = Path(source)
+    return "://" in source or path.is_dir() or (any(sign in source for sign in "*?[") and not path.exists())

@@ -14,7 +14,6 @@ from sbert_app.terminal import print_result
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from sbert_app.services.jobs.remote.follow import Follower
     from sbert_app.services.runs.record import Run
     from sbert_app.services.runs.store import RunStore
 
@@ -35,7 +34,10 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 @runs.command("list")
 def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
     """List all runs, the newest first."""
-    found = _followed(home).list()
+    store = _store(home)
+    found = store.list()
+    for error in store.damaged():
+        print(f"error: {error}", file=sys.stderr)
     lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
     print_result({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
 
@@ -43,7 +45,7 @@ def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
 @runs.command()
 def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
-    store = _followed(home)
+    store = _store(home)
     run = store.get(run_id)
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
@@ -54,11 +56,7 @@ def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 @runs.command()
 def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Stop a run. It keeps its checkpoint and can be resumed."""
-    store = _store(home)
-    run = store.stop(run_id)
-    if (follower := _follower(store)) is not None:
-        follower.stop(run_id)
-    _told(run, as_json)
+    _told(_store(home).stop(run_id), as_json)
 
 
 @runs.command()
@@ -91,9 +89,9 @@ def export(
     import shutil
 
     from training.atomic import replace_folder
-    from training.models.files import check_replaceable
+    from training.models.folder_checks import check_replaceable
 
-    run = _followed(home).get(run_id)
+    run = _store(home).get(run_id)
     if not run.has_model:
         raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
@@ -112,7 +110,7 @@ def push(
     as_json: options.Json = False,
 ) -> None:
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
-    from sbert_app.services.runs.hub import push as push_run
+    from sbert_app.services.runs.export import push as push_run
 
     store = _store(home)
     store.get(run_id)
@@ -144,20 +142,6 @@ def _store(home: Path | None) -> RunStore:
     from sbert_app.services.runs.store import RunStore
 
     return RunStore(place)
-
-
-def _followed(home: Path | None) -> RunStore:
-    """The runs as they are now, also those on machines without this home folder."""
-    store = _store(home)
-    if (follower := _follower(store)) is not None:
-        follower.look()
-    return store
-
-
-def _follower(store: RunStore) -> Follower | None:
-    from sbert_app.services.jobs.remote.follow import follower
-
-    return follower(store)
 
 
 def _told(run: Run, as_json: bool) -> None:

@@ -2,23 +2,94 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import asdict
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sbert_app.commands import matching, options, sharded
-from sbert_app.formats import json_values
+from sbert_app.commands import options
+from sbert_app.formats import format_count, json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
-from training.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from sbert_app.services.files.summary import ScoreSummary
+    from sbert_app.services.files.matches import MatchSummary
+    from sbert_app.services.files.report import ScoreSummary
+    from training.data.tables.table import PairColumns, Table
+    from training.evaluation.thresholds import Criterion
 
 
+@dataclass(frozen=True)
+class _Matching:
+    """What --threshold, --groups and --deduplicated ask for."""
+
+    criterion: Criterion
+    output: Path
+    groups: Path | None
+    deduplicated: Path | None
+
+    @classmethod
+    def of(
+        cls, threshold: str | None, output: Path, groups: Path | None, deduplicated: Path | None
+    ) -> _Matching | None:
+        """None without a threshold. InputError if it is none, or is missing where the others need it."""
+        if threshold is None:
+            if groups or deduplicated:
+                raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
+            return None
+        from training.evaluation.thresholds import Criterion
+
+        paths = [path.resolve() for path in (output, groups, deduplicated) if path]
+        if len(set(paths)) < len(paths):
+            raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
+        return cls(Criterion.parse(threshold), output, groups, deduplicated)
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """For the report of the scores."""
+        return (str(self.criterion),)
+
+    def check(self, table: Table, columns: PairColumns) -> None:
+        """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
+        from sbert_app.services.files.gold import LOOKED_AT, GoldColumn
+        from sbert_app.services.files.writers import WRITERS, check_output
+        from training.evaluation.thresholds import FIXED
+
+        for path in filter(None, (self.groups, self.deduplicated)):
+            check_output(path, WRITERS)
+        if self.criterion.kind != FIXED and GoldColumn.of(table.preview(LOOKED_AT), columns) is None:
+            raise InputError(
+                f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, "
+                "such as --threshold 0.8"
+            )
+
+    @contextmanager
+    def temporary(self) -> Iterator[Path]:
+        """Where the scores are put meanwhile: with the types that they have, beside the output."""
+        from sbert_app.services.files.writers import WRITERS, check_output
+
+        check_output(self.output, WRITERS)
+        with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=self.output.absolute().parent) as inside:
+            yield Path(inside) / "scored.parquet"
+
+    def apply(self, scored: Path, summary: ScoreSummary) -> MatchSummary:
+        """Write the outputs. InputError if no threshold fulfils the criterion; the scores are kept."""
+        from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
+
+        try:
+            threshold = threshold_of(summary, self.criterion)
+        except InputError as error:
+            raise InputError(f"{error}; the scores without a column match are in {self.output}") from error
+        columns = (summary.columns.sentence1, summary.columns.sentence2)
+        outputs = MatchOutputs([self.output], self.groups, self.deduplicated)
+        return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs)
+
+
+@options.grouped
 def score(
     source: Annotated[
         str,
@@ -32,11 +103,8 @@ def score(
             metavar="OUT", help="IN with scores: .csv, .tsv or .parquet; or a folder, for Parquet in parts."
         ),
     ],
-    model: options.Model = DEFAULT_MODEL,
-    pooling: options.Pooling = None,
-    dimension: options.Dimension = None,
-    prompt: options.Prompt = None,
-    prompt_name: options.PromptName = None,
+    *,
+    model: options.ModelOptions,
     cross_encoder: Annotated[
         str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
@@ -54,17 +122,8 @@ def score(
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
     encoding: options.Encoding = None,
-    engine: sharded.EngineName = None,
-    address: sharded.Address = None,
-    concurrency: sharded.Concurrency = None,
-    gpus_per_worker: sharded.GpusPerWorker = 0,
-    cpus_per_worker: sharded.CpusPerWorker = 1,
-    block_rows: sharded.BlockRows = 65_536,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    home: options.Home = None,
-    offline: options.Offline = False,
-    as_json: options.Json = False,
+    parts: options.PartsOptions,
+    computing: options.Computing,
 ) -> None:
     """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
 
@@ -72,45 +131,32 @@ def score(
     by the gold scores or labels of the file. Into a folder, many files are scored in parts; the same command after an
     interruption does what is missing.
     """
-    applied = matching.Matching.of(threshold, Path(output), groups, deduplicated)
-    place = options.prepare(home, offline)
-    model = options.with_settings(model, dimension, prompt, prompt_name)
-    if sharded.is_sharded(source, output, engine):
+    applied = _Matching.of(threshold, Path(output), groups, deduplicated)
+    place = computing.prepare()
+    if parts.are_meant(source, output):
         if applied:
             raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
-        from sbert_app.services.shards.job import ShardJob
-
-        job = ShardJob(
-            "score",
-            output,
-            model,
-            pooling,
-            cross_encoder,
-            sharded.names_of(columns),
-            dtype=dtype,
-            device=device,
-            home=str(place),
-            offline=offline,
-            block_rows=block_rows,
-            encoding=encoding,
+        named = options.names_of(columns)
+        parts.run(
+            "score", source, output, model, computing, cross_encoder=cross_encoder, columns=named, encoding=encoding
         )
-        sharded.run(job, source, engine, address, concurrency, gpus_per_worker, cpus_per_worker, as_json)
         return
+    from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table, pick_columns
     from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
-        table = open_table(sharded.local_path(source), encoding)  # reports errors before the model is loaded
+        table = open_table(options.local_path(source), encoding)  # reports errors before the model is loaded
         picked = pick_columns(table, _names(columns, table.columns))
         if applied:
             applied.check(table, picked)
-        encoder = options.load_encoder(model, pooling, dtype, device, place)
+        encoder = options.load_encoder(model, computing)
         cross_encoder_model = None
         if cross_encoder:
             from training.models.cross_encoder import CrossEncoder
 
-            cross_encoder_model = CrossEncoder.load(cross_encoder, dtype, device, place)
+            cross_encoder_model = CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
         if should_stop():
             raise Stopped
         with applied.temporary() if applied else nullcontext() as copy:
@@ -120,8 +166,7 @@ def score(
                 encoder,
                 cross_encoder_model,
                 picked,
-                on_progress=bar,
-                should_stop=should_stop,
+                Watch.of(bar, should_stop),
                 criteria=applied.criteria if applied else CRITERIA,
             )
             if summary.stopped_at is not None:
@@ -129,7 +174,9 @@ def score(
             matches = applied.apply(copy, summary) if applied and copy else None
     summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
     figures = _figures(summary) | ({} if matches is None else {"matches": json_values(asdict(matches))})
-    print_result(figures, as_json, "\n".join([_text(summary), *([] if matches is None else [matching.text(matches)])]))
+    print_result(
+        figures, computing.as_json, "\n".join([_text(summary), *([] if matches is None else [_matches_text(matches)])])
+    )
 
 
 def _figures(summary: ScoreSummary) -> dict[str, Any]:
@@ -143,11 +190,21 @@ def _figures(summary: ScoreSummary) -> dict[str, Any]:
 
 def _text(summary: ScoreSummary) -> str:
     """The summary, and the agreement of the scores with the gold scores and with each other."""
-    return "\n".join([*summary.remarks, summary.sentence, *sharded.agreements(summary.report)])
+    return "\n".join([*summary.remarks, summary.sentence, *options.agreements(summary.report)])
 
 
 def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:
     """The names in the option; a single column may have a comma in its name."""
     if columns is None:
         return None
-    return [columns] if columns in existing else list(sharded.names_of(columns))
+    return [columns] if columns in existing else list(options.names_of(columns))
+
+
+def _matches_text(matches: MatchSummary) -> str:
+    """The matches in one sentence."""
+    groups = format_count(matches.groups, "group")
+    return (
+        f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
+        f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
+        f"{matches.kept:,} without them."
+    )

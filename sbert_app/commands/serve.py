@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +12,8 @@ from sbert_app.commands import options
 from sbert_app.process import not_installed
 from sbert_app.settings import Settings
 
-OPTIONAL: dict[str, Callable[[Settings], bool]] = {  # package that Gradio or huey imports -> whether it is used
+OPTIONAL: dict[str, Callable[[Settings], bool]] = {  # package that Gradio imports -> whether it is used
     "mcp": lambda settings: settings.mcp,
-    "redis": lambda settings: "SBERT_QUEUE" in os.environ,
 }
 
 
@@ -35,6 +33,9 @@ def serve(
     ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
+    ] = None,
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
@@ -48,6 +49,7 @@ def serve(
         "allow_paths": tuple(allow_path or ()),
         "offline": offline,
         "mcp": mcp,
+        "ray": ray,
         "upload_limit_mb": upload_limit_mb,
     }
     settings = Settings.gather(**given)

@@ -6,6 +6,7 @@ folder; ``runs`` and the Train page show all of them.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,13 +16,17 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.formats import format_duration
-from sbert_app.services.runs.record import RESUMABLE
+from sbert_app.services.background.state import RESUMABLE
+from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.reference import absolute_names, names_file
 from training.errors import InputError, Stopped
-from training.trainer.config import CHOICES, REPORTERS, RunConfig
+from training.names import absolute_names, names_file
+from training.trainer.config import SETTINGS, RunConfig
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sbert_app.services.runs.on_ray import Cluster
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -29,85 +34,30 @@ if TYPE_CHECKING:
 EXAMPLES = 5  # mined negatives that are shown before the first step
 
 
-def _choices(field: str) -> str:
-    return "|".join(choice for choice in CHOICES[field] if choice)
-
-
 def train(
-    objective: Annotated[str | None, typer.Option(metavar=_choices("objective"), help="What is learned.")] = None,
-    base: Annotated[str | None, typer.Option(metavar="NAME", help="Start from this model. [all-MiniLM-L6-v2]")] = None,
-    pooling: options.Pooling = None,
-    concatenation: Annotated[
-        str | None, typer.Option("--concat", metavar=_choices("concatenation"), help="For classification. [uv+diff]")
-    ] = None,
-    train_data: Annotated[str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [stsb:train]")] = None,
-    eval_data: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Measure on; none for no data. [stsb:dev]")
-    ] = None,
     encoding: options.Encoding = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [1]")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Optimiser steps, in place of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pairs per step. [16]")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option("--lr", help="Peak learning rate. [2e-5; of scratch:bilstm and scratch:dan 1e-3]")
-    ] = None,
-    warmup: Annotated[float | None, typer.Option(help="Share of the steps that warms up. [0.1]")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Decoupled weight decay. [0]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything random. [0]")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations. [about 100]")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens a sentence. [the base's]")] = None,
-    dtype: Annotated[str | None, typer.Option(metavar=_choices("dtype"), help="Precision. [auto]")] = None,
-    lora_rank: Annotated[int | None, typer.Option(help="LoRA of this rank; 0 trains all weights. [0]")] = None,
-    triplet_metric: Annotated[
-        str | None, typer.Option(metavar=_choices("triplet_metric"), help="For triplet. [euclidean]")
-    ] = None,
-    triplet_margin: Annotated[float | None, typer.Option(help="For triplet. [1]")] = None,
-    mnrl_scale: Annotated[float | None, typer.Option(help="For mnrl: the factor on the cosine. [20]")] = None,
-    mnrl_symmetric: Annotated[
-        bool | None, typer.Option("--mnrl-symmetric", help="For mnrl: also from the positive to the anchor.")
-    ] = None,
-    cosent_scale: Annotated[
-        float | None, typer.Option(help="For cosent and angle: the factor on the similarity. [20]")
-    ] = None,
-    contrastive_margin: Annotated[float | None, typer.Option(help="For contrastive, as 1 - cosine. [0.5]")] = None,
-    teacher: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For mse and margin-mse: a cross-encoder or a bi-encoder.")
-    ] = None,
-    margin_similarity: Annotated[
-        str | None, typer.Option(metavar=_choices("margin_similarity"), help="For margin-mse. [dot]")
-    ] = None,
-    matryoshka_dims: Annotated[
-        str | None, typer.Option(metavar="D,D,…", help="Train the first D dimensions too, as 256,128,64.")
-    ] = None,
-    mini_batch_size: Annotated[
-        int | None, typer.Option(help="Gradient caching: compute so many rows of a batch at a time.")
-    ] = None,
-    mine_negatives: Annotated[
-        bool | None,
-        typer.Option("--mine-negatives", help="For triplet, mnrl, margin-mse: hard negatives, found by the base."),
-    ] = None,
-    negative_margin: Annotated[
-        float | None, typer.Option(help="A mined negative is less similar than its positive by this fraction. [0.05]")
-    ] = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
     ] = False,
-    report_to: Annotated[
-        str | None, typer.Option(metavar=",".join(REPORTERS), help="Write the figures to these trackers too.")
-    ] = None,
     no_start: Annotated[
         bool, typer.Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="What to call the run.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="local|ray", help="What executes it. [local; ray where SBERT_RAY is set]")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
+    ] = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
+    **settings: Any,
 ) -> None:
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
-    settings = {key: value for key, value in locals().items() if key not in _NOT_SETTINGS and value is not None}
+    settings = {key: value for key, value in {**settings, "encoding": encoding}.items() if value is not None}
     place = options.prepare(home, offline)
-    from sbert_app.services.jobs.execution import execute
+    from sbert_app.services.runs.on_ray import executor
     from sbert_app.services.runs.store import RunStore
 
     store = RunStore(place)
@@ -120,6 +70,7 @@ def train(
         run_id = _created(store, settings)
         print_result({"id": run_id}, as_json, run_id)
         return
+    execute = executor(_cluster(place, engine, address))
     running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
@@ -142,18 +93,57 @@ def train(
         raise typer.Exit(1)
 
 
-_NOT_SETTINGS = ("resume", "home", "offline", "as_json", "preview", "no_start")
+# The command's own options, by the setting that each of them follows; the others come last.
+_FOLLOWS = {"eval_data": "encoding", "negative_margin": "preview", "report_to": "no_start"}
+
+
+def _with_settings(command: Callable[..., None]) -> None:
+    """Make an option of each field of `RunConfig`, in place of the command's ``**settings``."""
+    whole = inspect.signature(command, eval_str=True)
+    own = {name: each for name, each in whole.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
+    parameters = []
+    for setting in SETTINGS.values():
+        option = typer.Option(
+            setting.option,
+            metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
+            help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
+        )
+        kind = inspect.Parameter.KEYWORD_ONLY
+        annotation: Any = Annotated[setting.type | None, option]
+        parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
+        if setting.name in _FOLLOWS:
+            parameters.append(own.pop(_FOLLOWS[setting.name]).replace(kind=kind))
+    parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.values()]
+    command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+
+
+_with_settings(train)
+
+
+def _cluster(home: Path, engine: str | None, address: str | None) -> Cluster | None:
+    """The Ray cluster that is to execute the run; None for this process."""
+    from sbert_app.services.runs.on_ray import cluster_of
+
+    if engine not in (None, "ray", "local"):
+        raise InputError(f"there is no engine {engine!r}; choose local or ray")
+    if address and engine != "ray":
+        raise InputError("--address is an option of --engine ray")
+    if engine == "local":
+        return None
+    settings = Settings.gather(home=home, ray=address)
+    return cluster_of(settings if settings.ray or not engine else settings.model_copy(update={"ray": "local"}))
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
     """Show mined negatives, and do not train."""
-    from sbert_app.services.runs.negatives import preview_negatives
+    from sbert_app.services.background.watch import Watch
+    from sbert_app.services.runs.estimate import preview_negatives
 
     config = _config(store, settings)
     if not config.mine_negatives:
         raise InputError("--preview shows mined negatives; add --mine-negatives")
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
-        found = preview_negatives(config, store.home, bar)
+        found = preview_negatives(config, store.home, Watch.of(bar))
     lines = [_triplet_lines(asdict(each)) for each in found.triplets]
     print_result(asdict(found), as_json, "\n".join([*lines, found.note]))
 
@@ -181,8 +171,6 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     for key, its_encoding in (("base", None), ("teacher", None), ("train_data", encoding), ("eval_data", encoding)):
         if key in settings:  # by its whole path, as the run may be resumed from another folder
             settings[key] = absolute_names(settings[key], its_encoding)
-    if settings.get("eval_data") == "none":
-        settings["eval_data"] = None
     config = RunConfig.from_dict(settings)
     estimate_run(config, store)
     return config

@@ -1,4 +1,4 @@
-"""worker: take runs from the queue and execute them. The app starts one itself unless the queue is Redis.
+"""worker: take runs from the queue and execute them. The app starts one itself.
 
 With --once it executes one run and ends, for schedulers that start processes themselves. Exit codes: 0 finished, 1
 failed, 2 wrong input, 75 interrupted (the same command again resumes it), 130 stopped by a user.
@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError, Stopped
 
@@ -20,23 +21,28 @@ from training.errors import InputError, Stopped
 def worker(
     device: Annotated[int, typer.Option(metavar="N", help="Which GPU, counted from 0.")] = 0,
     idle_seconds: Annotated[float, typer.Option(help="End after so long without work; 0 for never.")] = 0,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What it is called in a Redis queue. [the host's name]")
-    ] = None,
     once: Annotated[
         str | None, typer.Option("--once", metavar="RUN_ID", help="Execute this run alone, and end with its outcome.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
 ) -> None:
-    """Execute queued runs, one after another, on one device. Ctrl-C leaves a checkpoint."""
+    """Execute queued runs, one after another, on one device or on Ray. Ctrl-C leaves a checkpoint."""
     place = options.prepare(home, offline)
-    if once is not None and (name or idle_seconds):
-        raise InputError("--once takes no run from the queue; leave out --name and --idle-seconds")
+    if once is not None and idle_seconds:
+        raise InputError("--once takes no run from the queue; leave out --idle-seconds")
     from sbert_app.services.jobs.worker import run_once, run_worker
 
     if once is None:
-        run_worker(place, device, idle_seconds or math.inf, name)
+        from sbert_app.services.runs.on_ray import cluster_of
+
+        cluster = cluster_of(Settings.gather(home=place, ray=ray))
+        if cluster is not None:
+            cluster.connect()  # one that is not there is a mistake now, and what a run says later
+        run_worker(place, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
         state = run_once(place, device, once)

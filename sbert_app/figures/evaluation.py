@@ -1,4 +1,4 @@
-"""Figures of the Evaluate page: quality against speed with the Pareto frontier, and similarities by label."""
+"""Figures of the Evaluate page: quality against speed and against size, similarities by label, thresholds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.services.results.cost import CostTable
+from training.evaluation.thresholds import Choice, Decision
+from training.evaluation.vector_precision import PRECISIONS
+
+THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
+
+PRECISION_COLOURS = {"float32": "blue", "bfloat16": "sky", "int8": "green", "binary": "vermillion"}
+PRECISION_SYMBOLS = {"float32": "circle", "bfloat16": "diamond", "int8": "square", "binary": "triangle-up"}
 
 COLOURS = {"encoder": "blue", "baseline": "orange", "cross-encoder": "purple"}
 SYMBOLS = {"encoder": "circle", "baseline": "square", "cross-encoder": "diamond"}
@@ -158,3 +166,129 @@ def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
     figure.update_xaxes(title="similarity")
     figure.update_yaxes(title="share of pairs", tickformat=".0%")
     return figure
+
+
+def quality_and_size(table: CostTable) -> go.Figure:
+    """ρ ×100 with its interval against the size of a vector, on a logarithmic axis."""
+    figure = go.Figure()
+    for name, precision in PRECISIONS.items():
+        cells = [cell for cell in table.cells if cell.precision == name]
+        figure.add_scatter(
+            x=[cell.bytes for cell in cells],
+            y=[cell.rho.value for cell in cells],
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [cell.rho.high - cell.rho.value for cell in cells],
+                "arrayminus": [cell.rho.value - cell.rho.low for cell in cells],
+                "thickness": 1,
+                "width": 3,
+                "color": PALETTE[PRECISION_COLOURS[name]],
+            },
+            customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
+            mode="lines+markers",
+            name=precision.label,
+            line={"color": PALETTE[PRECISION_COLOURS[name]], "width": 2},
+            marker={"size": 9, "symbol": PRECISION_SYMBOLS[name]},
+            hovertemplate=f"{precision.label}, %{{customdata[0]}} dimensions: ρ %{{y:.2f}}, %{{x:,}} bytes, "
+            "%{customdata[1]:.2f} ms<extra></extra>",
+        )
+    sizes = sorted({cell.bytes for cell in table.cells})
+    apply_style(figure, height=380, alt="Spearman's ρ against the size of a vector, a line for each precision")
+    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, margin_t=48)
+    ticks = [2**power for power in range(2, 14) if sizes[0] <= 2**power * 1.5 and 2**power <= sizes[-1] * 1.5]
+    figure.update_xaxes(
+        type="log", title="bytes a vector", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks], minor_ticks=""
+    )
+    figure.update_yaxes(title="Spearman ρ ×100")
+    return figure
+
+
+def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
+    """The curve of all pairs, and each choice with its intervals; ``names``: criterion -> its name in the legend."""
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[recall for _, _, recall in decision.curve],
+        y=[precision for _, precision, _ in decision.curve],
+        customdata=[threshold for threshold, _, _ in decision.curve],
+        mode="lines",
+        name="all pairs",
+        line={"color": PALETTE["blue"], "width": 2, "shape": "linear"},
+        hovertemplate="from %{customdata:.3f} on: precision %{y:.1%}, recall %{x:.1%}<extra></extra>",
+    )
+    for choice, colour in _shown(decision):
+        figure.add_scatter(
+            x=[choice.recall.value],
+            y=[choice.precision.value],
+            error_x=_bar(choice.recall, colour),
+            error_y=_bar(choice.precision, colour),
+            mode="markers",
+            name=names.get(choice.criterion, choice.criterion),
+            marker={"color": PALETTE[colour], "size": 11, "line": {"color": "#ffffff", "width": 1}},
+            hovertemplate=f"from {choice.threshold.value:.3f} on: precision %{{y:.1%}}, recall %{{x:.1%}}"
+            "<extra></extra>",
+        )
+    share = decision.matches / decision.n
+    figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
+    figure.add_annotation(
+        x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=11
+    )
+    area = 100 * decision.average_precision.value
+    apply_style(figure, height=340, alt=f"Precision against recall; average precision {area:.1f} of 100")
+    _legend(figure)
+    figure.update_xaxes(title="recall", range=[0, 1.02], tickformat=".0%", dtick=0.2)
+    figure.update_yaxes(title="precision", range=[0, 1.03], tickformat=".0%")
+    return figure
+
+
+def by_threshold(decision: Decision, similarity: str) -> go.Figure:
+    """Precision, recall and F1 of all pairs at each threshold, with a line at each choice."""
+    thresholds = [threshold for threshold, _, _ in decision.curve]
+    precision = [precision for _, precision, _ in decision.curve]
+    recall = [recall for _, _, recall in decision.curve]
+    f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
+    figure = go.Figure()
+    for name, values, colour in (("precision", precision, "blue"), ("recall", recall, "green"), ("F1", f1, "grey")):
+        figure.add_scatter(
+            x=thresholds,
+            y=values,
+            mode="lines",
+            name=name,
+            line={"color": PALETTE[colour], "width": 2, "dash": "dot" if name == "F1" else "solid"},
+            hovertemplate=f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>",
+        )
+    for choice, colour in _shown(decision):
+        figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
+    apply_style(figure, height=340, alt=f"Precision, recall and F1 at each threshold of the {similarity}")
+    _legend(figure)
+    figure.update_xaxes(title=f"threshold: {similarity} from here on")
+    figure.update_yaxes(range=[0, 1.03], tickformat=".0%")
+    return figure
+
+
+def _shown(decision: Decision) -> list[tuple[Choice, str]]:
+    """The choices that a threshold fulfils, each with its colour."""
+    return [
+        (choice, colour) for choice, colour in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if choice.exists
+    ]
+
+
+def _bar(estimate: tuple[float, float, float], colour: str) -> dict[str, object]:
+    """The interval as an error bar."""
+    value, low, high = estimate
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value],
+        "arrayminus": [value - low],
+        "color": PALETTE[colour],
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def _legend(figure: go.Figure) -> None:
+    """With it, margins in which the labels of 0% at the origin and of 100% at the end have room."""
+    legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
+    figure.update_layout(showlegend=True, legend=legend, margin_t=48, margin_r=24)
+    figure.update_xaxes(ticklabelstandoff=6)
