@@ -10,25 +10,26 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import BlockFunction
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from sbert_app.pages.api import core, distill, metrics, openai, project, runs, score_file, search
+from sbert_app.pages.api import endpoints, metrics, openai, runs
 from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
-from sbert_app.pages.components.not_found import not_found
+from sbert_app.pages.components.templates import render
 from sbert_app.pages.learn import teacher
-from sbert_app.pages.server.guard import guarded
-from sbert_app.pages.server.hosts import AllowedHosts
+from sbert_app.pages.server.guard import LOOPBACK, AllowedHosts, Guard, PasswordCheck, guarded
 from sbert_app.pages.server.limits import UploadLimits
-from sbert_app.pages.server.login import PasswordCheck
-from sbert_app.pages.server.visitors import McpCalls
-from sbert_app.pages.server.whole_updates import WholeUpdates
+from sbert_app.pages.server.mcp import McpCalls
 from sbert_app.process import end_within
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
@@ -37,7 +38,8 @@ from sbert_app.signals import stop_repeating
 from training.assets import ASSETS
 from training.errors import InputError
 
-LAST_SECONDS = 10.0  # from the end of the server to that of the process, if a thread still waits for something
+LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread still waits for something
+LAST_PROCESSOR_SECONDS = 4.0  # … or computes something
 
 # (module, title in the navigation bar, path); the first is the front page
 PAGES = (
@@ -60,7 +62,7 @@ def build_app(services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
-    app = WholeUpdates(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
+    app = _WholeSteps(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
     with app:
         for module, title, path in PAGES:
             _begin_page(app, title, path.strip("/"))
@@ -68,11 +70,43 @@ def build_app(services: Services) -> gr.Blocks:
             import_module(f"sbert_app.pages.{module}.page").build(services)
             gr.HTML(FOOTER)
         app.current_page = ""  # endpoints are listed on the page that was built last: all belong to the front page
-        for endpoints in (core, score_file, runs, project, search, distill):
-            endpoints.build(services)
+        for build in (
+            endpoints.core,
+            endpoints.score_file,
+            runs.build,
+            endpoints.project,
+            endpoints.search,
+            endpoints.distill,
+        ):
+            build(services)
         gr.State().keep_in_cache = _JobFiles(services.scoring)  # which Gradio iterates
         app.unload(leave)
     return app
+
+
+class _WholeSteps(gr.Blocks):
+    """`gr.Blocks` whose generators send each step whole, instead of Gradio's differences between them.
+
+    Gradio sends what a generator yields as edits of what it yielded before, and its page applies them to objects that
+    may still wait to be shown. So two steps that arrive while the page is busy, as on a slow telephone, lose what the
+    first of them has changed besides values: a button stays disabled, a figure is never made visible.
+    """
+
+    def handle_streaming_diffs(
+        self,
+        block_fn: BlockFunction,
+        data: list[Any],
+        session_hash: str | None,
+        run: str | None,
+        final: bool,
+        simple_format: bool = False,
+    ) -> list[Any]:
+        """The outputs of a step as they are sent: the first and the last whole anyway, the others as a replacement."""
+        is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
+        whole = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
+        if is_first or final or simple_format:
+            return whole
+        return [[["replace", [], value]] for value in whole]
 
 
 class _JobFiles:
@@ -113,13 +147,22 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
         url = _launch(app, settings, services)
         print(f"SBERT Lab is at {url}", flush=True)
         if block:
-            app.block_thread()
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
     finally:
         if block:
-            stop_repeating()
-            services.scoring.close()
-            end_within(LAST_SECONDS)
+            _end(app, services)
     return app, url
+
+
+def _end(app: gr.Blocks, services: Services) -> None:
+    """What is computed stops first: the server waits for the requests that wait for it."""
+    stop_repeating()
+    end_within(LAST_SECONDS, LAST_PROCESSOR_SECONDS)
+    print("Keyboard interruption in main thread... closing server.", flush=True)
+    services.scoring.close()
+    services.tasks.close()
+    app.close(verbose=False)
 
 
 def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
@@ -130,6 +173,10 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
     except OSError as error:
         _check_address(settings.host)
         raise InputError(f"port {settings.port} is taken; choose another with --port") from error
+    is_guarded = isinstance(app.server_app.middleware_stack, Guard)
+    if not is_guarded:  # a server goes on when a layer fails as it starts
+        app.close(verbose=False)
+        raise RuntimeError("the guard does not stand before the app")
     launched.set()
     return url
 
@@ -160,7 +207,7 @@ def _launch_options(settings: Settings, services: Services, launched: threading.
             "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
             "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
             "lifespan": _guard(settings, launched),
-            "exception_handlers": {404: not_found},
+            "exception_handlers": {404: _not_found},
         },
         "mcp_server": settings.mcp,
         "prevent_thread_lock": True,
@@ -169,6 +216,7 @@ def _launch_options(settings: Settings, services: Services, launched: threading.
         "quiet": True,
         "show_error": False,
         "enable_monitoring": False,
+        "_frontend": False,  # or Gradio asks for the first page, once, and ends the app if a busy machine takes 3 s
     }
 
 
@@ -184,8 +232,24 @@ def _guard(settings: Settings, launched: threading.Event) -> Callable[[Any], Abs
 
 
 def _stay_at_home(settings: Settings) -> None:
-    """Nothing calls out on its own, and temporary files stay within the home folder."""
+    """Nothing calls out on its own, temporary files stay within the home folder, and no proxy stands before the app.
+
+    Gradio asks the app itself to start its queue and to carry out tool calls. HTTP_PROXY holds for downloads alone.
+    """
+    around = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (around, *sorted(LOOPBACK), settings.host)))
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    """What an unknown address answers: a page for browsers, JSON for everything else."""
+    detail = error.detail if isinstance(error, HTTPException) else "Not Found"
+    if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith(("/gradio_api/", "/v1/")):
+        return JSONResponse({"detail": detail}, status_code=404)
+    root = str(request.base_url)
+    return HTMLResponse(
+        render("components/templates/not_found.html", path=request.url.path[:200], root=root), status_code=404
+    )

@@ -1,60 +1,64 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
 It opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.sweeps`). Nothing trains in the page; a timer reads the runs' folders, so that every tab shows
-the grid filling, and neither a reload nor a killed app loses anything.
+(`services.experiments.experiment`). Nothing trains in the page; a timer reads the runs' folders every two seconds and
+sends what has changed, so that every tab shows the grid filling, and neither a reload nor a killed app loses anything.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
-from sbert_app.pages.ablation import sweep as ablation_sweep
 from sbert_app.pages.ablation import views
-from sbert_app.pages.ablation.sweep import Panel
-from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components.events import EVERY, UNQUEUED
-from sbert_app.pages.components.messages import error_message, heading, section
-from sbert_app.pages.components.pickers import MODELS
+from sbert_app.pages.components.messages import error_message, error_of, heading, section
+from sbert_app.pages.components.pickers import MODELS, data_choices
+from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
-from sbert_app.services.experiments.ablations import ABLATIONS
-from sbert_app.services.experiments.precomputed import precomputed
-from sbert_app.services.experiments.sweeps import Sweeps
-from sbert_app.services.runs.estimate import can_measure_rate, measure_rate
-from training.errors import UserFacingError
-from training.registry import DEFAULT_MODEL
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
+from sbert_app.services.experiments.experiment import SWEEP, Experiment, ExperimentRecord, Experiments, new_sweep
+from sbert_app.services.runs.estimate import RunEstimate
+from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))
 LABELLED_DATA = [
     ("SNLI dev + test (Hub)", "snli:dev+snli:test"),
-    ("SNLI + MultiNLI (Hub)", "all-nli:train"),
+    *data_choices("all-nli:train"),
     ("STSb, thirds as labels", "stsb:train"),
 ]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
+POLL_SECONDS = 2.0
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
 @dataclass(frozen=True)
-class Form:
-    """The settings of a new sweep."""
+class Panel:
+    """The components of the sweep that is shown, in the order of `refresh`."""
 
-    name: gr.Radio  # a key of ABLATIONS
-    seeds: gr.Slider
-    steps: gr.Number
-    base: gr.Dropdown
-    data: gr.Dropdown
+    sent: gr.State  # the version that the browser has
+    selected: gr.State  # the id of the sweep that is shown; None: the newest
+    picker: gr.Dropdown
+    status: gr.HTML
+    grid: gr.HTML
+    figure: gr.Plot
+    table: gr.HTML
+    stop: gr.Button
+    resume: gr.Button
+    delete: gr.Button
+    confirm: gr.Button
 
     @property
-    def inputs(self) -> list[Any]:
-        """In the order of `_arguments`."""
-        return [self.name, self.seeds, self.steps, self.base, self.data]
+    def outputs(self) -> list[Any]:
+        """All of them."""
+        return [getattr(self, each.name) for each in fields(self)]
 
 
 def build(services: Services) -> None:
@@ -69,16 +73,17 @@ def build(services: Services) -> None:
         legend = gr.HTML(min_width=300, scale=2, elem_id="legend")
     table = gr.HTML(elem_id="shipped")
     gr.HTML(section("Measure it here"))
-    form = _form(name)
+    inputs = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
-    panel = ablation_sweep.build_layout()
-    _connect(
-        Sweeps(services.jobs, services.access.check_run), form, panel, [question, figure, legend, table], planned, start
-    )
+    panel = _panel()
+    experiments = Experiments(services.jobs, services.access.check_run)
+    form = StartForm(services.jobs.store, inputs, planned, partial(_estimate, experiments))
+    _connect(experiments, form, panel, [question, figure, legend, table], start)
 
 
-def _form(name: gr.Radio) -> Form:
+def _form(name: gr.Radio) -> list[Any]:
+    """The fields of a new sweep, in the order of `_sweep`."""
     with gr.Row():
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
         steps = gr.Number(
@@ -103,50 +108,62 @@ def _form(name: gr.Radio) -> Form:
             min_width=260,
             elem_id="sweep-data",
         )
-    return Form(name, seeds, steps, base, data)
+    return [name, seeds, steps, base, data]
 
 
-def _connect(sweeps: Sweeps, form: Form, panel: Panel, about: list[Any], planned: gr.HTML, start: gr.Button) -> None:
+def _panel() -> Panel:
+    with gr.Column(elem_id="sweep"):
+        picker = gr.Dropdown([], label="Sweeps of this ablation", visible=False, elem_id="sweeps")
+        status = gr.HTML(elem_id="sweep-status")
+        with gr.Row(elem_classes="actions"):
+            stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-sweep")
+            resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-sweep")
+            delete = gr.Button("Delete", size="sm", visible=False, elem_id="delete-sweep")
+            confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
+        grid = gr.HTML(elem_id="grid")
+        figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
+        table = gr.HTML(elem_id="sweep-table")
+    return Panel(gr.State(None), gr.State(None), picker, status, grid, figure, table, stop, resume, delete, confirm)
+
+
+def _connect(experiments: Experiments, form: StartForm, panel: Panel, about: list[Any], start: gr.Button) -> None:
     """Connect the components with their handlers."""
-    refresh_after = ablation_sweep.connect(sweeps, form.name, panel)
-    latest = gr.State({})  # the latest values, so that a slow measurement does not overwrite a newer estimate
-    outputs = [*about, form.base, form.data]
+    name, *others = form.inputs
+    shown = [name, panel.selected, panel.sent]
 
-    estimate = partial(_estimate, sweeps), [latest, *form.inputs], planned
-    measure = partial(_measure, sweeps), [latest, *form.inputs], planned
+    def refresh_after(event: Any) -> Any:
+        return event.then(partial(refresh, experiments), shown, panel.outputs, **UNQUEUED)
 
-    def estimate_after(event: Any) -> None:
-        event.then(*estimate, **UNQUEUED).then(*measure, **UNQUEUED)
-
-    opened = gr.context.Context.root_block.load(_from_link, None, [form.name, panel.selected], **UNQUEUED)
-    chosen = opened.then(_about, form.name, outputs, **UNQUEUED)
+    outputs = [*about, *form.inputs[-2:]]
+    opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
+    chosen = opened.then(_about, name, outputs, **UNQUEUED)
     refresh_after(chosen)
-    estimate_after(chosen)
-    other = form.name.input(_about, form.name, outputs, **EVERY)
+    form.estimate_after(chosen)
+    other = name.input(_about, name, outputs, **EVERY)
     refresh_after(other.then(lambda: None, None, panel.selected, **UNQUEUED))
-    estimate_after(other)
-    edited = [each.change for each in form.inputs[1:]]
-    # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
-    gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
+    form.estimate_after(other)
+    form.estimate_on([each.change for each in others])
 
-    def start_from_form(request: gr.Request, *values: Any) -> tuple[Any, Any]:
-        return _start(sweeps, visitor_of(request), *values)
+    def start_sweep(visitor: str, *values: Any) -> str:
+        return experiments.start(_sweep(*values), visitor).id
 
-    started = start.click(start_from_form, form.inputs, [planned, panel.selected], **UNQUEUED)
-    refresh_after(started).then(None, None, None, js=SHOW_SWEEP)
-
-
-# ------------------------------------------------------------ precomputed
+    refresh_after(form.start_on(start, start_sweep, panel.selected)).then(None, None, None, js=SHOW_SWEEP)
+    gr.Timer(POLL_SECONDS).tick(partial(refresh, experiments), shown, panel.outputs, **UNQUEUED)
+    refresh_after(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **EVERY))
+    actions = (panel.stop, experiments.stop), (panel.resume, experiments.resume), (panel.confirm, experiments.delete)
+    for button, action in actions:
+        refresh_after(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED))
+    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **UNQUEUED)
 
 
 def _about(name: str) -> list[Any]:
     """The question, the precomputed table with its figure, and the fields that this ablation needs."""
     ablation = ABLATIONS[name]
     varies_base = "base" in ablation.variants[ablation.default].changes
-    fields = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
+    updates = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
     table = precomputed(name)
     if table is None:
-        return [views.question(ablation), gr.update(visible=False), "", views.not_measured(ablation), *fields]
+        return [views.question(ablation), gr.update(visible=False), "", views.not_measured(ablation), *updates]
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = statistics.rows(ablation, after, before)
@@ -157,57 +174,8 @@ def _about(name: str) -> list[Any]:
         gr.update(value=figure, visible=True),
         views.legend(ablation, measured),
         views.statistics(measured) + views.not_precomputed(rows) + views.source(table),
-        *fields,
+        *updates,
     ]
-
-
-# ------------------------------------------------------------ before a sweep
-
-
-def _arguments(
-    name: str, seeds: float, steps: float | None, base: str | None, data: str
-) -> tuple[str, int, dict[str, Any]]:
-    """The form as the arguments of `Sweeps.start`."""
-    changes: dict[str, Any] = {"max_steps": steps} if steps else {}
-    if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
-        changes["base"] = (base or "").strip()
-    if name == "concat":
-        changes["train_data"] = data
-    return name, int(seeds), changes
-
-
-def _estimate(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> str:
-    """The estimate for the form, as far as it is known without measuring."""
-    latest["form"] = values
-    try:
-        estimate = sweeps.estimate(*_arguments(*values))
-    except UserFacingError as error:
-        return error_message(error)
-    rate = sweeps.rate(estimate)
-    first = next(iter(estimate.estimates.values()))
-    return views.planned(estimate, rate, measuring=rate is None and can_measure_rate(first.config, sweeps.store))
-
-
-def _measure(sweeps: Sweeps, latest: dict[str, Any], *values: Any) -> Any:
-    """The estimate with the throughput measured now, if it was not known."""
-    try:
-        estimate = sweeps.estimate(*_arguments(*values))
-        first = next(iter(estimate.estimates.values()))
-        if sweeps.rate(estimate) or not can_measure_rate(first.config, sweeps.store):
-            return gr.skip()
-        rate = measure_rate(first, sweeps.store)
-    except UserFacingError as error:
-        return error_message(error)
-    return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
-
-
-def _start(sweeps: Sweeps, visitor: str, *values: Any) -> tuple[Any, Any]:
-    """Queue the sweep. Returns updates of the estimate (an error message) and of the sweep to show."""
-    try:
-        sweep = sweeps.start(*_arguments(*values), visitor)
-    except UserFacingError as error:
-        return error_message(error), gr.skip()
-    return gr.skip(), sweep.id
 
 
 def _from_link(request: gr.Request) -> tuple[Any, Any]:
@@ -215,3 +183,67 @@ def _from_link(request: gr.Request) -> tuple[Any, Any]:
     query = request.query_params
     preset = query.get("preset")
     return preset if preset in ABLATIONS else gr.skip(), query.get("sweep") or None
+
+
+def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
+    """The sweep that the form describes."""
+    changes: dict[str, Any] = {"max_steps": steps} if steps else {}
+    if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
+        changes["base"] = (base or "").strip()
+    if name == "concat":
+        changes["train_data"] = data
+    return new_sweep(name, int(seeds), changes)
+
+
+def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
+    estimate = experiments.estimate(_sweep(*values))
+    return next(iter(estimate.estimates.values())), partial(views.planned, estimate)
+
+
+# ------------------------------------------------------------ the sweep that is shown
+
+
+def refresh(experiments: Experiments, name: str, selected: str | None, sent: Any) -> list[Any]:
+    """An update for each of `Panel.outputs`, if anything has changed since the browser got the version ``sent``."""
+    candidates, damaged = experiments.list(SWEEP, name), experiments.damaged()
+    shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
+    if shown is not None and shown.counts["queued"]:
+        experiments.jobs.reconcile()
+    choices = [(views.sweep_name(each), each.id) for each in candidates]
+    version = [choices, list(map(str, damaged)), *_version(shown)]
+    if version == sent:
+        return [gr.skip() for _ in fields(Panel)]
+    problems = "".join(map(error_message, damaged))
+    if shown is None:
+        hidden, no_choices = gr.update(visible=False), gr.update(choices=[], value=None, visible=False)
+        return [version, None, no_choices, problems, "", hidden, "", *[hidden] * 4]
+    rows, running = shown.rows, shown.state == "running"
+    has_values = bool(shown.values)
+    figure = gr.update(value=figures_ablation.bars(rows, "this sweep") if has_values else None, visible=has_values)
+    return [
+        version,
+        shown.id,
+        gr.update(choices=choices, value=shown.id, visible=True),
+        views.sweep_status(shown) + problems,
+        views.grid(shown),
+        gr.skip() if sent and sent[-1] == version[-1] else figure,
+        views.statistics(rows) if has_values else "",
+        gr.update(visible=running),
+        gr.update(visible=not running and shown.can_resume),
+        gr.update(visible=not running),
+        gr.update(visible=False),
+    ]
+
+
+def _version(shown: Experiment | None) -> list[Any]:
+    """A value that differs between versions of a sweep; its last part is what the figure shows."""
+    if shown is None:
+        return [None, None]
+    values = sorted((variant, seed, value) for (variant, seed), value in shown.values.items())
+    return [[f"{cell.state} {cell.share:.3f}" for cell in shown.cells], [shown.id, values]]
+
+
+def _act(action: Callable[[str], object], selected: str | None) -> Any:
+    """Stop, resume or delete the selected sweep. Returns an error message, if there is one."""
+    error = error_of(lambda: action(selected) if selected else None)
+    return error or gr.skip()

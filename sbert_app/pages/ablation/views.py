@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 from urllib.parse import quote
@@ -12,22 +11,20 @@ from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import estimate_plan, note
-from sbert_app.pages.components.templates import render
-from sbert_app.services.experiments.ablations import ABLATIONS, Ablation
-from sbert_app.services.experiments.precomputed import PrecomputedTable
-from sbert_app.services.experiments.record import Sweep, SweepCell
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable
+from sbert_app.services.experiments.experiment import Cell, Experiment, ExperimentEstimate
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
-from sbert_app.services.experiments.sweeps import SweepEstimate
 from sbert_app.services.runs.estimate import TrainingRate
-from sbert_app.services.runs.record import AT_WORK
-from training.registry import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 
 NO_RUN = "no run"  # of a cell whose run was deleted
 
 
 def question(ablation: Ablation) -> Markup:
     """What is asked, and what the answer means."""
-    return render("ablation/templates/question.html", ablation=ablation)
+    return macro("ablation/question")(ablation=ablation)
 
 
 def source(table: PrecomputedTable) -> Markup:
@@ -47,8 +44,7 @@ def source(table: PrecomputedTable) -> Markup:
         f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
         "Day": table.measured,
     }
-    return render(
-        "ablation/templates/source.html",
+    return macro("ablation/source")(
         summary=f"{format_count(len(table.runs), 'run')}, {seeds}" + (f", {steps[0]:,} steps each" * (len(steps) == 1)),
         facts=facts,
         command=table.command,
@@ -82,7 +78,7 @@ def _rate(value: float) -> str:
 
 def not_measured(ablation: Ablation) -> Markup:
     """What stands in place of a table that does not ship."""
-    return render("ablation/templates/not_measured.html", ablation=ablation)
+    return macro("ablation/not_measured")(ablation=ablation)
 
 
 def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
@@ -117,7 +113,7 @@ def statistics(rows: Sequence[VariantRow]) -> Markup:
     )
 
 
-def planned(estimate: SweepEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
+def planned(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
     """What a sweep would do, how long it would take, and the disk space of its models."""
     first = next(iter(estimate.estimates.values()))
     variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
@@ -136,7 +132,7 @@ def planned(estimate: SweepEstimate, rate: TrainingRate | None, measuring: bool 
     )
 
 
-def sweep_status(sweep: Sweep) -> Markup:
+def sweep_status(sweep: Experiment) -> Markup:
     """How far a sweep is, and what went wrong."""
     counts = sweep.counts
     facts = [f"{counts['finished']} of {format_count(len(sweep.cells), 'run')} finished"]
@@ -144,8 +140,7 @@ def sweep_status(sweep: Sweep) -> Markup:
     if sweep.seconds_left is not None:
         facts.append(f"about {format_estimate(sweep.seconds_left)} left")
     done = counts["finished"] + sum(cell.share for cell in sweep.cells if cell.state == "running")
-    return render(
-        "ablation/templates/sweep_status.html",
+    return macro("ablation/sweep_status")(
         facts=facts,
         fraction=done / len(sweep.cells),
         settings=settings(sweep),
@@ -153,20 +148,19 @@ def sweep_status(sweep: Sweep) -> Markup:
     )
 
 
-def grid(sweep: Sweep) -> Markup:
+def grid(sweep: Experiment) -> Markup:
     """Variants down, seeds across; each cell shows its run's result and links to it."""
-    cells = {(cell.variant, cell.seed): cell for cell in sweep.cells}
-    seeds = sweep.record.seeds
+    cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
     rows = [
-        (variant.label, [_grid_cell(cells[name, seed], variant.label) for seed in seeds])
+        (variant.label, [_grid_cell(cells.get((name, seed)), variant.label) for seed in sweep.seeds])
         for name, variant in sweep.ablation.variants.items()
     ]
-    return render("ablation/templates/grid.html", seeds=seeds, rows=rows)
+    return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
 
 
-def settings(sweep: Sweep) -> str:
+def settings(sweep: Experiment) -> str:
     """What all cells of a sweep share, in one line."""
-    config = sweep.ablation.config(sweep.ablation.default, sweep.record.seeds[0], **sweep.record.changes)
+    config = sweep.ablation.config(sweep.ablation.default, 0, **sweep.record.changes)
     varied = next(iter(sweep.ablation.variants.values())).changes
     shared = [value for name, value in (("base", config.base), ("objective", config.objective)) if name not in varied]
     length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
@@ -174,87 +168,56 @@ def settings(sweep: Sweep) -> str:
     return " · ".join([*shared, config.train_data, length, f"batch {config.batch_size}", rate])
 
 
-def sweep_name(sweep: Sweep) -> str:
+def sweep_name(sweep: Experiment) -> str:
     """The label of a sweep in the picker: when it was started, how many seeds, how far it is."""
     progress = f"{sweep.counts['finished']}/{len(sweep.cells)}" if sweep.state != "finished" else "finished"
-    return f"{format_time(sweep.record.created)} · {format_count(len(sweep.record.seeds), 'seed')} · {progress}"
+    return f"{format_time(sweep.record.created)} · {format_count(len(sweep.seeds), 'seed')} · {progress}"
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    best: str
-    worst: str
-    gap: float  # points of ρ ×100
-    paper_span: float | None
-
-
-def _outcome(rows: Sequence[VariantRow]) -> _Outcome | None:
-    """The best and the worst measured variant, and how far apart they are; None below two variants."""
+def _outcome(rows: Sequence[VariantRow]) -> dict[str, object] | None:
+    """The best and the worst measured variant, and how far apart they are in points; None below two variants."""
     means = {row.label: row.summary.mean for row in rows if row.summary}
     if len(means) < 2:
         return None
     best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
     paper = [row.paper for row in rows if row.paper is not None]
-    return _Outcome(best, worst, means[best] - means[worst], max(paper) - min(paper) if paper else None)
+    span = max(paper) - min(paper) if paper else None
+    return {"best": best, "worst": worst, "gap": means[best] - means[worst], "paper_span": span}
 
 
 def _statistics_row(row: VariantRow) -> dict[str, object]:
     """A row of the statistics table as text."""
-    summary = row.summary
-    deviation, interval = None, MISSING
+    summary, against = row.summary, row.against
+    interval, p = MISSING, against.p if against else None
     if summary is not None:
-        deviation = summary.deviation
         interval = "one seed: none" if summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
     return {
         "label": row.label,
         "is_default": row.is_default,
         "before": format_number(row.before),
-        "mean": None if summary is None else summary.mean,
-        "deviation": "" if deviation is None else f"{deviation:.2f}",
+        "mean": summary and summary.mean,
+        "deviation": f"{summary.deviation:.2f}" if summary and summary.deviation is not None else "",
         "interval": interval,
-        "seeds": 0 if summary is None else summary.n,
-        "comparison": _comparison(row),
-        "p": _p_value(row),
+        "seeds": summary.n if summary else 0,
+        "comparison": "the default" if row.is_default else against.words if against else MISSING,
+        "p": "" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}",
         "paper": format_number(row.paper),
     }
 
 
-def _comparison(row: VariantRow) -> str:
-    if row.is_default:
-        return "the default"
-    return MISSING if row.against is None else row.against.words
-
-
-def _p_value(row: VariantRow) -> str:
-    p = row.against.p if row.against else None
-    if p is None:
-        return ""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-@dataclass(frozen=True)
-class _GridCell:
-    text: str
-    state: str = ""
-    url: str = ""  # of its run; empty without one
-    title: str = ""
-    percent: int | None = None  # of the steps, while its run is queued or running
-
-
-def _grid_cell(cell: SweepCell, label: str) -> _GridCell:
-    run = cell.run
-    if run is None:
-        return _GridCell(NO_RUN)
+def _grid_cell(cell: Cell | None, label: str) -> dict[str, object]:
+    """Text and state, and of a run its address, what a pointer sees, and how much of it is done while it is at work."""
+    if cell is None or cell.run is None:
+        return {"text": NO_RUN, "url": ""}
+    text: str = "no ρ" if cell.state == State.FINISHED else cell.state
     if cell.value is not None:
         text = f"{cell.value:.2f}"
-    elif cell.state == "running" and run.progress.steps:
+    elif cell.state == State.RUNNING and cell.run.progress.steps:
         text = f"{cell.share:.0%}"
-    else:
-        text = "no ρ" if cell.state == "finished" else cell.state
-    return _GridCell(
-        text=text,
-        state=cell.state,
-        url=f"train?run={quote(run.id)}",
-        title=f"{label}, seed {cell.seed}: {run.record.reason or cell.state}",
-        percent=round(100 * cell.share) if cell.state in AT_WORK else None,
-    )
+    return {
+        "text": text,
+        "state": cell.state,
+        "url": f"train?run={quote(cell.run.id)}",
+        "title": f"{label}, seed {cell.plan.seed}: {cell.run.record.reason or cell.state}",
+        "percent": round(100 * cell.share) if cell.state in AT_WORK else None,
+    }

@@ -4,14 +4,15 @@ Gradio passes on whatever JSON a request holds. Here every argument is validated
 function declares, and against a range or a length that is stated: text and lists have a limit, numbers a smallest and
 a largest value. What does not fit is an error that names the argument; a fault of the app is logged, and the visitor
 is told that there was one, not which.
+
+Gradio's own clients fill in defaults before they post; curl does not. A body that is posted to an endpoint may
+therefore be any of ``{"data": [all arguments]}``, ``{"data": [the first arguments]}`` and ``{"name": value, …}``.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -21,7 +22,8 @@ import gradio as gr
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import INTERNAL_ERROR
-from sbert_app.pages.server.visitors import agent_address, visitor_address
+from sbert_app.pages.server.address import agent_address, visitor_of
+from sbert_app.services.quota import Quota
 from training.data.tables.rows import shown
 from training.errors import InputError, UserFacingError
 
@@ -42,36 +44,7 @@ class Between:
         self.low, self.high = low, high
 
 
-class TooMany(InputError):  # noqa: N818 - the visitor's doing
-    """A visitor has as much under way as they may."""
-
-
-class AtOnce:
-    """Counts what each visitor has under way; more than ``most`` at once is refused. Thread-safe."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._running: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def one_more(self, visitor: str) -> Iterator[None]:
-        """For the length of the block. TooMany if the visitor has ``most`` under way."""
-        with self._lock:
-            if self._running[visitor] >= self.most:
-                raise TooMany(
-                    f"{self.most} such requests from your address are being worked on; wait until one is answered"
-                )
-            self._running[visitor] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running[visitor] -= 1
-                self._running += Counter()  # drops those that have none
-
-
-_tool_calls = AtOnce(MOST_AT_ONCE)  # of all tools together: an agent makes many calls side by side
+_tool_calls = Quota(MOST_AT_ONCE)  # of all tools together: an agent makes many calls side by side
 
 
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
@@ -82,7 +55,7 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         sentences: the arguments that hold a sentence; other texts are names, which are shorter.
         ranges: for each numeric argument its range.
     """
-    limit = AtOnce(at_once) if at_once else None
+    limit = Quota(at_once) if at_once else None
 
     def decorate(function: Call) -> Call:
         signature, hints = inspect.signature(function), get_type_hints(function)
@@ -102,12 +75,12 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
                 checked = {name: _checked(name, value, adapters[name]) for name, value in given.arguments.items()}
                 if own:
                     checked[own[0]] = request
-                by_agent = agent_address(getattr(request, "headers", None) or {})
+                by_agent = agent_address(request)
                 with ExitStack() as held:
                     if by_agent:
-                        held.enter_context(_tool_calls.one_more(by_agent))
+                        held.enter_context(_tool_calls.held(by_agent))
                     if limit is not None:
-                        held.enter_context(limit.one_more(visitor_of(request)))
+                        held.enter_context(limit.held(visitor_of(request)))
                     return function(**checked)
 
         parameters = [each for name, each in signature.parameters.items() if name not in own]
@@ -135,13 +108,6 @@ def gradio_errors() -> Iterator[None]:
     except Exception as error:
         log.exception("an endpoint failed")
         raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
-
-
-def visitor_of(request: gr.Request | None) -> str:
-    """Whom limits are counted for: the address of a request; "" where there is none, as in a test."""
-    client = getattr(request, "client", None)
-    address = getattr(client, "host", None) or ""
-    return visitor_address(address, getattr(request, "headers", None) or {})
 
 
 def _replaced_surrogates(value: Any) -> Any:
@@ -200,3 +166,53 @@ _KINDS = {
     "model_type": "an uploaded file",
     "model_attributes_type": "an uploaded file",
 }
+
+
+# ------------------------------------------------------------ the arguments of a request
+
+_signatures: dict[str, inspect.Signature] = {}
+
+
+def register(function: Callable[..., Any], **options: Any) -> None:
+    """Register ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
+    name = function.__name__
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]  # which Gradio adds
+    _signatures[name] = signature.replace(parameters=own)
+    gr.api(function, api_name=name, **options)
+
+
+def is_registered(name: str) -> bool:
+    """Whether there is an endpoint of that name."""
+    return name in _signatures
+
+
+def with_all_arguments(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a request to the endpoint ``name`` with every argument in ``data``, those left out by default.
+
+    Raises:
+        InputError: an argument is unknown, or one without a default is missing.
+    """
+    signature = _signatures.get(name)
+    given = body.get("data")
+    if signature is None:
+        if not isinstance(given, list):
+            raise InputError('the request must be a JSON object with the arguments as a list: {"data": […]}')
+        return body
+    parameters = signature.parameters
+    names = list(parameters)
+    if not isinstance(given, list):  # an argument may be called data, too
+        session = {key: value for key, value in body.items() if key in ("session_hash", "event_data")}
+        named = {key: value for key, value in body.items() if key not in session}
+    else:
+        session = {key: value for key, value in body.items() if key != "data"}
+        if len(given) > len(names):
+            raise InputError(f"{name} takes at most {len(names)} arguments: {', '.join(names)}")
+        named = dict(zip(names, given, strict=False))
+    unknown = [key for key in named if key not in parameters]
+    if unknown:
+        raise InputError(f"{name} has no argument {unknown[0][:80]!r}; it takes {', '.join(names)}")
+    missing = [key for key in names if key not in named and parameters[key].default is inspect.Parameter.empty]
+    if missing:
+        raise InputError(f"{name} needs {' and '.join(missing)}; it takes {', '.join(names)}")
+    return {**session, "data": [named.get(key, parameters[key].default) for key in names]}

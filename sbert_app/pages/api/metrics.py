@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.api.arguments import is_registered
+from sbert_app.pages.api.endpoint import is_registered
 from sbert_app.services.metrics import LATENCY, REQUESTS, exposition
 
 RUN = "/gradio_api/run/"

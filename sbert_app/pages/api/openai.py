@@ -6,7 +6,6 @@ too. Answers and errors have the shapes that the clients parse.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -18,12 +17,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sbert_app.pages.api.endpoint import AtOnce, TooMany
 from sbert_app.pages.components.messages import INTERNAL_ERROR
+from sbert_app.pages.server.address import visitor_of
+from sbert_app.pages.server.limits import JSON, openai_error
 from sbert_app.services.container import Services
 from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
 from sbert_app.services.openai import embeddings as compute_embeddings
 from sbert_app.services.openai import rerank as compute_ranking
+from sbert_app.services.quota import Quota, TooMany
 from training.errors import UserFacingError
 
 log = logging.getLogger("sbert_lab.api")
@@ -37,7 +38,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 def routes(services: Services) -> list[BaseRoute]:
     """The routes. torch is imported at the first request."""
-    limit, threads = AtOnce(AT_ONCE), CapacityLimiter(THREADS)
+    limit, threads = Quota(AT_ONCE), CapacityLimiter(THREADS)
 
     async def embeddings(request: Request) -> Response:
         compute = partial(compute_embeddings, services.models)
@@ -70,19 +71,21 @@ async def _answer(
     request: Request,
     body: type[Body],
     compute: Callable[[Body], dict[str, Any]],
-    limit: AtOnce,
+    limit: Quota,
     threads: CapacityLimiter,
 ) -> Response:
     """Validate the body, compute in a thread, and say what is wrong as OpenAI does."""
     try:
-        asked = body.model_validate(await request.json())
+        asked = body.model_validate(request.scope[JSON] if JSON in request.scope else await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+    except (
+        ValueError,
+        RecursionError,
+    ):  # no UTF-8; a number of thousands of digits; nested too deep
         return _error(400, "the request is not valid JSON")
-    visitor = request.client.host if request.client else ""
     try:
-        with limit.one_more(visitor):  # counted before a thread is taken, for which others wait
+        with limit.held(visitor_of(request)):  # counted before a thread is taken, for which others wait
             return JSONResponse(await to_thread.run_sync(compute, asked, limiter=threads))
     except TooMany as error:
         refusal = _error(429, error.public, "rate_limit_error")
@@ -108,5 +111,4 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _error(status: int, message: str, kind: str = "invalid_request_error") -> JSONResponse:
-    error = {"message": message, "type": kind, "param": None, "code": None}
-    return JSONResponse({"error": error}, status_code=status)
+    return JSONResponse(openai_error(message, kind), status_code=status)

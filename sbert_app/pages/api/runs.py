@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.arguments import register
-from sbert_app.pages.api.endpoint import Between, endpoint, visitor_of
+from sbert_app.pages.api.endpoint import Between, endpoint, register
+from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.runs.estimate import estimate_run
-from training.registry import DEFAULT_MODEL
-from training.trainer.config import RunConfig
+from training.catalogue import DEFAULT_MODEL
+from training.trainer.config import SETTINGS, RunConfig
 
 
 def build(services: Services) -> None:
     """Register the endpoints in the open Blocks."""
     store = services.jobs.store
 
-    @endpoint(
-        epochs=Between(1e-6, 1_000),
-        max_steps=Between(0, 10_000_000),
-        batch_size=Between(1, 65_536),
-        learning_rate=Between(0, 1),
-        seed=Between(0, 2**32 - 1),
-    )
     def start_run(
         objective: str = "regression",
         train_data: str = "stsb:train",
@@ -44,25 +39,14 @@ def build(services: Services) -> None:
         """Queue a training run and return it; follow it with run_status.
 
         Args:
-            objective: classification, regression, cosent, angle, contrastive, triplet, mnrl, simcse, mse, margin-mse.
-            train_data: a named set, as stsb:train or snli+mnli.
-            eval_data: a named set to measure on; empty = random pairs only.
-            base: what to start from: a model, run:<id>, a Hub id, scratch:6x384, scratch:bilstm, scratch:dan.
-            pooling: mean, max or cls; empty = the base's own.
-            concatenation: of classification: uv, diff, mul, joined by +.
-            epochs: passes over the training data.
-            max_steps: optimiser steps; 0 = as many as the epochs take.
-            batch_size: pairs (or triplets) per step.
-            learning_rate: the peak learning rate; 0 = 2e-5, of scratch:bilstm and scratch:dan 1e-3.
-            seed: the random seed.
-            name: what to call the run.
-            options: any other field of a run, as {"lora_rank": 8, "teacher": "minilm-stsb", "matryoshka_dims": [128]}.
+            {arguments}
+            options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
         """
         config = RunConfig.from_dict(
             {
                 "objective": objective,
                 "train_data": train_data,
-                "eval_data": eval_data or None,
+                "eval_data": eval_data,
                 "base": base,
                 "pooling": pooling or None,
                 "concatenation": concatenation,
@@ -77,6 +61,8 @@ def build(services: Services) -> None:
         )
         estimate_run(services.access.check_run(config), store)
         return services.jobs.start(config, visitor_of(request)).to_json()
+
+    start_run = _as_endpoint(start_run)
 
     @endpoint(since=Between(0, 2**53))
     def run_status(run_id: str, since: int = 0) -> dict[str, Any]:
@@ -98,7 +84,7 @@ def build(services: Services) -> None:
         Args:
             run_id: the id that start_run returned.
         """
-        return services.jobs.stop(run_id).to_json()
+        return services.jobs.store.stop(run_id).to_json()
 
     @endpoint()
     def list_runs() -> list[dict[str, Any]]:
@@ -107,3 +93,22 @@ def build(services: Services) -> None:
 
     for function in (start_run, run_status, stop_run, list_runs):
         register(function, queue=False)
+
+
+def _as_endpoint(start_run: Callable[..., Any]) -> Callable[..., Any]:
+    """With the ranges of `RunConfig`, and its words for the arguments that are fields of it."""
+    arguments: list[str] = []
+    ranges: dict[str, Any] = {}
+    for name, argument in inspect.signature(start_run).parameters.items():
+        if name not in SETTINGS:
+            continue
+        setting = SETTINGS[name]
+        words = f"; {', '.join(setting.choices)}" if name == "objective" else ""
+        if argument.default in (0, "") and setting.words not in ("", "0"):
+            words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
+        arguments.append(f"{name}: {setting.sentence()}{words}.")
+        if setting.range is not None:  # 0 stands for what is left out; RunConfig refuses it where it is not
+            low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
+            ranges[name] = Between(low, setting.range.high)
+    start_run.__doc__ = (start_run.__doc__ or "").format(arguments=f"\n{' ' * 12}".join(arguments))
+    return endpoint(**ranges)(start_run)

@@ -8,11 +8,13 @@ Browsers and gradio_client name their own.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sbert_app.pages.api.arguments import is_registered, with_all_arguments
+from sbert_app.pages.api.endpoint import is_registered, with_all_arguments
+from sbert_app.pages.server.limits import JSON, replay
 from training.errors import InputError
 
 SESSION = "plain"
@@ -22,10 +24,10 @@ CALL_BY_NAMES = "/gradio_api/call/v2/"
 
 
 class OneSession:
-    """ASGI middleware: adds ``session_hash`` to the JSON bodies that are posted to an endpoint without one.
+    """ASGI middleware: adds ``session_hash`` to the JSON objects that are posted to an endpoint without one.
 
-    A body also gets the arguments that it leaves out (see `sbert_app.pages.api.arguments`), so that clients that were
-    written before an argument was added keep working.
+    They also get the arguments that they leave out (`with_all_arguments`), so that clients that were written before an
+    argument was added keep working. It stands inside of `BodyLimits`, which has parsed them.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -33,47 +35,30 @@ class OneSession:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         posted = scope["path"] if scope["type"] == "http" and scope["method"] == "POST" else ""
-        is_run = RUN in posted
-        if not is_run and (CALL not in posted or CALL_BY_NAMES in posted):
+        asked, is_run = scope.get(JSON), RUN in posted
+        if not isinstance(asked, dict) or not (is_run or (CALL in posted and CALL_BY_NAMES not in posted)):
             await self.app(scope, receive, send)
             return
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
         try:
-            body = completed(body, posted.rsplit("/", 1)[-1], SESSION if is_run else None)
+            asked = completed(asked, posted.rsplit("/", 1)[-1], SESSION if is_run else None)
         except InputError as error:
             await JSONResponse({"error": error.public}, status_code=400)(scope, receive, send)
             return
+        await receive()  # the body as it was posted
+        body = json.dumps(asked).encode()
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
-        replayed = False
-
-        async def replay() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()  # that the client has gone
-            replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self.app({**scope, "headers": headers}, replay, send)
+        await self.app({**scope, "headers": headers, JSON: asked}, replay(body, receive), send)
 
 
-def completed(body: bytes, endpoint: str = "", session: str | None = SESSION) -> bytes:
-    """The body with all arguments, and with ``session`` if it has none; unchanged if it is no JSON object.
+def completed(asked: dict[str, Any], endpoint: str = "", session: str | None = SESSION) -> dict[str, Any]:
+    """What is asked with all arguments, and with ``session`` if it has none.
 
     Raises:
         InputError: an argument is unknown, or one without a default is missing.
     """
-    try:
-        asked = json.loads(body)
-    except ValueError:
-        return body
-    if not isinstance(asked, dict):
-        return body
     has_session = asked.get("session_hash") is not None or session is None
     if has_session and not is_registered(endpoint):
-        return body
+        return asked
     asked = with_all_arguments(endpoint, asked)
-    return json.dumps(asked if has_session else {**asked, "session_hash": session}).encode()
+    return asked if has_session else {**asked, "session_hash": session}

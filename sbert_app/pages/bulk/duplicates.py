@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures import thresholds as figures
+from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
-from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.templates import render
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.matches import MatchSummary
-from sbert_app.services.files.summary import ScoreSummary
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from sbert_app.services.files.report import ScoreSummary
 from training.errors import InputError
 
 USUAL = 0.8  # where no gold scores say better
@@ -47,20 +46,19 @@ class Duplicates:
                 self.threshold = gr.Number(
                     USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"
                 )
-                self.apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
-                self.stop = gr.Button("Stop", interactive=False, elem_id="stop-threshold", min_width=120)
-            self.status = gr.HTML(elem_id="matches")
+                apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
+                stop = gr.Button("Stop", interactive=False, elem_id="stop-threshold", min_width=120)
+            self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), apply, stop)
             with gr.Row():
                 self.downloads = {
                     name: gr.DownloadButton(label, visible=False, elem_id=name.replace("_", "-"), min_width=160)
                     for name, label in DOWNLOADS.items()
                 }
-        self.task = TaskWidget("matches", self.status, self.stop, self.apply)
 
     @property
     def shown(self) -> list[Any]:
         """What changes with the file that is shown."""
-        return [self.section, self.decision, self.curve, self.threshold, self.status, *self.downloads.values()]
+        return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads.values()]
 
     def hidden(self) -> Update:
         """Nothing is scored."""
@@ -70,47 +68,30 @@ class Duplicates:
         """The section for a scored file, with the threshold that its gold scores suggest."""
         found = summary.report.decision if summary.report else None
         choices = [choice for choice in found.decision.choices if choice.exists] if found else []
-        curve: Any = gr.Plot(visible=False)
-        if found:
-            figure = figures.precision_recall(found.decision, criterion_labels(found.decision))
-            curve = gr.Plot(figure, visible=True)
+        figure = figures.precision_recall(found.decision, criterion_labels(found.decision)) if found else None
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: decision_table("Cosine and gold", found, [MEANING]) if found else Markup(),
-            self.curve: curve,
+            self.curve: shown(figure),
             self.threshold: round(choices[0].threshold.value, 4) if choices else USUAL,
             **self._cleared(),
         }
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        outputs = [*self.task.outputs, *self.downloads.values()]
-        applied = self.apply.click(
-            self.find, [self.job, self.threshold], outputs, trigger_mode="always_last", concurrency_limit=2, **PRIVATE
-        )
-        self.task.wire(self.services, applied)
+        self.tab.wire(self.find, [self.job, self.threshold], {each: hidden() for each in self.downloads.values()})
 
-    def find(self, job_id: str | None, threshold: float | None, request: gr.Request) -> Iterator[Update]:
+    def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
         """Apply the threshold to the scores of the job."""
-
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> MatchSummary:
-            if threshold is None:
-                raise InputError("Give a threshold, such as 0.8.")
-            report_progress(0, "Comparing with the threshold")
-            return self.services.scoring.apply_threshold(job_id or "", threshold, should_stop)
-
-        def show(found: MatchSummary) -> Update:
-            paths = dict(zip(DOWNLOADS, found.outputs, strict=True))
-            buttons = {
-                self.downloads[name]: gr.DownloadButton(value=path, visible=True) for name, path in paths.items()
-            }
-            return {self.status: match_summary(found), **buttons}
-
-        hidden = {button: gr.DownloadButton(visible=False) for button in self.downloads.values()}
-        yield from self.task.run(self.services, request, work, show, hidden)
+        if threshold is None:
+            raise InputError("Give a threshold, such as 0.8.")
+        watch.report(0, "Comparing with the threshold")
+        found = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
+        files = dict(zip(self.downloads.values(), map(shown, found.outputs), strict=True))
+        return {self.tab.status: match_summary(found), **files}
 
     def _cleared(self) -> Update:
-        return {self.status: "", **{button: gr.DownloadButton(visible=False) for button in self.downloads.values()}}
+        return {self.tab.status: "", **{each: hidden() for each in self.downloads.values()}}
 
 
 def match_summary(found: MatchSummary) -> Markup:

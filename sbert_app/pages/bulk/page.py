@@ -6,33 +6,43 @@ background, and the browser keeps the list of the jobs that it started. So a rel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages.api.endpoint import visitor_of
-from sbert_app.pages.bulk import history, views
+from sbert_app.formats import format_time
+from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.duplicates import Duplicates
-from sbert_app.pages.components.encoding import encoding_dropdown
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.components.upload_options import encoding_dropdown
+from sbert_app.pages.server.address import visitor_of
+from sbert_app.services.background.state import State
+from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.container import Services
-from sbert_app.services.files.jobs import OPENED, ScoreJob, ScoreRequest
-from sbert_app.services.files.summary import ScoreSummary
-from sbert_app.services.tasks import TaskProgress
+from sbert_app.services.files.jobs import ScoreJob, ScoreJobs, ScoreRequest
+from sbert_app.services.files.report import ScoreSummary
 from training.assets import asset
+from training.catalogue import DEFAULT_MODEL
 from training.data.tables.table import PairColumns, Table, open_table, pick_columns
 from training.errors import InputError, Stopped, UserFacingError
-from training.registry import DEFAULT_MODEL
+
+MOST_LISTED = 20  # jobs in the list
+# The address names the job that is shown. A state has no value in the browser: the status line has the id.
+REMEMBER_JOB = """() => {
+  const status = document.querySelector("#status [data-job]");
+  const job = status ? status.dataset.job : "";
+  const url = window.location.pathname + (job ? "?job=" + encodeURIComponent(job) : "");
+  if (status && url !== window.location.pathname + window.location.search) window.history.replaceState(null, "", url);
+}"""
 
 EXAMPLE = asset("examples/bulk-example.csv")
 NO_GOLD = ""
-
-Update = dict[Any, Any]  # component -> its new value
 
 
 def build(services: Services) -> None:
@@ -48,7 +58,7 @@ class _Page:
         self.jobs = services.scoring
         self.table = gr.State(None)
         self.job = gr.State(None)  # the id of the job that is shown; None for the example
-        self.known = history.state()
+        self.known = known_jobs()
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
@@ -61,7 +71,7 @@ class _Page:
             self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
 
     def _build_inputs(self, services: Services) -> None:
-        gr.HTML(views.limits(services.settings.upload_limit_mb))
+        gr.HTML(results.limits(services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         with gr.Row():
             self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
@@ -108,12 +118,12 @@ class _Page:
         scored = self.go.click(
             self.score, [*columns, *models, self.job, self.known], started, concurrency_limit=8, **PRIVATE
         )
-        opened.then(None, None, None, js=history.REMEMBER_JOB)
+        opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(self.fail, None, [self.status, self.go, self.halt], **PRIVATE)
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.known, [self.known, self.history, self.forget], **UNQUEUED)
-        self.status.change(None, None, None, js=history.REMEMBER_JOB)
+        self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire()
 
     def visit(self, model: str, pooling: str, cross: str, known: list[str], request: gr.Request) -> Iterator[Update]:
@@ -128,7 +138,7 @@ class _Page:
             if job is not None:
                 table = open_table(job.path, job.encoding)
             else:
-                table = open_table(self.services.handover.pairs(sent) if sent else EXAMPLE)
+                table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return
@@ -138,7 +148,7 @@ class _Page:
             yield from self._run(table, picked, model, pooling, cross, None, known)
             return
         yield {**listed, **self._opened_job(job, table)}
-        if job.state != OPENED:
+        if job.state != State.OPENED:
             yield from self._watch(job, table)
 
     def open(self, path: str | None, known: list[str]) -> Update:
@@ -225,8 +235,8 @@ class _Page:
             **self._cleared(),
             **listed,
             self.job: job.id,
-            self.rows: views.preview(table, picked),
-            self.status: views.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
+            self.rows: results.preview(table, picked),
+            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table)
@@ -237,11 +247,11 @@ class _Page:
         """Follow a job to its end."""
         shown = "" if table.path == EXAMPLE else job.id
         try:
-            for event in self.jobs.watch(job.id):
+            for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
                     yield {**self._finished(event, table, shown), **self._buttons(running=False)}
                 else:
-                    yield {self.status: views.progress(event, shown), **self._buttons(running=True)}
+                    yield {self.status: results.progress(event, shown), **self._buttons(running=True)}
         except UserFacingError as error:
             yield {self.status: error_message(error), **self._buttons(running=False)}
         except Stopped:
@@ -256,7 +266,7 @@ class _Page:
         picked = summary.columns if summary else picked
         used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
         pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
-        status = views.kept(hint, job.id)
+        status = results.kept(hint, job.id)
         return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
 
     def _opened(self, table: Table, picked: PairColumns | None, job: ScoreJob | None = None) -> Update:
@@ -266,9 +276,9 @@ class _Page:
             **self._cleared(),
             self.table: table,
             self.job: None,
-            self.file_line: views.file_line(table, table.path == EXAMPLE),
+            self.file_line: results.file_line(table, table.path == EXAMPLE),
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
-            self.rows: views.preview(table, picked),
+            self.rows: results.preview(table, picked),
             self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
             self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),
             self.gold: gr.Dropdown([("none", NO_GOLD), *columns], value=gold),
@@ -291,10 +301,10 @@ class _Page:
 
     def _listed(self, known: list[str]) -> Update:
         """The list of the jobs of this browser."""
-        jobs = history.existing(self.jobs, known)
+        jobs = existing_jobs(self.jobs, known)
         return {
             self.known: [job.id for job in jobs],
-            self.history: history.table(jobs),
+            self.history: job_list(jobs),
             self.forget: gr.Button(visible=bool(jobs)),
         }
 
@@ -313,13 +323,13 @@ class _Page:
             plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}
         return {
-            self.status: views.outcome(summary, table.row_estimate, job),
+            self.status: results.outcome(summary, table.row_estimate, job),
             self.as_csv: gr.DownloadButton(value=by_suffix[".csv"], visible=True),
             self.as_parquet: gr.DownloadButton(value=by_suffix[".parquet"], visible=True),
-            self.cards: views.agreements(summary),
+            self.cards: results.agreements(summary),
             **plots,
-            self.rows: views.scored_rows(summary),
-            self.disagreements: views.disagreements(summary),
+            self.rows: results.scored_rows(summary),
+            self.disagreements: results.disagreements(summary),
             **self.duplicates.offered(summary),
         }
 
@@ -332,3 +342,28 @@ def _picked(table: Table | None, first: str | None, second: str | None, gold: st
         raise InputError("Choose the two columns that hold the sentences.")
     picked = pick_columns(table, [first, second])
     return table, PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
+
+
+def known_jobs() -> gr.BrowserState:
+    """The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app."""
+    return gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
+
+
+def existing_jobs(jobs: ScoreJobs, known: Iterable[str]) -> list[ScoreJob]:
+    """Those that are still kept, each once."""
+    found = []
+    for job_id in list(dict.fromkeys(known))[:MOST_LISTED]:
+        try:
+            found.append(jobs.get(str(job_id)))
+        except InputError:
+            continue
+    return found
+
+
+def job_list(jobs: list[ScoreJob]) -> Markup:
+    """The list; empty where there is none."""
+    rows = [
+        {"id": job.id, "source": job.source, "state": job.state, "time": format_time(job.created), "model": job.model}
+        for job in jobs
+    ]
+    return macro("bulk/history")(jobs=rows) if rows else Markup()

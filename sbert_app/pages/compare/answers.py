@@ -1,22 +1,27 @@
-"""What the tab of two sentences is asked for, and what it computes before it shows anything."""
+"""What the tab of two sentences is asked, what it computes, and the same as a link, as Python and as curl."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
 from sbert_app.services.models.cache import ModelCache
+from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
-from training.registry import DEFAULT_MODEL
+
+LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
 
 GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Question:
     """What is compared. The fields are also the query parameters of a link."""
 
     a: str
@@ -52,7 +57,7 @@ class Answer:
         return [each for each in (self.comparison, self.second) if each is not None]
 
 
-def compute(models: ModelCache, inputs: Inputs, gold_pair: examples.GoldPair | None) -> Answer:
+def compute(models: ModelCache, inputs: Question, gold_pair: examples.GoldPair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder, second = inputs.cross_encoder, None
@@ -70,7 +75,7 @@ def compute(models: ModelCache, inputs: Inputs, gold_pair: examples.GoldPair | N
     return Answer(comparison, second, _gold(inputs, gold_pair), tuple(errors))
 
 
-def lesson(inputs: Inputs, drawn: examples.GoldPair | None) -> str:
+def lesson(inputs: Question, drawn: examples.GoldPair | None) -> str:
     """What the pair is to show, if it is an example, or that its gold score is known."""
     example = examples.example_of(inputs.a, inputs.b)
     if example:
@@ -78,9 +83,42 @@ def lesson(inputs: Inputs, drawn: examples.GoldPair | None) -> str:
     return GOLD_LESSON if _gold(inputs, drawn) is not None else ""
 
 
-def _gold(inputs: Inputs, drawn: examples.GoldPair | None) -> float | None:
+def _gold(inputs: Question, drawn: examples.GoldPair | None) -> float | None:
     """The annotators' score of the pair that was drawn last, or of an example."""
     if drawn and (drawn.a, drawn.b) == (inputs.a, inputs.b):
         return drawn.score
     example = examples.example_of(inputs.a, inputs.b)
     return example.gold if example else None
+
+
+def link(base_url: str, **query: str | None) -> str:
+    """A link that opens the page with these inputs; a sentence that says so where they are too long for one."""
+    encoded = urlencode({key: value for key, value in query.items() if value})
+    if len(encoded) > LONGEST_LINK:
+        return "These sentences are too long for a link."
+    return f"{base_url.rstrip('/')}/?{encoded}"
+
+
+def as_python(a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
+    """The comparison with the Python API."""
+    lines = [
+        f"from training import Encoder{', CrossEncoder' if cross_encoder else ''}",
+        "",
+        f"a, b = {a!r}, {b!r}",
+        f"encoder = Encoder.load({model!r}, pooling={pooling!r})",
+        "u, v = encoder.encode([a, b])",
+        'print("cosine", float(u @ v))',
+    ]
+    if cross_encoder:
+        lines.append(f'print("cross-encoder", float(CrossEncoder.load({cross_encoder!r}).predict([(a, b)])[0]))')
+    return "\n".join(lines)
+
+
+def as_curl(base_url: str, a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
+    """The comparison with the HTTP API."""
+    arguments = {"sentence_a": a, "sentence_b": b, "model": model, "pooling": pooling}
+    body = json.dumps({**arguments, "cross_encoder": cross_encoder or "none"}, ensure_ascii=False)
+    return (
+        f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
+        f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
+    )

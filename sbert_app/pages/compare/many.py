@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import gradio as gr
-import numpy as np
+from markupsafe import Markup
 
 from sbert_app.figures import compare as figures
-from sbert_app.pages.compare import views
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.formats import format_count
+from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.measure_tab import MeasureTab, shown
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
-from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import examples, throughput
 from sbert_app.services.compare.comparison import MAX_CROSS_LINES, MAX_LINES, AllPairs, compare_all
+from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.container import Services
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.registry import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 
 
-def build(services: Services, tab: gr.Tab) -> gr.Textbox:
+def build(services: Services) -> gr.Textbox:
     """Build the tab and return the field of the sentences; the example is computed when the tab is first opened."""
     lines = gr.Textbox(
         examples.lines(),
@@ -36,54 +35,55 @@ def build(services: Services, tab: gr.Tab) -> gr.Textbox:
     with gr.Row():
         start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
         stop = gr.Button("Stop", interactive=False, elem_id="stop-all")
-    times = gr.HTML(elem_id="times")
+    tab = MeasureTab(services, "many", gr.HTML(elem_id="times"), start, stop)
     with gr.Row():
         cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
-    ranked = gr.HTML(elem_id="ranked")
-    is_computed = gr.State(False)
-    task = TaskWidget("many", times, stop, start)
+    ranking = gr.HTML(elem_id="ranked")
 
-    def all_pairs(lines: str, model: str, pooling: str, cross: str | None, request: gr.Request) -> Iterator[Update]:
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
-            encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
-            cross_encoder = services.models.cross_encoder_or_none(cross)
-            report_progress(0, "Comparing all pairs")
-            pairs = compare_all(encoder, cross_encoder, lines, should_stop)
-            report_progress(0, "Measuring the rates of this machine")
-            rates = throughput.measure(encoder, cross_encoder, services.settings.home)
-            return {
-                times: views.all_pairs_times(pairs, rates),
-                cosine_matrix: _matrix(pairs, pairs.cosine, "cosine of the bi-encoder"),
-                cross_matrix: _matrix(pairs, pairs.cross, "score of the cross-encoder"),
-                ranked: views.ranked(pairs),
-            }
+    def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
+        encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
+        cross_encoder = services.models.cross_encoder_or_none(cross)
+        watch.report(0, "Comparing all pairs")
+        pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
+        watch.report(0, "Measuring the rates of this machine")
+        rates = throughput.measure(encoder, cross_encoder, services.settings.home)
+        return {
+            tab.status: all_pairs_times(pairs, rates),
+            cosine_matrix: shown(figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder")),
+            cross_matrix: shown(
+                None
+                if pairs.cross is None
+                else figures.cosine_matrix(pairs.lines, pairs.cross, "score of the cross-encoder")
+            ),
+            ranking: ranked(pairs),
+        }
 
-        nothing: Update = {cosine_matrix: _hidden(), cross_matrix: _hidden(), ranked: ""}  # of an earlier result
-        yield from task.run(services, request, work, lambda update: update, nothing)
-
-    def all_pairs_of_example(
-        is_computed_: bool, lines: str, model: str, pooling: str, cross: str | None, request: gr.Request
-    ) -> Iterator[Update]:
-        """Compare the example when the tab is opened for the first time."""
-        yield {is_computed: True}
-        if not is_computed_:
-            yield from all_pairs(lines, model, pooling, cross, request)
-
-    inputs = [lines, model, pooling, cross]
-    outputs = [cosine_matrix, cross_matrix, ranked, *task.outputs]
-    busy: dict[str, Any] = {"concurrency_limit": 2, **PRIVATE}
-    pressed = start.click(all_pairs, inputs, outputs, **busy)
-    opened = tab.select(all_pairs_of_example, [is_computed, *inputs], [is_computed, *outputs], **busy)
-    task.wire(services, pressed, opened)
+    empty = {cosine_matrix: shown(None), cross_matrix: shown(None), ranking: ""}  # of an earlier result
+    tab.wire(compare, [lines, model, pooling, cross], empty, once=True)
     return lines
 
 
-def _matrix(pairs: AllPairs, scores: np.ndarray | None, title: str) -> Any:
-    if scores is None:
-        return _hidden()
-    return gr.Plot(figures.cosine_matrix(pairs.lines, scores, title), visible=True)
+def ranked(pairs: AllPairs) -> Markup:
+    """The most similar pairs first, in a table."""
+    cross = [] if pairs.cross is None else [("cross-encoder", "number")]
+    columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
+    rows = [
+        [f"{cosine:.3f}", *([] if score is None else [f"{score:.3f}"]), first, second]
+        for cosine, score, first, second in pairs.ranked()
+    ]
+    caption = f"The {format_count(len(rows), 'most similar pair')}, most similar first"
+    return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
 
 
-def _hidden() -> Any:
-    return gr.Plot(None, visible=False)
+def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
+    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine."""
+    n = len(pairs.lines)
+    return render(
+        "compare/templates/all_pairs.html",
+        pairs=pairs,
+        combinations=n * (n - 1) // 2,
+        rates=throughput,
+        paper_sentences=PAPER_SENTENCES,
+        paper_pairs=PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2,
+    )

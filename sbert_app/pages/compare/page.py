@@ -19,8 +19,8 @@ def build(services: Services) -> None:
     with gr.Tabs() as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
-        with gr.Tab("Many sentences", id="many") as many_tab:
-            lines = many.build(services, many_tab)
+        with gr.Tab("Many sentences", id="many"):
+            lines = many.build(services)
 
     def opened(request: gr.Request) -> tuple[Any, Any]:
         return _opened_by_link(services, request)
@@ -36,7 +36,7 @@ def _opened_by_link(services: Services, request: gr.Request) -> tuple[Any, Any]:
     if not token:
         return gr.Tabs(selected="many"), gr.skip()
     try:
-        sentences = services.handover.sentences(token)
+        sentences = services.shared_sentences.sentences(token)
     except UserFacingError as error:
         gr.Warning(error.public)
         return gr.Tabs(selected="many"), gr.skip()

@@ -10,30 +10,30 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import compare as figures
-from sbert_app.pages.compare import snippets, views
-from sbert_app.pages.compare.answers import Answer, Inputs, compute, lesson
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, ask
+from sbert_app.pages.compare import answers, scores
+from sbert_app.pages.compare.answers import Answer, Question, compute, lesson
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
 from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import (
-    POOLING_LABELS,
     cross_encoder_picker,
     model_picker,
     pooling_picker,
     pooling_radio,
 )
-from sbert_app.pages.components.task import TaskWidget, Update
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, leave_one_out
 from sbert_app.services.container import Services
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
-from training.models.reference import bare_name
-from training.registry import DEFAULT_MODEL
+from training.names import ModelName
+from training.pooling import PAPER_POOLINGS
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
 CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
-LONGEST_LINK = snippets.LONGEST_LINK
+LONGEST_LINK = answers.LONGEST_LINK
 REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
   const inputs = {{a, b, model: model || "", pooling: pooling || "", cross: cross || ""}};
   if (second) inputs.second = second;
@@ -66,14 +66,14 @@ class TwoSentences:
         self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
         self.result = gr.State(None)  # an `Answer`, None after an error
-        self.stopped = gr.State(None)  # the `Inputs` whose download was stopped
+        self.stopped = gr.State(None)  # the `Question` whose download was stopped
         self.asked = gr.State({})
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
-        self.loading = TaskWidget("compare", self.answer, stopped=STOPPED)
+        self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
 
     def _build_details(self) -> None:
         with gr.Tabs(elem_id="why"):
@@ -147,10 +147,10 @@ class TwoSentences:
         A model without a pooling is opened with its own.
         """
         query = dict(request.query_params)
-        if query.get("pooling") not in POOLING_LABELS:
+        if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
         shown = query.get("model", DEFAULT_MODEL) if "pooling" in query or "model" not in query else ""
-        return *(query.get(name) or gr.skip() for name in Inputs.__dataclass_fields__), shown
+        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown
 
     def stop_loading(self, request: gr.Request) -> None:
         """Stop the download that the answer waits for."""
@@ -166,7 +166,7 @@ class TwoSentences:
         second: str | None,
         gold_pair: examples.GoldPair | None,
         shown_model: str,
-        stopped: Inputs | None,
+        stopped: Question | None,
         asked: Asked,
         request: gr.Request,
     ) -> Iterator[Update]:
@@ -182,15 +182,15 @@ class TwoSentences:
                 yield {self.answer: gr.skip()}
                 return
             yield self._nothing()
-            for update in self.loading.run(self.services, request, self._load(inputs), lambda _: {}, self._nothing()):
+            for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
                 yield {**update, self.stop: gr.Button(visible=True)}
             yield {self.stop: gr.Button(visible=False)}
             if not all(map(self.services.models.is_here, inputs.models)):  # failed, stopped, or another one has begun
                 return
         try:
-            if bare_name(inputs.model) != bare_name(shown_model):  # chosen just now: open it as it was made
-                own = self.services.models.encoder(bare_name(inputs.model)).pooling
-                inputs = replace(inputs, pooling=own)
+            name = ModelName.parse(inputs.model).name
+            if not shown_model or name != ModelName.parse(shown_model).name:  # chosen just now: open it as it was made
+                inputs = replace(inputs, pooling=self.services.models.encoder(name).pooling)
             answer = compute(self.services.models, inputs, gold_pair)
         except UserFacingError as wrong:
             yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
@@ -225,20 +225,17 @@ class TwoSentences:
         models, comparison = self.services.models, answer.comparison
         encoder = models.encoder(comparison.model, comparison.pooling, "query")
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
-        return views.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
+        return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
     def draw_pair(self) -> tuple[str, str, examples.GoldPair]:
         """A random pair of STSb dev."""
         pair = examples.random_stsb_pair(self.services.settings.home)
         return pair.a, pair.b, pair
 
-    def _load(self, inputs: Inputs) -> Any:
-        """The task that downloads what the inputs need."""
-
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> None:
-            self.services.models.download(inputs.models, report_progress, should_stop)
-
-        return work
+    def _download(self, watch: Watch, inputs: Question) -> Update:
+        """Download what the inputs need."""
+        self.services.models.download(inputs.models, watch)
+        return {}
 
     def _nothing(self) -> Update:
         """No result: nothing of an earlier one may stand beside an error."""
@@ -263,7 +260,7 @@ class TwoSentences:
             curves.append(found)
         example = examples.example_of(answer.comparison.a.text, answer.comparison.b.text)
         return {
-            self.answer: views.result(
+            self.answer: scores.result(
                 answer.comparisons,
                 [found[each.pooling] for each, found in zip(answer.comparisons, curves, strict=True)],
                 answer.gold,
@@ -271,7 +268,7 @@ class TwoSentences:
                 measuring=pending,
                 errors=answer.errors,
             ),
-            self.poolings: views.poolings(answer.comparison, curves[0], measuring=pending),
+            self.poolings: scores.poolings(answer.comparison, curves[0], measuring=pending),
             self.calibration: gr.Timer(active=pending),
         }
 
@@ -281,21 +278,21 @@ class TwoSentences:
         return {
             self.map_note: word_map_note(exact.cosine if exact else None, comparison.no_map),
             self.word_map: gr.Plot(plot, visible=plot is not None),
-            self.tokens: views.tokens(comparison.a, comparison.b),
+            self.tokens: scores.tokens(comparison.a, comparison.b),
         }
 
-    def _copies(self, answer: Answer, inputs: Inputs, base_url: str) -> Update:
+    def _copies(self, answer: Answer, inputs: Question, base_url: str) -> Update:
         arguments = (inputs.a, inputs.b, inputs.model, inputs.pooling, inputs.cross_encoder)
         return {
-            self.link: snippets.link(base_url, **asdict(inputs)),
+            self.link: answers.link(base_url, **asdict(inputs)),
             self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
-            self.as_python: snippets.as_python(*arguments),
-            self.as_curl: snippets.as_curl(base_url, *arguments),
+            self.as_python: answers.as_python(*arguments),
+            self.as_curl: answers.as_curl(base_url, *arguments),
         }
 
 
-def _inputs(a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Inputs:
-    return Inputs(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
+def _inputs(a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
+    return Question(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
 
 
 def _nothing_stopped() -> None:

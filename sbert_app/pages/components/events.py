@@ -27,6 +27,7 @@ UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
 EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
 
 
+Update = dict[Any, Any]  # component -> its new value: what a handler returns
 Asked = dict[Hashable, object]  # what was asked last, by what it is about
 
 

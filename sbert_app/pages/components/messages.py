@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
-from sbert_app.services.tasks import TaskProgress
+from sbert_app.services.background.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError, summary_of
 
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."

@@ -1,4 +1,4 @@
-"""Dimensions, prompt and precision of the chosen model. They are part of its name (`training.models.reference`): the
+"""Dimensions, prompt and precision of the chosen model. They are part of its name (`training.names`): the
 controls edit the text in the model's picker, so that links, scripts and every other page understand the choice.
 """
 
@@ -10,9 +10,9 @@ import gradio as gr
 
 from sbert_app.pages.components.events import EVERY
 from sbert_app.services.container import Services
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.models.reference import BY_ROLE, ModelReference, parse_reference
-from training.registry import DEFAULT_MODEL
+from training.names import BY_ROLE, ModelName
 
 ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
 AUTO = "auto"
@@ -59,7 +59,7 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
     def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings that the name states, and the prompts that the model's folder names."""
         try:
-            stated = parse_reference((name or DEFAULT_MODEL).strip())
+            stated = ModelName.parse(name or DEFAULT_MODEL)
         except InputError:  # the page says so beside its answer
             return gr.skip(), gr.skip(), gr.skip()
         chosen = str(stated.dimension or ALL)
@@ -77,23 +77,24 @@ def _with_settings(name: str | None, dimension: str | None, prompt: str | None, 
     if text != ALL and not text.isdecimal():
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
     try:
-        stated = parse_reference((name or DEFAULT_MODEL).strip())
+        stated = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
     chosen = prompt if prompt is not None else AS_FOLDER
     by_name = chosen.removeprefix("name: ") if chosen.startswith("name: ") else None
     return str(
-        ModelReference(
+        ModelName(
             stated.name,
             None if text == ALL else int(text),
             None if chosen == AS_FOLDER or by_name else "" if chosen == NO_PROMPT else chosen,
             by_name,
             None if precision in (None, AUTO) else precision,
+            stated.pooling,
         )
     )
 
 
-def _prompt_choices(services: Services, stated: ModelReference, roles: bool) -> list[tuple[str, str]]:
+def _prompt_choices(services: Services, stated: ModelName, roles: bool) -> list[tuple[str, str]]:
     """(label, value): none, what the folder names, and with ``roles`` a prompt for each side."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
     if not services.models.is_here(stated.name):
@@ -107,7 +108,7 @@ def _prompt_choices(services: Services, stated: ModelReference, roles: bool) -> 
     return choices + by_role + named
 
 
-def _prompt_value(stated: ModelReference) -> str:
+def _prompt_value(stated: ModelName) -> str:
     if stated.prompt_name is not None:
         return f"name: {stated.prompt_name}"
     return AS_FOLDER if stated.prompt is None else stated.prompt or NO_PROMPT

@@ -11,28 +11,23 @@ from sbert_app.formats import format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
-from training.registry import (
+from training.catalogue import (
     BILSTM,
     CROSS_ENCODERS,
     DAN,
     DEFAULT_CROSS_ENCODER,
     DEFAULT_MODEL,
+    DOWNLOADS,
     ENCODERS,
-    LARGE_MODEL,
 )
+from training.names import DataName, ModelName
+from training.pooling import PAPER_POOLINGS, pooling_label
 
 MODELS = list(ENCODERS)
-MODEL_REMARKS = {LARGE_MODEL: "404 MB"}  # to download, of a model that is not here yet
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Universal Sentence Encoder: averaging network"}
-POOLING_LABELS = {"mean": "mean", "max": "max", "cls": "CLS"}
-POOLINGS = [(label, name) for name, label in POOLING_LABELS.items()]
-OTHER_POOLINGS = {
-    "lasttoken": "last token",
-    "weightedmean": "weighted mean",
-    "mean_sqrt_len_tokens": "mean × √length",
-}
+POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
-CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": "stronger; 404 MB"}
+CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
     (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
     *((f"{name} ({CROSS_ENCODER_REMARKS[name]})", name) for name in CROSS_ENCODERS),
@@ -42,14 +37,33 @@ CROSS_ENCODER_CHOICES = [
 
 def model_choices(services: Services) -> list[tuple[str, str]]:
     """The built-in models, with the size of those to download, then every run that has a model, the newest first."""
-    to_download = {name: remark for name, remark in MODEL_REMARKS.items() if not services.models.is_here(name)}
+    to_download = {name: remark for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
     built_in = [(f"{name} ({to_download[name]})" if name in to_download else name, name) for name in MODELS]
     return built_in + run_choices(services.jobs.store.list())
 
 
 def run_choices(runs: Iterable[Run]) -> list[tuple[str, str]]:
     """The runs that have a model, by name and time."""
-    return [(f"run: {run.name} ({format_time(run.record.created)})", f"run:{run.id}") for run in runs if run.has_model]
+    with_model = [run for run in runs if run.has_model]
+    return [
+        (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id))) for run in with_model
+    ]
+
+
+def data_choices(*names: str, rows: bool = False) -> list[tuple[str, str]]:
+    """Built-in data sets by title and split, whether they are on the Hub, and with ``rows`` how much they hold."""
+    return [(_data_choice(DataName.parse(name), rows), name) for name in names]
+
+
+def _data_choice(name: DataName, rows: bool) -> str:
+    known = name.built_in
+    if known is None:
+        return str(name)
+    split = "" if known.repo and name.split == next(iter(known.splits)) else name.split
+    title = f"{known.title}, {split}" if split and " " in known.title else f"{known.title} {split}".strip()
+    count = known.splits[name.split].rows or 0
+    size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
+    return title + " (Hub)" * bool(known.repo) + f": {size} {known.form}" * rows
 
 
 def model_picker(
@@ -81,7 +95,7 @@ def pooling_picker(value: str = "mean") -> gr.Radio:
 
 def pooling_radio(own: str, value: str | None = None) -> gr.Radio:
     """An update of ``pooling_picker`` for a model whose own pooling may be none of the three; it is offered too."""
-    others = [] if own in POOLING_LABELS else [(pooling_label(own), own)]
+    others = [] if own in PAPER_POOLINGS else [(pooling_label(own), own)]
     return gr.Radio([*POOLINGS, *others], value=value or own)
 
 
@@ -108,9 +122,3 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
         elem_classes="cross",
         min_width=240,
     )
-
-
-def pooling_label(pooling: str) -> str:
-    """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
-    names = POOLING_LABELS | OTHER_POOLINGS
-    return " + ".join(names.get(part, part) for part in pooling.split("+"))

@@ -1,7 +1,8 @@
 """HTML from Jinja2 templates with autoescaping: a user's text can never become markup.
 
-Each page keeps its templates in ``templates/`` beside its code; what several pages show are the macros of
-``components/templates/macros.html``. A template is named by its path below ``pages/``.
+Each page keeps its templates in ``templates/`` beside its code, those of a few lines as macros in one file,
+``templates/macros.html``; so are the ones that several pages share, in ``components``. A template is named by its path
+below ``pages/``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number
 from sbert_app.services.results.results import data_label
 
-MACROS = "components/templates/macros.html"
 FILTERS: dict[str, Callable[..., str]] = {
     "count": format_count,  # {{ 1 | count("pair") }} -> 1 pair
     "dataset": data_label,  # {{ "stsb:dev" | dataset }} -> STSb dev
@@ -51,6 +51,10 @@ def render(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
 
 
-def macro(name: str, template: str = MACROS) -> Callable[..., Markup]:
-    """A macro of a template as a function: its arguments are escaped, and what it returns is `Markup`."""
-    return getattr(_environment().get_template(template).module, name)
+def macro(name: str) -> Callable[..., Markup]:
+    """A macro as a function: its arguments are escaped, and what it returns is `Markup`.
+
+    ``"note"`` is one of those that several pages share, ``"bulk/outcome"`` one in ``bulk/templates/macros.html``.
+    """
+    page, _, own = name.rpartition("/")
+    return getattr(_environment().get_template(f"{page or 'components'}/templates/macros.html").module, own)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures.cost import quality_and_size
+from sbert_app.figures.evaluation import quality_and_size
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.components.templates import render
+from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.cost import CostTable, measure_cost
-from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import data_label
-from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.evaluation.vector_precision import PRECISIONS
+from training.names import ModelName
 
 NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
 WAITING = messages.waiting("Measuring the vectors of all-MiniLM-L6-v2 …")
@@ -34,55 +32,28 @@ def build(services: Services) -> None:
     """Build the tab inside the open Blocks; its example is computed when the tab is first opened."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    with gr.Row(elem_classes="actions"):
-        start = gr.Button("Measure", variant="primary", elem_id="measure-cost")
-        stop = gr.Button("Stop", interactive=False, elem_id="stop-cost")
-    status = gr.HTML(WAITING, elem_id="cost-status")
+    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), WAITING)
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
-    task = TaskWidget("cost", status, stop, start)
 
-    def measure(model: str, name: str, file: str | None, request: gr.Request, *how: str) -> Iterator[Update]:
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
-            from training.data.load import load_data
+    def measure(watch: Watch, *values: str) -> Update:
+        from training.data.load import load_data
 
-            spec = ModelSpec.parse(model or "")
-            pairs = load_data(pickers.chosen(name, file, *how), services.settings.home, split="test")
-            report_progress(0, f"Loading {spec.label}")
-            found = measure_cost(services.models.scorer(*spec), pairs, report_progress, should_stop)
-            return {
-                status: summary(spec, found),
-                figure: gr.Plot(quality_and_size(found), visible=True),
-                table: cost_table(found),
-            }
+        spec, name = pickers.chosen(*values)
+        pairs = load_data(name, services.settings.home, split="test")
+        watch.report(0, f"Loading {spec.label}")
+        found = measure_cost(services.models.scorer(spec), pairs, watch)
+        return {tab.status: summary(spec, found), figure: shown(quality_and_size(found)), table: cost_table(found)}
 
-        hidden: Update = {figure: gr.Plot(visible=False), table: ""}
-        yield from task.run(services, request, work, lambda update: update, hidden)
-
-    def measure_once(
-        shown: str, model: str, name: str, file: str | None, request: gr.Request, *how: str
-    ) -> Iterator[Update]:
-        """Measure the example when the tab is opened for the first time."""
-        if shown == WAITING:
-            yield from measure(model, name, file, request, *how)
-        else:
-            yield {status: gr.skip()}  # a generator that yields nothing would clear its outputs
-
-    tab, inputs = gr.context.Context.block, pickers.inputs
-    outputs = [figure, table, *task.outputs]
-    opened = tab.select(measure_once, [status, *inputs], outputs, concurrency_limit=1, **PRIVATE)
-    pressed = start.click(measure, inputs, outputs, trigger_mode="always_last", concurrency_limit=1, **PRIVATE)
-    task.wire(services, opened, pressed)
+    tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, once=True, limit=1)
 
 
-def summary(model: ModelSpec, found: CostTable) -> Markup:
+def summary(model: ModelName, found: CostTable) -> Markup:
     """The full vectors, and the smallest that come near them."""
     near = found.smallest_within(NEAR)
-    return render(
-        "evaluate/templates/cost_summary.html",
+    return macro("evaluate/cost_summary")(
         model=model.label,
         data=data_label(found.data),
-        table=found,
         full=found.cells[0],
         near=near,
         near_label=PRECISIONS[near.precision].label,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -10,18 +11,18 @@ from markupsafe import Markup
 
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import LATEST, PRIVATE
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.evaluate import views
+from sbert_app.pages.components.events import LATEST, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.cache import EvalResultCache
-from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, analyze_errors
-from sbert_app.services.results.eval_result import Metric
+from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
+from sbert_app.services.results.eval_cache import EvalResultCache
+from sbert_app.services.results.eval_result import Estimate, Metric
 from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
-from sbert_app.services.results.model_spec import ModelSpec
 from sbert_app.services.results.results import data_label
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.names import ModelName
 
 NO_WORD_MAP = (
     "This model is not a bi-encoder: its score cannot be decomposed by words. Choose a bi-encoder to see a word map."
@@ -31,7 +32,7 @@ NO_WORD_MAP = (
 class _Analysis(NamedTuple):
     """The errors that are shown, and whose they are."""
 
-    model: ModelSpec
+    model: ModelName
     errors: ErrorAnalysis
 
 
@@ -47,10 +48,9 @@ class _ErrorAnalysisTab:
         self.services = services
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-        with gr.Row(elem_classes="actions"):
-            self.start = gr.Button("Show the errors", variant="primary", elem_id="show-errors")
-            stop = gr.Button("Stop", interactive=False, elem_id="stop-errors")
-        self.status = gr.HTML(messages.waiting("Scoring STSb dev …"), elem_id="errors-status")
+        ids = ("show-errors", "stop-errors", "errors-status")
+        waiting = messages.waiting("Scoring STSb dev …")
+        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids, waiting)
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
             self.under = _error_list("Rated too low by the model", "under")
@@ -58,80 +58,57 @@ class _ErrorAnalysisTab:
         self.map = gr.Plot(show_label=False, visible=False, elem_id="errors-map")
         self.heading = gr.HTML(messages.section("Where the model is weak"), visible=False)
         self.slices = gr.HTML(elem_id="slices")
-        self.task = TaskWidget("error analysis", self.status, stop, self.start)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        inputs = self.pickers.inputs
-        outputs = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
-        outputs += self.task.outputs
-        tab = gr.context.Context.block
-        opened = tab.select(self.analyze_once, [self.analysis, *inputs], outputs, concurrency_limit=2, **PRIVATE)
-        pressed = self.start.click(self.analyze, inputs, outputs, concurrency_limit=2, **PRIVATE)
-        self.task.wire(self.services, opened, pressed)
+        results = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
+        self.tab.wire(self.analyze, self.pickers.inputs, {}, results, once=True)
         explained = [self.pair, self.map, self.over, self.under]
-        self.over.input(self.explain_over, [self.analysis, self.over], explained, **LATEST)
-        self.under.input(self.explain_under, [self.analysis, self.under], explained, **LATEST)
+        for chosen, other in ((self.over, self.under), (self.under, self.over)):
+            chosen.input(self._explain(other), [self.analysis, chosen], explained, **LATEST)
 
-    def analyze_once(
-        self, analysis: _Analysis | None, model: str, data: str, file: str | None, request: gr.Request, *how: str
-    ) -> Iterator[Update]:
-        """Compute the example when the tab is opened for the first time."""
-        if analysis is None:
-            yield from self.analyze(model, data, file, request, *how)
-        else:
-            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
-
-    def analyze(self, model: str, data: str, file: str | None, request: gr.Request, *how: str) -> Iterator[Update]:
+    def analyze(self, watch: Watch, *values: str) -> Update:
         """Score the data set, or take the scores from the cache, and list the largest errors."""
+        spec, name = self.pickers.chosen(*values)
+        watch.report(0, f"Scoring {data_label(name)}")
         home = self.services.settings.home
+        pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
+        result = evaluate_one(spec, pairs, self.services.models, cache, watch)
+        errors = analyze_errors(result, pairs)
+        first = errors.over[0] if errors.over else None
+        return {
+            self.analysis: _Analysis(spec, errors),
+            self.tab.status: errors_summary(spec.label, name, result.estimate(Metric()), len(pairs)),
+            self.over: _choices(errors.over, first),
+            self.under: _choices(errors.under),
+            self.heading: gr.HTML(visible=True),
+            self.slices: slices(errors.slices),
+            **(self._explanation(spec, first) if first else {self.pair: "", self.map: hidden()}),
+        }
 
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
-            name = self.pickers.chosen(data, file, *how)
-            spec = ModelSpec.parse(model or "")
-            report_progress(0, f"Scoring {data_label(name)}")
-            pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
-            result = evaluate_one(spec, pairs, self.services.models, cache, report_progress, should_stop)
-            errors = analyze_errors(result, pairs)
-            first = errors.over[0] if errors.over else None
-            return {
-                self.analysis: _Analysis(spec, errors),
-                self.status: views.errors_summary(spec.label, name, result.estimate(Metric()), len(pairs)),
-                self.over: _choices(errors.over, first),
-                self.under: _choices(errors.under),
-                self.heading: gr.HTML(visible=True),
-                self.slices: views.slices(errors.slices),
-                **(self._explanation(spec, first) if first else {self.pair: "", self.map: gr.Plot(visible=False)}),
-            }
+    def _explain(self, other: gr.Radio) -> Callable[[_Analysis | None, int | None], Update]:
+        """The handler of a choice in one list, after which none is chosen in the ``other``."""
 
-        yield from self.task.run(self.services, request, work, lambda update: update, {})
+        def explain(analysis: _Analysis | None, row: int | None) -> Update:
+            if analysis is None or row is None:
+                return {self.pair: gr.skip()}
+            pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
+            return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
 
-    def explain_over(self, analysis: _Analysis | None, row: int | None) -> Update:
-        """The chosen overestimate and its word map."""
-        if analysis is None or row is None:
-            return {self.pair: gr.skip()}
-        pair = _pair_of_row(analysis.errors.over, row)
-        return {**self._explanation(analysis.model, pair), self.under: gr.Radio(value=None)}
+        return explain
 
-    def explain_under(self, analysis: _Analysis | None, row: int | None) -> Update:
-        """The chosen underestimate and its word map."""
-        if analysis is None or row is None:
-            return {self.pair: gr.skip()}
-        pair = _pair_of_row(analysis.errors.under, row)
-        return {**self._explanation(analysis.model, pair), self.over: gr.Radio(value=None)}
-
-    def _explanation(self, model: ModelSpec, pair: RankedError) -> Update:
+    def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         figure, note = self._word_map(model, pair)
-        return {self.pair: views.error_pair(pair, note), self.map: gr.Plot(figure, visible=figure is not None)}
+        return {self.pair: error_pair(pair, note), self.map: shown(figure)}
 
-    def _word_map(self, model: ModelSpec, pair: RankedError) -> tuple[Any, Markup]:
+    def _word_map(self, model: ModelName, pair: RankedError) -> tuple[Any, Markup]:
         """The word map and how to read it; (None, the reason) where there is none."""
         from training.evaluation.attribution import attribute, why_no_map
         from training.models.scorer import ENCODER, kind_of
 
-        if kind_of(model.name) != ENCODER:
+        if kind_of(model) != ENCODER:
             return None, messages.note(NO_WORD_MAP)
-        encoder = self.services.models.encoder(model.name, model.pooling)
+        encoder = self.services.models.encoder(model)
         if reason := why_no_map(encoder):
             return None, messages.word_map_note(None, reason)
         exact = attribute(encoder, pair.first, pair.second)
@@ -151,5 +128,17 @@ def _choices(errors: list[RankedError], chosen: RankedError | None = None) -> gr
     return gr.Radio(choices, value=chosen.row if chosen else None)
 
 
-def _pair_of_row(errors: list[RankedError], row: int) -> RankedError:
-    return next(pair for pair in errors if pair.row == row)
+def errors_summary(model: str, data: str, rho: Estimate, pairs: int) -> Markup:
+    """What the lists of errors are of: the model, the data set and ρ."""
+    return macro("evaluate/errors_summary")(model=model, data=data_label(data), rho=rho, pairs=pairs)
+
+
+def error_pair(pair: RankedError, map_note: Markup) -> Markup:
+    """The chosen pair, its gold score and the model's, and how to read the word map below."""
+    return macro("evaluate/error_pair")(pair, map_note)
+
+
+def slices(found: Sequence[Slice]) -> Markup:
+    """ρ of each slice, grouped by property."""
+    groups = [(prop, list(group)) for prop, group in groupby(found, key=lambda each: each.by)]
+    return render("evaluate/templates/slices.html", groups=groups)

@@ -8,23 +8,21 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_time
-from sbert_app.pages.api.endpoint import visitor_of
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.columns import UploadOptions, chosen_name
-from sbert_app.pages.components.events import LATEST, PRIVATE
+from sbert_app.pages.components.events import LATEST, PRIVATE, Update
 from sbert_app.pages.components.pickers import model_picker
-from sbert_app.pages.components.task import Update
-from sbert_app.pages.components.templates import render
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
-from sbert_app.services.experiments.folds import FoldResult, FoldsRecord
-from sbert_app.services.results.genres import pairs_by_genre
+from sbert_app.services.experiments.experiment import FOLDS, Cell, Experiment, Experiments
+from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 
 BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
 REFRESH_SECONDS = 2.0
 DEFAULT_STEPS = 60
-ACTIVE = ("queued", "running")
 INTRO = (
     "One training run for each held-out fold: the runs are queued, appear on the Train page, and continue when this "
     "page is closed. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where each topic is in the training data too, "
@@ -44,7 +42,7 @@ class _FoldsTab:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.jobs, self.home, self.access = services.jobs, services.settings.home, services.access
+        self.experiments = Experiments(services.jobs, services.access.check_run)
         gr.HTML(messages.note(INTRO))
         with gr.Row():
             self.file = gr.File(label="Your own scored pairs", height=120, min_width=260, elem_id="folds-file")
@@ -67,11 +65,12 @@ class _FoldsTab:
     def wire(self) -> None:
         """Connect the components with their handlers."""
         root, shown = gr.context.Context.root_block, [self.table, self.timer]
-        root.load(self._choices, None, self.experiment, **PRIVATE).then(self.show, self.experiment, shown, **PRIVATE)
+        opened = root.load(self._open, None, [self.experiment, self.error], **PRIVATE)
+        opened.then(self.show, self.experiment, shown, **PRIVATE)
         self.split.change(lambda split: gr.Slider(visible=split == K_FOLDS), self.split, self.k, **PRIVATE)
         inputs = [self.file, self.split, self.k, self.base, self.steps, *self.how.inputs]
         self.start_button.click(self.start, inputs, [self.error, self.experiment, *shown], **PRIVATE)
-        self.stop_button.click(self.stop, self.experiment, shown, **PRIVATE)
+        self.stop_button.click(self.stop, self.experiment, [self.error, *shown], **PRIVATE)
         self.experiment.input(self.show, self.experiment, shown, **LATEST)
         self.timer.tick(self.show, self.experiment, shown, **PRIVATE)
 
@@ -88,68 +87,66 @@ class _FoldsTab:
         """Queue a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
-            path = chosen_name(self.services, file, *how) if file else pairs_by_genre(self.home)
-            settings = {"base": self.access.check_model(base), "max_steps": count, "eval_every": count}
-            record = folds.start(path, int(k) if split == K_FOLDS else None, self.jobs, visitor_of(request), **settings)
+            path = chosen_name(self.services, file, *how) if file else pairs_by_genre(self.services.settings.home)
+            settings = {"base": self.services.access.check_model(base), "max_steps": count, "eval_every": count}
+            parts = int(k) if split == K_FOLDS else None
+            found = folds.start(path, parts, self.experiments, visitor_of(request), **settings)
         except UserFacingError as error:
             return {self.error: messages.error_message(error)}
-        return {self.error: "", self.experiment: self._choices(record.id), **self.show(record.id)}
+        return {self.error: "", self.experiment: self._choices(found.id), **self.show(found.id)}
 
     def show(self, experiment: str | None) -> Update:
-        """The folds of an experiment as they are now; refreshed while one of them is active."""
-        record = self._record(experiment)
-        if record is None:  # an answer to the page's opening must not replace that to a press of Start
+        """The folds of an experiment as they are now; refreshed while one of them is at work."""
+        if not experiment:  # an answer to the page's opening must not replace that to a press of Start
             return {self.table: gr.skip(), self.timer: gr.skip()}
-        results = folds.results(record, self.jobs.store)
-        is_active = any(each.state in ACTIVE for each in results)
-        return {self.table: score_table(record, results), self.timer: gr.Timer(active=is_active)}
+        try:
+            found = self.experiments.get(experiment)
+        except UserFacingError as error:
+            return {self.table: messages.error_message(error), self.timer: gr.Timer(active=False)}
+        return {self.table: score_table(found), self.timer: gr.Timer(active=found.state == "running")}
 
     def stop(self, experiment: str | None) -> Update:
         """Stop all runs of an experiment."""
-        record = self._record(experiment)
-        for each in folds.results(record, self.jobs.store) if record else []:
-            if each.run is not None and each.state in ACTIVE:
-                self.jobs.stop(each.run.id)
-        return self.show(experiment)
+        error = messages.error_of(lambda: self.experiments.stop(experiment) if experiment else None)
+        return {self.error: error, **self.show(experiment)}
 
-    def _record(self, experiment: str | None) -> FoldsRecord | None:
-        return next((record for record in folds.records(self.home) if record.id == experiment), None)
+    def _open(self) -> Update:
+        """The known experiments, and why others cannot be read."""
+        problems = "".join(map(messages.error_message, self.experiments.damaged()))
+        return {self.experiment: self._choices(), self.error: problems}
 
     def _choices(self, selected: str | None = None) -> Any:
         """The known experiments; the newest is selected where ``selected`` is None."""
-        records = folds.records(self.home)
-        choices = [(f"{each.data}, {each.by}, {format_time(each.created)}", each.id) for each in records]
-        return gr.Dropdown(choices, value=selected or (records[0].id if records else None), visible=bool(records))
+        found = self.experiments.list(FOLDS)
+        choices = [
+            (f"{each.record.name}, {each.record.by}, {format_time(each.record.created)}", each.id) for each in found
+        ]
+        return gr.Dropdown(choices, value=selected or (found[0].id if found else None), visible=bool(found))
 
 
-def score_table(record: FoldsRecord, results: list[FoldResult]) -> Markup:
+def score_table(experiment: Experiment) -> Markup:
     """ρ of each fold before and after training on the rest, and their average."""
-    scored = [(each.before, each.after) for each in results if each.before is not None and each.after is not None]
-    return render(
-        "evaluate/templates/fold_scores.html",
-        data=record.data,
-        split_by=record.by,
+    cells = experiment.cells
+    scored = [(each.before, each.value) for each in cells if each.before is not None and each.value is not None]
+    return macro("evaluate/fold_scores")(
+        data=experiment.record.name,
+        split_by=experiment.record.by,
         done=len(scored),
         folds=[
             {
-                "name": each.name,
-                "test_pairs": each.test_pairs,
+                "name": each.plan.label,
+                "test_pairs": each.plan.pairs,
                 "before": each.before,
-                "after": each.after,
+                "after": each.value,
                 "state": _state(each),
             }
-            for each in results
+            for each in cells
         ],
         before=sum(before for before, _ in scored) / len(scored) if scored else None,
         after=sum(after for _, after in scored) / len(scored) if scored else None,
     )
 
 
-def _state(result: FoldResult) -> str:
+def _state(cell: Cell) -> str:
     """The state of the run, with its progress while it runs."""
-    if result.run is None:
-        return "deleted"
-    progress = result.run.progress
-    if result.state == "running" and progress.steps:
-        return f"running, {100 * progress.step // progress.steps} %"
-    return result.state
+    return f"running, {100 * cell.share:.0f} %" if cell.state == "running" and cell.share else cell.state

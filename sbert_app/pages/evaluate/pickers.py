@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.columns import UploadOptions, chosen_name
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import MODEL_REMARKS, run_choices
+from sbert_app.pages.components.pickers import run_choices
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
-from sbert_app.services.results.model_spec import ModelSpec
-from sbert_app.services.results.results import AVERAGE, DATA_LABELS
+from training.catalogue import DOWNLOADS
 from training.models.scorer import ENCODER, kind_of
-from training.registry import LARGE_MODEL
+from training.names import DataName, ModelName
 
 MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
     *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
 )
-KNOWN_MODELS = [(ModelSpec.parse(name).label, name) for name in MODELS]
-TO_DOWNLOAD = MODEL_REMARKS | {"mpnet-stsb": MODEL_REMARKS[LARGE_MODEL]}  # an adapter on the large model
-DATA = [(label, name) for name, label in DATA_LABELS.items() if name != AVERAGE]
+KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
+STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "stsb:dev", "stsb:train", "sickr")
+DATA = [(DataName.parse(name).label, name) for name in STS]
 FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
 
@@ -64,8 +64,9 @@ def _with_dimension(chosen: list[str], dimension: str | None) -> tuple[list[str]
         return chosen, None
     if not text.isdecimal() or int(text) < 1:
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number from 1", print_exception=False)
-    specs = [ModelSpec.parse(name) for name in chosen]
-    added = [spec.with_dimension(int(text)) for spec in specs if kind_of(spec.name) == ENCODER and "?" not in spec.name]
+    models = [ModelName.parse(name) for name in chosen]
+    whole = [model for model in models if kind_of(model) == ENCODER and not model.has_settings]
+    added = [str(replace(model, dimension=int(text))) for model in whole]
     return list(dict.fromkeys([*chosen, *added])), None
 
 
@@ -73,7 +74,7 @@ class ModelAndData:
     """The pickers of a tab that measures one model on one data set: the model, the data or a file, how that is read.
 
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-    start.click(handler, pickers.inputs, …)     handler(model, data, file, *how): pickers.chosen(data, file, *how)
+    tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.chosen(*values)
     """
 
     def __init__(self, services: Services, prefix: str, data: Sequence[tuple[str, str]], value: str) -> None:
@@ -93,9 +94,10 @@ class ModelAndData:
             file = file_picker(min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
 
-    def chosen(self, data: str, file: str | None, *how: str) -> str:
-        """The name of the data for the loaders. InputError unless a visitor may name it."""
-        return self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
+    def chosen(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
+        """The model, and the name of the data for the loaders. InputError unless a visitor may name them."""
+        name = self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
+        return ModelName.parse(model or ""), name
 
 
 def file_picker(**options: Any) -> gr.File:
@@ -107,6 +109,6 @@ def _model_choices(services: Services) -> list[tuple[str, str]]:
     """(label, name) of the models that can be evaluated: those known by name, with the size of those to download, and
     runs that have a model.
     """
-    sizes = {name: f" ({remark})" for name, remark in TO_DOWNLOAD.items() if not services.models.is_here(name)}
+    sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
     known = [(label + sizes.get(name, ""), name) for label, name in KNOWN_MODELS]
     return known + run_choices(services.jobs.store.list())

@@ -8,29 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
+from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.columns import UploadOptions, chosen_name
-from sbert_app.pages.components.events import LATEST, PRIVATE
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.evaluate import views
+from sbert_app.pages.components.events import LATEST, PRIVATE, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden
+from sbert_app.pages.components.templates import render
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results import export, paper
-from sbert_app.services.results.eval_result import SIMILARITIES, Metric
+from sbert_app.services.results.eval_result import STATISTICS, Metric
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
-from sbert_app.services.results.model_spec import ModelSpec
-from sbert_app.services.results.precomputed import PrecomputedResults
-from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, averaged_of
-from sbert_app.services.results.table import ResultTable, TableColumn, tabulate
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, shipped_systems
+from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, averaged_of, data_label
+from sbert_app.services.results.table import MARK, ResultTable, TableColumn, TableRow, tabulate
+from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
+from training.evaluation.metrics import SIMILARITIES
 from training.models.scorer import ENCODER, kind_of
+from training.names import ModelName
 
+FILE_HINT = (
+    "Files: CSV, TSV, JSON Lines, Parquet or XLSX with the columns sentence1, sentence2 and score (0–5; other ranges "
+    "are rescaled). Cells that were measured before, with the same model on the same pairs, come from the cache."
+)
+PEARSON_CAUTION = (
+    "Pearson r measures how linear the relation is, not how well the order is kept: it changes when a similarity is "
+    "transformed monotonically. Reimers et al. (2016) show that it is poorly suited to evaluating STS; the paper "
+    "(section 4) reports Spearman ρ."
+)
+CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: its one score stands under every similarity."
+AVERAGE_NOTE = "The average excludes STSb train and dev, which serve for model selection."
+SEEN_NOTE = (
+    f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017: the built-in cross-encoders, trained on it, have "
+    "seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb."
+)
+SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, measured in the same run"
+UNDEFINED_TOOLTIP = "all scores are equal: the correlation is undefined"
+MISSING, FAILED = "–", "✕"
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
     "Dotted: the Pareto frontier. No measured model is better than one on it and as fast; speeds within "
@@ -40,9 +62,19 @@ SCATTER_NOTE = (
 )
 
 
+class _Cell(NamedTuple):
+    """A cell of the table of scores."""
+
+    text: str
+    interval: str = ""
+    tooltip: str = ""
+    is_best: bool = False
+    mark: str = ""
+
+
 def build(services: Services) -> None:
     """Build the tab inside the open Blocks."""
-    _SimilarityTab(services, PrecomputedResults.read()).wire()
+    _SimilarityTab(services, read_document(SHIPPED, PrecomputedResults)).wire()
 
 
 class _SimilarityTab:
@@ -76,14 +108,13 @@ class _SimilarityTab:
                 elem_id="evaluate-files",
             )
         self.how = UploadOptions(self.files, "evaluate")
-        with gr.Row(elem_classes="actions"):
-            self.start = gr.Button("Measure", variant="primary", elem_id="measure")
-            stop = gr.Button("Stop", interactive=False, elem_id="stop-measure")
+        ids, stopped = ("measure", "stop-measure", "evaluate-status"), "stopped: what was measured until then is shown"
+        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, messages.note(FILE_HINT), stopped=stopped)
+        with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
-        self.status = gr.HTML(messages.note(views.FILE_HINT), elem_id="evaluate-status")
         with gr.Row():
             self.similarity = gr.Radio(
-                [(label, name) for name, label in SIMILARITIES.items()],
+                [(similarity.label, name) for name, similarity in SIMILARITIES.items()],
                 value="cosine",
                 label="Similarity",
                 min_width=320,
@@ -101,7 +132,7 @@ class _SimilarityTab:
         self.pearson = gr.Checkbox(False, label="Pearson r instead of Spearman ρ", container=False, elem_id="pearson")
         table = tabulate(shipped, Metric())
         first, second = _two_best(table)
-        self.table = gr.HTML(views.score_table(shipped, table), elem_id="scores")
+        self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         gr.HTML(messages.section("Is the difference real?"))
         with gr.Row():
             choices = _model_choices(shipped)
@@ -109,7 +140,7 @@ class _SimilarityTab:
             self.second = gr.Dropdown(
                 choices, value=second, label="Second model", min_width=220, elem_id="second-model"
             )
-        self.differences = gr.HTML(views.differences(shipped, first, second, Metric()), elem_id="findings")
+        self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
         gr.HTML(messages.section("Quality and speed"))
         self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
         gr.HTML(messages.note(SCATTER_NOTE))
@@ -118,8 +149,6 @@ class _SimilarityTab:
         self.text = gr.Code(
             export.markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text"
         )
-        stopped = "stopped: what was measured until then is shown"
-        self.task = TaskWidget("evaluate", self.status, stop, self.start, stopped)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
@@ -127,15 +156,9 @@ class _SimilarityTab:
         display = [self.similarity, self.pearson, self.paper, self.format]
         shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text]
         root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), None, self.scatter, **PRIVATE)
-        measured = self.start.click(
-            self.measure,
-            [self.models, self.data, self.files, *display, *self.how.inputs],
-            [self.grid, self.back, *self.task.outputs, *shown],
-            concurrency_limit=2,
-            **PRIVATE,
-        )
-        self.task.wire(self.services, measured)
-        self.back.click(self.show_shipped, display, [self.grid, self.status, self.back, *shown], **PRIVATE)
+        inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
+        self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *shown])
+        self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *shown], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
             control.input(self.show, [self.grid, *display], shown, trigger_mode="always_last", **PRIVATE)
         self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
@@ -160,17 +183,18 @@ class _SimilarityTab:
             names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
             grid = make_grid(models, [self.services.access.check_data(name) for name in names])
         except UserFacingError as error:
-            yield {self.status: messages.error_message(error)}
+            yield {self.tab.status: messages.error_message(error)}
             return
 
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> ResultGrid:
-            return evaluate_grid(grid, self.services.models, self.services.settings.home, report_progress, should_stop)
+        def work(watch: Watch) -> Update:
+            evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
+            return {self.tab.status: messages.note(FILE_HINT)}
 
         shown = 0
-        for update in self.task.run(self.services, request, work, lambda _: {self.status: self._hint()}, {}):
+        for update in self.tab.run(request, work, {}):
             if grid.done > shown:
                 shown = grid.done
-                update[self.table] = views.score_table(grid, tabulate(grid, _metric(similarity, pearson), papers))
+                update[self.table] = score_table(grid, tabulate(grid, _metric(similarity, pearson), papers))
             yield update
         results = self.show(grid, similarity, pearson, papers, text_format)
         yield {self.grid: grid, self.back: gr.Button(visible=True), **results}
@@ -182,10 +206,10 @@ class _SimilarityTab:
         first, second = _two_best(table)
         choices = _model_choices(results)
         return {
-            self.table: views.score_table(results, table),
+            self.table: score_table(results, table),
             self.first: gr.Dropdown(choices, value=first),
             self.second: gr.Dropdown(choices, value=second),
-            self.differences: views.differences(results, first, second, metric),
+            self.differences: differences(results, first, second, metric),
             self.scatter: _scatter(results, table),
             self.text: export.FORMATS[text_format](table),
         }
@@ -193,20 +217,18 @@ class _SimilarityTab:
     def show_shipped(self, similarity: str, pearson: bool, papers: str, text_format: str) -> Update:
         """Back to the table that the page opened with."""
         shown = self.show(None, similarity, pearson, papers, text_format)
-        return {self.grid: None, self.status: self._hint(), self.back: gr.Button(visible=False), **shown}
+        hint = messages.note(FILE_HINT)
+        return {self.grid: None, self.tab.status: hint, self.back: hidden(), **shown}
 
     def describe_difference(
         self, grid: ResultGrid | None, similarity: str, pearson: bool, first: str, second: str
     ) -> str:
         """Whether two models differ."""
-        return views.differences(grid or self.shipped, first, second, _metric(similarity, pearson))
+        return differences(grid or self.shipped, first, second, _metric(similarity, pearson))
 
     def export(self, grid: ResultGrid | None, similarity: str, pearson: bool, papers: str, text_format: str) -> str:
         """The table as Markdown, LaTeX or CSV."""
         return export.FORMATS[text_format](tabulate(grid or self.shipped, _metric(similarity, pearson), papers))
-
-    def _hint(self) -> str:
-        return messages.note(views.FILE_HINT)
 
 
 def _metric(similarity: str, pearson: bool) -> Metric:
@@ -214,7 +236,7 @@ def _metric(similarity: str, pearson: bool) -> Metric:
 
 
 def _model_choices(results: Results) -> list[tuple[str, str]]:
-    return [(ModelSpec.parse(model).label, model) for model in results.models]
+    return [(ModelName.parse(model).label, model) for model in results.models]
 
 
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
@@ -244,7 +266,105 @@ def _scatter(results: Results, table: ResultTable) -> Any:
         estimate = row.estimates.get(column.name)
         if estimate and row.speed and not isnan(estimate.value):
             is_paper = row in table.paper_rows
-            kind = ENCODER if is_paper else kind_of(ModelSpec.parse(row.model).name)
+            kind = ENCODER if is_paper else kind_of(row.model)
             points.append(Point(row.label, kind, row.speed, estimate.value, is_paper))
     over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
     return quality_and_speed(points, f"{table.metric.statistic.capitalize()} ×100, {over}")
+
+
+def score_table(results: Results, table: ResultTable) -> Markup:
+    """The table, where its figures come from, and notes on how to read them."""
+    return render(
+        "evaluate/templates/score_table.html",
+        **_origin(results),
+        statistic=STATISTICS[table.metric.statistic],
+        similarity=SIMILARITIES[table.metric.similarity].label,
+        columns=table.columns,
+        rows=[_row(row, table, is_reference=False) for row in table.rows],
+        system_rows=[_row(row, table, is_reference=True) for row in table.system_rows],
+        paper_rows=[_row(row, table, is_reference=True) for row in table.paper_rows],
+        paper_source=paper.SOURCE,
+        speed_tooltip=SPEED_TOOLTIP,
+        notes=_notes(table),
+        failures=_failures(table),
+    )
+
+
+def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
+    """For each data set that both models have: is one better than the other?"""
+    if not a or not b:
+        return Markup()
+    first, second = (ModelName.parse(model).label for model in (a, b))
+    sentences = [
+        difference.describe(first, second, f"on {data_label(name)}" if name != AVERAGE else "on average")
+        for name in [*results.data, AVERAGE]
+        if (difference := results.difference(a, b, name, metric))
+    ]
+    return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
+
+
+def _origin(results: Results) -> dict[str, dict[str, object] | None]:
+    """Where the figures come from: shipped with the app, or measured here."""
+    if isinstance(results, ResultGrid):
+        cells = list(results.results.values())  # a copy: the grid may be growing
+        total = len(results.models) * len(results.data)
+        cached = sum(cell.from_cache for cell in cells)
+        return {"precomputed": None, "measured": {"done": len(cells), "total": total, "cached": cached}}
+    if isinstance(results, PrecomputedResults):
+        shipped: dict[str, object] = {**results.machine, "date": results.measured, "command": results.command}
+        return {"precomputed": shipped, "measured": None}
+    raise TypeError(f"no origin is known for {type(results).__name__}")
+
+
+def _systems_note(table: ResultTable) -> str:
+    """What the rows between those measured and the paper's are."""
+    seeds = {system.label: system.seeds for system in shipped_systems()}
+    trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
+    return f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
+
+
+def _row(row: TableRow, table: ResultTable, is_reference: bool) -> dict[str, object]:
+    cells = [_cell(row, column.name, table, is_reference) for column in table.columns]
+    return {"label": row.label, "cells": cells, "speed": row.speed}
+
+
+def _cell(row: TableRow, name: str, table: ResultTable, is_reference: bool) -> _Cell:
+    estimate = row.estimates.get(name)
+    if estimate is None:
+        reason = row.failures.get(name, "")
+        return _Cell(FAILED if reason else MISSING, tooltip=reason)
+    if isnan(estimate.value):
+        return _Cell("none", tooltip=UNDEFINED_TOOLTIP)
+    value = f"{estimate.value:.2f}"
+    if is_reference:
+        deviation = row.deviations.get(name, row.std)
+        return _Cell(value if deviation is None else f"{value} ± {deviation:.2f}")
+    return _Cell(
+        value,
+        interval=f"{estimate.low:.1f}–{estimate.high:.1f}",
+        is_best=row.model in table.best[name],
+        mark=MARK if name in row.seen else "",
+    )
+
+
+def _notes(table: ResultTable) -> list[str]:
+    notes = {
+        PEARSON_CAUTION: table.metric.statistic == "pearson",
+        CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
+        AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
+        SEEN_NOTE: any(row.seen for row in table.rows),
+        _systems_note(table): bool(table.system_rows),
+    }
+    return [note for note, applies in notes.items() if applies]
+
+
+def _failures(table: ResultTable) -> list[dict[str, str]]:
+    """Each reason once, with the cells that it leaves empty."""
+    by_reason: dict[str, list[str]] = {}
+    for row in table.rows:
+        for name, reason in row.failures.items():
+            by_reason.setdefault(reason, []).append(f"{row.label} on {data_label(name)}")
+    return [
+        {"cells": cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else ""), "reason": reason}
+        for reason, cells in by_reason.items()
+    ]

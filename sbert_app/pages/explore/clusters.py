@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Clustering, Selection, Shared
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, opened, shorten
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import (
     HDBSCAN,
     HIERARCHICAL,
@@ -25,9 +26,27 @@ from sbert_app.services.clusters.clustering import (
 from sbert_app.services.clusters.edits import ClusterEdits, EditedClusters, edit_store, edited, edits_key, merge, rename
 from sbert_app.services.clusters.summary import Cluster, describe_clusters, save_labels
 from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.tasks import ReportProgress, ShouldStop
 from training.errors import InputError, UserFacingError
+
+MAX_CLUSTERS_SHOWN = 30
+MAX_LISTED = 100  # sentences of a cluster; all are in the file
+CLUSTERING_NOTES = {
+    HDBSCAN: (
+        "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
+        "dimensions hardly anything is dense. Sentences between the groups belong to none."
+    ),
+    K_MEANS: (
+        "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
+        "sentence is left out, also where nothing is dense."
+    ),
+    HIERARCHICAL: (
+        "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
+        "BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
+        "elsewhere takes no time."
+    ),
+}
 
 BY_COSINE, BY_NUMBER = "cosine", "number"
 MAX_CLUSTERS = 500
@@ -39,22 +58,14 @@ def build(services: Services, shared: Shared) -> None:
     _ClustersTab(services, shared, gr.context.Context.block).wire()
 
 
-class _Result(NamedTuple):
-    embedded: EmbeddedCorpus
-    groups: list[Cluster]
-    path: Path
-    seconds: float
-    clustering: Clustering
-
-
 class _ClustersTab:
     """The components and their event handlers."""
 
     def __init__(self, services: Services, shared: Shared, tab: Any) -> None:
         self.services, self.tab = services, tab
-        self.selection, self.clustering = shared.selection, shared.clustering
+        self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
         self.edits = edit_store(services.settings.home)
-        self.shown_for = gr.State(None)  # the selection whose clusters are shown
+        self.shown_for = gr.State(None)  # the open corpus whose clusters are shown
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
             self.method = gr.Radio(
@@ -106,11 +117,10 @@ class _ClustersTab:
                 elem_id="clusters-number",
                 min_width=220,
             )
-        with gr.Row(elem_classes="actions"):
-            self.start = gr.Button("Find clusters", variant="primary", elem_id="clusters-go")
-            stop = gr.Button("Stop", interactive=False, elem_id="clusters-stop")
+        ids, waiting = ("clusters-go", "clusters-stop", "clusters-status"), messages.waiting("Waiting for the corpus …")
+        self.task = MeasureTab.build(services, "clusters", "Find clusters", ids, waiting)
+        with self.task.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="clusters-csv")
-        self.status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="clusters-status")
         with gr.Accordion("Rename and merge", open=False, visible=False, elem_id="clusters-edit") as self.edit:
             with gr.Row(elem_classes="explore-controls"):
                 self.renamed = gr.Dropdown(label="Cluster", elem_id="clusters-renamed", min_width=200)
@@ -126,25 +136,29 @@ class _ClustersTab:
                 self.undo = gr.Button("Undo all names and merges", size="sm", elem_id="clusters-undo")
             self.edit_note = gr.HTML(elem_id="clusters-edit-note")
         self.table = gr.HTML(elem_id="clusters-table")
-        self.task = TaskWidget("clusters", self.status, stop)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        slow: dict[str, Any] = {"concurrency_limit": 2, "trigger_mode": "always_last", **PRIVATE}
-        inputs = [self.selection, self.clustering, self.method, self.smallest, self.cut, self.cosine, self.number]
+        inputs = [self.open_corpus, self.clustering, self.method, self.smallest, self.cut, self.cosine, self.number]
         edit_parts = [self.edit, self.renamed, self.merged, self.edit_note]
-        cleared = [self.status, self.table, self.download, self.shown_for, *edit_parts]
-        outputs = list(dict.fromkeys([*self.task.outputs, *cleared, self.clustering]))
+        results = [self.table, self.download, self.shown_for, *edit_parts]
+        outputs = [*results, self.clustering]
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
-        self.selection.change(self.opened, None, cleared, **PRIVATE)
+        self.open_corpus.change(self.opened, None, [self.task.status, *results], **PRIVATE)
         edits = [
-            *(self.start.click, self.method.input, self.cut.input),
+            *(self.task.start.click, self.method.input, self.cut.input),
             *(self.smallest.release, self.cosine.release, self.number.release),
         ]
-        visited = self.tab.select(self.visit, [self.shown_for, *inputs], outputs, **slow)
-        self.task.wire(self.services, visited, gr.on(edits, self.find, inputs, outputs, **slow))
-        found = [self.selection, self.clustering]
+        find = self.task.handler(self.find, self._no_clusters())
+        visit = self.task.handler(
+            lambda watch, _, *values: self.find(watch, *values),
+            self._no_clusters(),
+            unless=lambda shown_for, open_corpus, *_: open_corpus is None or shown_for == open_corpus,
+        )
+        self.task.on(self.tab.select, visit, [self.shown_for, *inputs], outputs)
+        self.task.on(edits, find, inputs, outputs)
+        found = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]
         for events, handler, values in (
             ([self.rename.click, self.name.submit], self.rename_cluster, [self.renamed, self.name]),
@@ -152,66 +166,39 @@ class _ClustersTab:
             ([self.undo.click], self.undo_edits, []),
         ):
             edit = gr.on(events, handler, [*found, *values], changed, **PRIVATE)
-            self.task.wire(self.services, edit.then(self.find, inputs, outputs, **slow))
+            self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
         """Another corpus was opened: clear the clusters of the last one."""
-        return {self.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
+        return {self.task.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
 
-    def visit(
-        self,
-        shown_for: Selection | None,
-        request: gr.Request,
-        selection: Selection | None,
-        clustering: Clustering,
-        *controls: Any,
-    ) -> Iterator[Update]:
-        """The tab was opened: find the clusters, unless they are shown already."""
-        if selection is not None and shown_for != selection:
-            yield from self.find(request, selection, clustering, *controls)
-        else:
-            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
-
-    def find(
-        self, request: gr.Request, selection: Selection | None, clustering: Clustering, *controls: Any
-    ) -> Iterator[Update]:
+    def find(self, watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *controls: Any) -> Update:
         """Find the clusters that the controls ask for."""
         method, smallest, cut, cosine, number = controls
-
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> _Result:
-            if selection is None:
-                raise InputError("no corpus is open yet.")
-            embeddings = self.services.embeddings
-            embedded = selection.embed(embeddings)
-            count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
-            settings = ClusterSettings(method, int(smallest), float(cosine), count)
-            started = time.perf_counter()
-            labels = cluster(
-                embedded, settings, embeddings.cache, embeddings.home, report_progress, should_stop, embeddings.limits
-            )
-            found = edited(labels, self.edits.get(edits_key(embedded, settings)))
-            groups = describe_clusters(embedded, found.labels, found.names)
-            seconds = time.perf_counter() - started
-            path = save_labels(embedded.corpus, groups, self.services.temp.results("explore"))
-            return _Result(embedded, groups, path, seconds, Clustering(settings, clustering.changes))
-
-        def show(result: _Result) -> Update:
-            choices = [(views.cluster_choice(group), group.number - 1) for group in result.groups if group.number]
-            return {
-                self.status: views.clusters_status(result.groups, result.embedded, method, result.seconds),
-                self.table: views.clusters(result.groups, result.embedded.corpus),
-                self.download: gr.DownloadButton(value=result.path, visible=True),
-                self.shown_for: selection,
-                self.clustering: result.clustering,
-                self.edit: gr.update(visible=bool(choices)),
-                self.renamed: gr.Dropdown(choices, value=choices[0][1] if choices else None),
-                self.merged: gr.Dropdown(choices, value=[]),
-            }
-
-        yield from self.task.run(self.services, request, work, show, self._no_clusters())
+        embeddings = self.services.embeddings
+        embedded = opened(open_corpus).embed(embeddings)
+        count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
+        settings = ClusterSettings(method, int(smallest), float(cosine), count)
+        started = time.perf_counter()
+        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
+        labels = cluster(embedded, settings, cache, home, watch, limits)
+        found = edited(labels, self.edits.get(edits_key(embedded, settings)))
+        groups = describe_clusters(embedded, found.labels, found.names)
+        seconds = time.perf_counter() - started
+        choices = [(cluster_choice(group), group.number - 1) for group in groups if group.number]
+        return {
+            self.task.status: clusters_status(groups, embedded, method, seconds),
+            self.table: clusters(groups, embedded.corpus),
+            self.download: shown(save_labels(embedded.corpus, groups, self.services.temp.new_folder("explore"))),
+            self.shown_for: open_corpus,
+            self.clustering: Clustering(settings, clustering.changes),
+            self.edit: gr.update(visible=bool(choices)),
+            self.renamed: gr.update(choices=choices, value=choices[0][1] if choices else None),
+            self.merged: gr.update(choices=choices, value=[]),
+        }
 
     def rename_cluster(
-        self, selection: Selection | None, clustering: Clustering, label: int | None, name: str
+        self, open_corpus: OpenCorpus | None, clustering: Clustering, label: int | None, name: str
     ) -> Update:
         """Give a cluster a name."""
 
@@ -220,31 +207,29 @@ class _ClustersTab:
                 raise InputError("choose a cluster to rename.")
             rename(self.edits, key, found, int(label), name or "")
 
-        return self._change(selection, clustering, change)
+        return self._change(open_corpus, clustering, change)
 
-    def merge_clusters(self, selection: Selection | None, clustering: Clustering, labels: list[int]) -> Update:
+    def merge_clusters(self, open_corpus: OpenCorpus | None, clustering: Clustering, labels: list[int]) -> Update:
         """Make one cluster of several."""
         return self._change(
-            selection, clustering, lambda key, found: merge(self.edits, key, found, list(map(int, labels)))
+            open_corpus, clustering, lambda key, found: merge(self.edits, key, found, list(map(int, labels)))
         )
 
-    def undo_edits(self, selection: Selection | None, clustering: Clustering) -> Update:
+    def undo_edits(self, open_corpus: OpenCorpus | None, clustering: Clustering) -> Update:
         """Take back all names and merges of these clusters."""
 
         def change(key: str, _: EditedClusters) -> None:
             self.edits.change(key, lambda _: ClusterEdits())
 
-        return self._change(selection, clustering, change)
+        return self._change(open_corpus, clustering, change)
 
     def _change(
-        self, selection: Selection | None, clustering: Clustering, change: Callable[[str, EditedClusters], None]
+        self, open_corpus: OpenCorpus | None, clustering: Clustering, change: Callable[[str, EditedClusters], None]
     ) -> Update:
         """Change the clusters that are shown, or say why that is not possible."""
         try:
-            if selection is None:
-                raise InputError("no corpus is open yet.")
             embeddings = self.services.embeddings
-            embedded, settings = selection.embed(embeddings), clustering.settings
+            embedded, settings = opened(open_corpus).embed(embeddings), clustering.settings
             key = edits_key(embedded, settings)
             labels = cluster(embedded, settings, embeddings.cache, embeddings.home, limits=embeddings.limits)
             change(key, edited(labels, self.edits.get(key)))
@@ -253,7 +238,7 @@ class _ClustersTab:
         return {self.clustering: Clustering(settings, clustering.changes + 1), self.edit_note: "", self.name: ""}
 
     def _no_clusters(self) -> Update:
-        return {self.table: "", self.download: gr.update(visible=False), self.edit: gr.update(visible=False)}
+        return {self.table: "", self.download: hidden(), self.edit: hidden()}
 
 
 def _show_bounds(method: str, cut: str) -> list[Any]:
@@ -262,3 +247,48 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
     visible = (method == HDBSCAN, is_tree, is_tree and cut == BY_COSINE, by_number)
     return [gr.update(visible=each) for each in visible]
+
+
+def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
+    """How many clusters there are, what is in none, and how they were found."""
+    clusters = [group for group in groups if group.number]
+    return macro("explore/clusters_status")(
+        clusters=len(clusters),
+        sentences=len(embedded),
+        unclustered=_unclustered(groups),
+        singletons=sum(len(group.rows) == 1 for group in clusters),
+        seconds=seconds,
+        method=CLUSTERING_NOTES[method],
+    )
+
+
+def cluster_choice(cluster: Cluster) -> str:
+    """A cluster in a list: its number, its name or keywords, its size."""
+    title = f" {cluster.title}" if cluster.title else ""
+    return f"{cluster.number}:{title} ({len(cluster.rows):,})"
+
+
+def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
+    """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
+    found = [group for group in groups if group.number]
+    return render(
+        "explore/templates/clusters.html",
+        clusters=[
+            {
+                "number": group.number,
+                "name": group.name,
+                "size": len(group.rows),
+                "cosine": group.cosine,
+                "keywords": group.keywords,
+                "sentences": [shorten(corpus.sentences[row]) for row in group.representatives],
+                "all": [shorten(corpus.sentences[row]) for row in group.rows[:MAX_LISTED].tolist()],
+            }
+            for group in found[:MAX_CLUSTERS_SHOWN]
+        ],
+        more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
+        unclustered=_unclustered(groups),
+    )
+
+
+def _unclustered(groups: Sequence[Cluster]) -> int:
+    return sum(len(group.rows) for group in groups if not group.number)

@@ -7,18 +7,15 @@ clicks on points, lassos and the slider, for which Gradio's Plot has no events, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, PRIVATE
+from sbert_app.pages.components.events import EVERY, PRIVATE, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.pickers import MODELS, POOLINGS
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.components.templates import render
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.atlas import AtlasExport
+from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
     BOTH_MAPS,
@@ -33,14 +30,79 @@ from sbert_app.pages.explore.map_figure import (
     compute_colouring,
     first_colour,
     make_figure,
+    map_status,
+    nearest,
 )
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, opened
 from sbert_app.pages.explore.selected import SelectedPanel
-from sbert_app.pages.explore.selection import Clustering, Picked, Selection, Shared
+from sbert_app.services.atlas.export import cluster_titles, export_corpus
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.clustering import cluster
+from sbert_app.services.clusters.edits import edit_store, edited, edits_key
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from sbert_app.services.maps.projection import MapSettings
 from training.assets import asset
 from training.errors import UserFacingError
+from training.names import ModelName
+
+
+class AtlasExport:
+    """The components and their event handler."""
+
+    def __init__(self, services: Services, shared: Shared) -> None:
+        self.services, self.shared = services, shared
+        with gr.Row(elem_classes="actions"):
+            start = gr.Button("Export for embedding-atlas", size="sm", elem_id="atlas-go")
+            stop = gr.Button("Stop", size="sm", interactive=False, elem_id="atlas-stop")
+            self.file = gr.DownloadButton("Download Parquet", size="sm", visible=False, elem_id="atlas-file")
+            self.labels = gr.DownloadButton("Download cluster names", size="sm", visible=False, elem_id="atlas-labels")
+        self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
+
+    def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
+        """Connect the button; the map that is exported has the settings of these components, in 2-D."""
+        inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
+        empty = {self.file: hidden(), self.labels: hidden()}
+        self.tab.wire(self.export, inputs, empty, limit=1)
+        cleared = {**empty, self.tab.status: ""}
+        self.shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+
+    def export(
+        self,
+        watch: Watch,
+        open_corpus: OpenCorpus | None,
+        clustering: Clustering,
+        neighbours: int,
+        min_dist: float,
+        seed: int | None,
+    ) -> Update:
+        """Write the files and offer them."""
+        embeddings = self.services.embeddings
+        embedded, settings = opened(open_corpus).embed(embeddings), clustering.settings
+        watch.report(0, "Clustering")
+        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
+        labels = cluster(embedded, settings, cache, home, watch, limits)
+        found = edited(labels, edit_store(home).get(edits_key(embedded, settings)))
+        titles = cluster_titles(embedded.corpus, found.labels, found.names)
+        folder = self.services.temp.new_folder("explore")
+        drawn = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
+        summary = export_corpus(
+            embedded,
+            found.labels,
+            titles,
+            folder / "atlas.parquet",
+            drawn,
+            cache,
+            home,
+            limits,
+            watch,
+        )
+        return {
+            self.tab.status: macro("explore/atlas")(summary=summary),
+            self.file: shown(summary.output),
+            self.labels: shown(summary.labels if summary.clusters else None),
+        }
+
 
 SCRIPT = asset("explore.js")
 HINT = messages.note("Click a point to list its nearest sentences here.")
@@ -55,9 +117,9 @@ class _MapTab:
     """The components and their event handlers."""
 
     def __init__(self, services: Services, shared: Shared) -> None:
-        self.services, self.selection, self.clustering = services, shared.selection, shared.clustering
-        self.panel = SelectedPanel(services, shared.selection)
-        self.shown = gr.State(None)  # (selection, controls) of the map; Gradio may send one change twice
+        self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
+        self.panel = SelectedPanel(services, shared.open_corpus)
+        self.shown = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
         with gr.Row(elem_classes="explore-map"):
             with gr.Column(scale=3, min_width=220):
                 self.colour = gr.Dropdown(
@@ -102,10 +164,10 @@ class _MapTab:
                     self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
                 stop = gr.Button("Stop", size="sm", interactive=False, elem_id="map-stop")
             with gr.Column(scale=8, min_width=320):
-                self.status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
+                status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
                 self.slider = gr.HTML(
                     "",
-                    html_template=render("explore/templates/map_slider.html"),
+                    html_template=macro("explore/map_slider")(),
                     js_on_load=SCRIPT.read_text(encoding="utf-8"),
                     visible="hidden",
                     elem_id="map-mover",
@@ -115,7 +177,8 @@ class _MapTab:
                 self.nearest = gr.HTML(HINT, elem_id="map-nearest")
                 self.atlas = AtlasExport(services, shared)
             self.panel.build_panel()
-        self.task = TaskWidget("map", self.status, stop, stopped="stopped: change any control to draw again.")
+        stopped = "stopped: change any control to draw again."
+        self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
@@ -123,21 +186,21 @@ class _MapTab:
             *(self.colour, self.query, self.dimensions, self.neighbours, self.min_dist),
             *(self.seed, self.second, self.pooling, self.layout, self.pairs),
         ]
-        inputs = [self.shown, self.selection, self.clustering, *controls]
-        outputs = [*self.task.outputs, self.plot, self.slider, self.shown]
-        slow: dict[str, Any] = {"concurrency_limit": 4, "trigger_mode": "always_last", **PRIVATE}
+        inputs = [self.shown, self.open_corpus, self.clustering, *controls]
+        stopped: Update = {self.shown: None}  # the last map stays
+        empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
+        draw = self.task.handler(self.draw, empty, stopped, unless=self._is_shown)
+
+        def draw_at(events: Any) -> Any:
+            return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
+
         offered = [self.colour, self.query, self.pairs, self.second, self.nearest, *self.panel.outputs]
-        opened = self.selection.change(
-            self.opened, [self.selection, self.panel.picked, self.colour], offered, **PRIVATE
-        ).then(self.draw, inputs, outputs, **slow)
+        known = [self.open_corpus, self.panel.picked, self.colour]
+        draw_at(self.open_corpus.change(self.opened, known, offered, **PRIVATE).then)
         saved, deleted = self.panel.wire(self.slider)
-        regrouped = [
-            event.then(choose, self.selection, [self.colour, self.shown], **PRIVATE).then(
-                self.draw, inputs, outputs, **slow
-            )
-            for event, choose in ((saved, self.colour_by_groups), (deleted, self.groups_changed))
-        ]
-        recoloured = self.clustering.change(self.draw, inputs, outputs, **slow)
+        for event, choose in ((saved, self.colour_by_groups), (deleted, self.groups_changed)):
+            draw_at(event.then(choose, self.open_corpus, [self.colour, self.shown], **PRIVATE).then)
+        draw_at(self.clustering.change)
         self.colour.input(
             lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **EVERY
         )
@@ -147,97 +210,96 @@ class _MapTab:
             *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
             *(self.seed.change, self.query.change),
         ]
-        redrawn = gr.on(edits, self.draw, inputs, outputs, **slow)
-        self.task.wire(self.services, opened, *regrouped, recoloured, redrawn)
+        draw_at(edits)
         self.atlas.wire(self.neighbours, self.min_dist, self.seed)
-        self.slider.click(self.show_nearest, [self.selection, self.second, self.pooling], self.nearest, **PRIVATE)
+        self.slider.click(self.show_nearest, [self.open_corpus, self.second, self.pooling], self.nearest, **PRIVATE)
 
-    def opened(self, selection: Selection | None, picked: Picked, colour: str) -> Update:
+    def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows, colour: str) -> Update:
         """A corpus was opened: offer its columns, its pairs, and the models that exist by now.
 
         Under another model the same corpus keeps its colour and what is selected.
         """
-        if selection is None:
+        if open_corpus is None:
             return {self.nearest: gr.skip()}
-        corpus = self.services.embeddings.corpus(selection.corpus)
-        choices = self._colours(selection)
-        is_same = picked.corpus == selection.corpus and colour in [value for _, value in choices]
-        runs = [(f"run: {run.name}", f"run:{run.id}") for run in self.services.jobs.store.list() if run.has_model]
+        corpus = self.services.embeddings.corpus(open_corpus.corpus)
+        choices = self._colours(open_corpus)
+        is_same = picked.corpus == open_corpus.corpus and colour in [value for _, value in choices]
+        runs = [
+            (f"run: {run.name}", str(ModelName.of_run(run.id)))
+            for run in self.services.jobs.store.list()
+            if run.has_model
+        ]
         return {
             self.colour: gr.Dropdown(choices, value=colour if is_same else first_colour(corpus)),
             self.query: gr.skip() if is_same else gr.update(visible="hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.second: gr.Dropdown([("none", NO_SECOND_MODEL), *((name, name) for name in MODELS), *runs]),
             self.nearest: HINT,
-            **self.panel.opened(selection, picked),
+            **self.panel.opened(open_corpus, picked),
         }
 
-    def colour_by_groups(self, selection: Selection | None) -> Update:
+    def colour_by_groups(self, open_corpus: OpenCorpus | None) -> Update:
         """A group was saved: colour by groups."""
-        if selection is None or not self.panel.groups_of(selection):
+        if open_corpus is None or not self.panel.groups_of(open_corpus):
             return {self.shown: gr.skip()}
-        return {self.colour: gr.Dropdown(self._colours(selection), value=GROUPS), self.shown: None}
+        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=GROUPS), self.shown: None}
 
-    def groups_changed(self, selection: Selection | None) -> Update:
+    def groups_changed(self, open_corpus: OpenCorpus | None) -> Update:
         """A group was deleted: colour by those that are left."""
-        if selection is None:
+        if open_corpus is None:
             return {self.shown: gr.skip()}
-        corpus, choices = self.services.embeddings.corpus(selection.corpus), self._colours(selection)
-        left = bool(self.panel.groups_of(selection))
+        corpus, choices = self.services.embeddings.corpus(open_corpus.corpus), self._colours(open_corpus)
+        left = bool(self.panel.groups_of(open_corpus))
         return {self.colour: gr.Dropdown(choices, value=GROUPS if left else first_colour(corpus)), self.shown: None}
 
-    def _colours(self, selection: Selection) -> list[tuple[str, str]]:
-        columns = self.services.embeddings.corpus(selection.corpus).columns
-        groups = [("my groups", GROUPS)] if self.panel.groups_of(selection) else []
+    def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
+        columns = self.services.embeddings.corpus(open_corpus.corpus).columns
+        groups = [("my groups", GROUPS)] if self.panel.groups_of(open_corpus) else []
         ways = [("cluster", CLUSTER), ("similarity to a query", QUERY), *groups]
         return [("nothing", NOTHING), *((name, COLUMN + name) for name in columns), *ways]
 
-    def draw(
-        self, request: gr.Request, shown: Any, selection: Selection | None, clustering: Clustering, *values: Any
-    ) -> Iterator[Update]:
-        """Draw the map that the controls ask for, unless it is shown already."""
-        controls = MapControls(*values)
-        wanted = (selection, controls, clustering if controls.colour == CLUSTER else None)
-        if selection is None or shown == wanted:
-            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
-            return
+    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
+        """Draw the map that the controls ask for."""
+        controls, embeddings = MapControls(*values), self.services.embeddings
+        result = compute_map(embeddings, controls.request(open_corpus), watch)
+        embedded = open_corpus.embed(embeddings)  # all sentences, also where a sample is drawn
+        colouring = compute_colouring(self.services, embedded, controls, clustering.settings, watch)
+        is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
+        return {
+            self.task.status: self._map_status(result, controls),
+            self.plot: shown(make_figure(result, controls, colouring)),
+            self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
+            self.shown: _wanted(open_corpus, clustering, controls),
+        }
 
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> Update:
-            result = compute_map(self.services.embeddings, controls.request(selection), report_progress, should_stop)
-            embedded = selection.embed(self.services.embeddings)  # all sentences, also where a sample is drawn
-            colouring = compute_colouring(
-                self.services, embedded, controls, clustering.settings, report_progress, should_stop
-            )
-            is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
-            return {
-                self.status: self._map_status(result, controls),
-                self.plot: gr.Plot(make_figure(result, controls, colouring), visible=True),
-                self.slider: gr.HTML(result.key, visible=True if is_animated else "hidden"),
-                self.shown: wanted,
-            }
+    def _is_shown(self, shown: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+        """Whether the map is there that the controls ask for, or none can be."""
+        return open_corpus is None or shown == _wanted(open_corpus, clustering, MapControls(*values))
 
-        on_stop: Update = {self.shown: None}  # the last map stays
-        on_error = {**on_stop, self.plot: gr.update(visible=False), self.slider: gr.update(visible="hidden")}
-        yield from self.task.run(self.services, request, work, lambda update: update, on_error, on_stop)
-
-    def show_nearest(self, selection: Selection | None, second: str, pooling: str, event: gr.EventData) -> str:
+    def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
         """The sentences nearest to the clicked point, under each model."""
-        if selection is None:
+        if open_corpus is None:
             return HINT
         embeddings = self.services.embeddings
         try:
-            embedded = [selection.embed(embeddings)]
+            embedded = [open_corpus.embed(embeddings)]
             if (second or "").strip():
-                embedded.append(embeddings.embed(selection.corpus, second.strip(), pooling or None))
-            return views.nearest(embedded, int(event.row))
+                embedded.append(embeddings.embed(open_corpus.corpus, second.strip(), pooling or None))
+            return nearest(embedded, int(event.row))
         except UserFacingError as error:
             return messages.error_message(error)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
         gold, run = result.embedded[0].corpus.gold, None
         pairs = pair_distances(result, gold) if gold is not None and controls.pairs else None
-        if len(result.embedded) == 2 and (model := result.embedded[1].model).startswith("run:"):
-            found = self.services.jobs.store.get(model.removeprefix("run:"))
+        run_id = ModelName.parse(result.embedded[-1].model).run_id
+        if len(result.embedded) == 2 and run_id is not None:
+            found = self.services.jobs.store.get(run_id)
             base = found.config.base
             run = {"name": found.name, "base": base, "is_base": base == result.embedded[0].model}
-        return views.map_status(result, pairs, run)
+        return map_status(result, pairs, run)
+
+
+def _wanted(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
+    """What a map depends on."""
+    return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from sbert_app.figures import map as figures
-from sbert_app.figures.map_colours import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
-from sbert_app.pages.explore.selection import Selection
-from sbert_app.pages.explore.views import map_titles
+from sbert_app.figures.map import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.explore.open_corpus import OpenCorpus, shorten
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings, cluster
 from sbert_app.services.clusters.edits import edit_store, edited, edits_key
-from sbert_app.services.clusters.keywords import keywords_of
-from sbert_app.services.clusters.summary import TITLE_KEYWORDS
+from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.groups import group_store, groups_of
-from sbert_app.services.maps.corpus_map import SIMILAR, EmbeddingSpec, MapRequest, MapResult
+from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.names import ModelName
+
+NEAREST = 10  # sentences listed for a clicked point
+BEFORE_AFTER = ("before", "after")
 
 NOTHING, QUERY, CLUSTER, GROUPS, COLUMN = "", "query", "cluster", "groups", "column:"  # what the points are coloured by
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
@@ -43,13 +48,17 @@ class MapControls(NamedTuple):
     layout: str
     pairs: bool
 
-    def request(self, selection: Selection) -> MapRequest:
+    def request(self, open_corpus: OpenCorpus) -> MapRequest:
         """The map or maps to compute."""
         dimensions = 2 if self.dimensions == "2-D" else 3
         settings = MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
-        first, name = EmbeddingSpec(selection.model, selection.pooling), (self.second or "").strip()
-        second = EmbeddingSpec(name, self.pooling or None) if name else None
-        return MapRequest(selection.corpus, first, second, settings)
+        return MapRequest(open_corpus.corpus, open_corpus.model, self.second_model, settings)
+
+    @property
+    def second_model(self) -> ModelName | None:
+        """The model of the second map, None for one map."""
+        name = (self.second or "").strip()
+        return ModelName.parse(name).with_pooling(self.pooling) if name else None
 
 
 def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) -> Any:
@@ -79,13 +88,12 @@ def compute_colouring(
     embedded: EmbeddedCorpus,
     controls: MapControls,
     clustering: ClusterSettings,
-    report_progress: ReportProgress,
-    should_stop: ShouldStop,
+    watch: Watch,
 ) -> Colouring:
     """The colour of each point: by cluster, group, cosine to a query, a column of the corpus, or none."""
     if controls.colour == CLUSTER:
-        report_progress(0, "Clustering")
-        return _cluster_names(services, embedded, clustering, report_progress, should_stop)
+        watch.report(0, "Clustering")
+        return _cluster_names(services, embedded, clustering, watch)
     if controls.colour == GROUPS:
         return _groups(services, embedded.corpus)
     if controls.colour == QUERY and controls.query.strip():
@@ -111,12 +119,11 @@ def _cluster_names(
     services: Services,
     embedded: EmbeddedCorpus,
     clustering: ClusterSettings,
-    report_progress: ReportProgress,
-    should_stop: ShouldStop,
+    watch: Watch,
 ) -> Labels:
     """Each point's cluster, named by its number and its name or keywords."""
     cache, home = services.embeddings.cache, services.embeddings.home
-    labels = cluster(embedded, clustering, cache, home, report_progress, should_stop, services.embeddings.limits)
+    labels = cluster(embedded, clustering, cache, home, watch, services.embeddings.limits)
     found = edited(labels, edit_store(home).get(edits_key(embedded, clustering)))
     words = keywords_of(embedded.corpus.sentences, found.labels, TITLE_KEYWORDS)
     titles = {label: found.names.get(label) or ", ".join(words[label]) for label in range(len(found.originals))}
@@ -131,3 +138,57 @@ def _groups(services: Services, corpus: Corpus) -> Labels:
     for number, group in enumerate(groups):
         numbers[list(group.rows)] = number
     return Labels("group", [*(group.name for group in groups), NO_GROUP], numbers, [group.colour for group in groups])
+
+
+def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
+    """What the map shows and how long it took; ``run``: name, base and is_base of the run on the second map."""
+    count, dimensions = result.maps[0].shape
+    titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
+    return render(
+        "explore/templates/map_status.html",
+        sentences=count,
+        total=result.total if result.rows is not None else 0,
+        dimensions=dimensions,
+        from_cache=result.from_cache,
+        seconds=result.seconds,
+        titles=titles[:1].upper() + titles[1:],
+        pairs=pairs,
+        run=run,
+    )
+
+
+def map_titles(result: MapResult) -> list[str]:
+    """The title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
+    return [
+        f"{when}: {embedded.model}, {embedded.pooling}"
+        for when, embedded in zip(BEFORE_AFTER, result.embedded, strict=False)
+    ]
+
+
+def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
+    """The clicked sentence and its nearest sentences, under each model."""
+    return macro("explore/nearest")(
+        sentence=shorten(embedded[0].corpus.sentences[row]),
+        rows=[row, *_nearest_places(embedded[0], row)],
+        lists=[
+            {
+                "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
+                "rows": _nearest_rows(each, row),
+            }
+            for each in embedded
+        ],
+    )
+
+
+def _nearest_places(embedded: EmbeddedCorpus, row: int) -> list[int]:
+    """The rows of the sentences nearest to one of the corpus, without itself."""
+    rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))[1][0]
+    return [int(at) for at in rows if at not in (row, -1)][:NEAREST]
+
+
+def _nearest_rows(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, str]]:
+    """(cosine, sentence) of the sentences nearest to one of the corpus, without itself."""
+    k = min(NEAREST + 1, len(embedded))
+    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], k)
+    others = [(cosine, at) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
+    return [(cosine, shorten(embedded.corpus.sentences[at])) for cosine, at in others[:NEAREST]]

@@ -1,16 +1,16 @@
 """The Explore page: choose a corpus, a model and a pooling; it is encoded once, and every tab shows it.
 
 The contract with the tabs. Each tab is a module in TABS with ``build(services, shared)``, called inside its open
-``gr.Tab``. ``shared.selection`` is a ``gr.State`` that holds a ``Selection`` (corpus key, model, pooling), or None
-until the first corpus is encoded. A tab reacts to ``selection.change(...)`` and gets the embeddings by
-``Selection.embed(services.embeddings)``: from memory, as the page encodes before it sets the selection. Work of more
-than a second runs in a ``TaskWidget``; expensive work waits until its tab is opened or a button is pressed. Tabs know
+``gr.Tab``. ``shared.open_corpus`` is a ``gr.State`` that holds an ``OpenCorpus`` (corpus key, model, pooling), or None
+until the first corpus is encoded. A tab reacts to ``open_corpus.change(...)`` and gets the embeddings by
+``OpenCorpus.embed(services.embeddings)``: from memory, as the page encodes before it sets the state. Work of more
+than a second runs in a ``MeasureTab``; expensive work waits until its tab is opened or a button is pressed. Tabs know
 nothing of each other (see pyproject.toml).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,22 +19,23 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.encoding import EncodingPicker, as_named
-from sbert_app.pages.components.events import EVERY, PRIVATE
+from sbert_app.pages.components.events import EVERY, PRIVATE, Update
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import model_and_pooling
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Clustering, Selection, Shared
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.components.upload_options import EncodingPicker, as_named
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, has_pairs
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.data.reference import parse_file
+from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import pick_sentence
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, UserFacingError
-from training.registry import DEFAULT_MODEL
+from training.names import DataName, ModelName
 
 # (module in this package, title of the tab)
 TABS = (
@@ -76,8 +77,8 @@ class _ExplorePage:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.selection = gr.State(None)
-        self.shared = Shared(self.selection, gr.State(Clustering()))
+        self.open_corpus = gr.State(None)
+        self.shared = Shared(self.open_corpus, gr.State(Clustering()))
         tagline = "A corpus through its sentence embeddings: its map, nearest neighbours and near-duplicates."
         gr.HTML(messages.heading("Explore", tagline))
         with gr.Row(elem_id="corpus-choice"):
@@ -104,7 +105,7 @@ class _ExplorePage:
                     visible=False,
                     elem_id="corpus-data",
                 )
-                self.status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
+                status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
                     self.model, self.pooling = model_and_pooling(services)
@@ -113,7 +114,7 @@ class _ExplorePage:
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                     stop = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
-        self.task = TaskWidget("corpus", self.status, stop, start, stopped)
+        self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
@@ -128,17 +129,15 @@ class _ExplorePage:
             self.model,
             self.pooling,
         ]
-        outputs = [*self.task.outputs, self.selection]
         sources = [self.text, self.upload, self.column, self.data]
         self.source.change(_show_source, self.source, sources, **EVERY)
         read = [self.source, self.upload, self.reading.dropdown]
         self.source.change(self.describe_encoding, read, self.reading.outputs, **PRIVATE)
         self.reading.wire(self.upload)
         uploaded = [self.upload.upload, self.upload.clear]
-        gr.on(uploaded, self.describe_file, self.upload, [self.column, self.status], **PRIVATE)
-        visited = root.load(self.open, inputs, outputs, concurrency_limit=4, **PRIVATE)
-        pressed = self.task.start_button.click(self.open, inputs, outputs, concurrency_limit=4, **PRIVATE)
-        self.task.wire(self.services, visited, pressed)
+        gr.on(uploaded, self.describe_file, self.upload, [self.column, self.tab.status], **PRIVATE)
+        for event in (root.load, self.tab.start.click):
+            self.tab.on(event, self.tab.handler(self.open, {}), inputs, [self.open_corpus], concurrency_limit=4)
 
     def describe_file(self, path: str | None) -> Update:
         """Offer the columns of a file, or say why it cannot be used."""
@@ -147,51 +146,33 @@ class _ExplorePage:
         try:
             table = open_table(path)
         except UserFacingError as error:
-            return {**self.describe_file(None), self.status: messages.error_message(error)}
+            return {**self.describe_file(None), self.tab.status: messages.error_message(error)}
         choices = [(_detected_column(table), DETECTED), *((name, name) for name in table.columns)]
         return {
             self.column: gr.Dropdown(choices, value=DETECTED),
-            self.status: messages.lead(f"{table.path.name}: {table.description}. Press Open."),
+            self.tab.status: messages.lead(f"{table.path.name}: {table.description}. Press Open."),
         }
 
     def describe_encoding(self, source: str, path: str | None, encoding: str) -> Update:
         """The picker of encodings belongs to a file."""
         return self.reading.describe(path if source == FILE else None, encoding)
 
-    def open(
-        self,
-        source: str,
-        text: str,
-        path: str | None,
-        encoding: str,
-        column: str,
-        data: str,
-        model: str,
-        pooling: str,
-        request: gr.Request,
-    ) -> Iterator[Update]:
+    def open(self, watch: Watch, *values: Any) -> Update:
         """Read the chosen corpus, encode it, and select it for the tabs."""
-        embeddings, model = self.services.embeddings, (model or DEFAULT_MODEL).strip()
-        choice = CorpusChoice(source, text, path, encoding, column, data)
-
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> tuple[Markup, Selection]:
-            key = READERS[source](embeddings, choice)
-            count = len(embeddings.corpus(key))
-            step = _encoding_step(count, embeddings.limits.sentences)
-            report_progress(0, step if self.services.models.has("encoder", model) else f"Loading {model}")
-            self.services.models.encoder(model, pooling, "document")
-
-            def on_progress(done: int, total: int | None) -> None:
-                report_progress(done / count, step)
-
-            embedded = embeddings.embed(key, model, pooling, on_progress, should_stop)
-            return views.corpus_summary(embedded, source == EXAMPLE), Selection(key, model, pooling)
-
-        def show(result: tuple[Markup, Selection]) -> Update:
-            summary, selection = result
-            return {self.status: summary, self.selection: selection}
-
-        yield from self.task.run(self.services, request, work, show, {})
+        choice, model = (
+            CorpusChoice(*values[:-2]),
+            ModelName.parse(values[-2] or DEFAULT_MODEL).with_pooling(values[-1]),
+        )
+        embeddings = self.services.embeddings
+        key = READERS[choice.source](embeddings, choice)
+        step = _encoding_step(len(embeddings.corpus(key)), embeddings.limits.sentences)
+        watch.report(0, step if self.services.models.has("encoder", model) else f"Loading {model.name}")
+        self.services.models.encoder(model, None, "document")
+        embedded = embeddings.embed(key, model, watch=watch.stage(step))
+        return {
+            self.tab.status: corpus_summary(embedded, choice.source == EXAMPLE),
+            self.open_corpus: OpenCorpus(key, model),
+        }
 
 
 def _show_source(source: str) -> list[dict[str, Any]]:
@@ -218,9 +199,9 @@ def _read_text(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
 def _read_file(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
     if choice.path is None:
         raise InputError("choose a file first.")
-    name = parse_file(as_named(choice.path, choice.encoding))
+    name = DataName.parse(as_named(choice.path, choice.encoding))
     if choice.column:
-        pick_sentence(open_table(*name), choice.column)  # raises if the column is not in the file
+        pick_sentence(open_table(name.path, name.encoding), choice.column)  # raises if the column is not in the file
     most = embeddings.limits.sentences
     return embeddings.add(Corpus.from_file(name.path, choice.column or None, name.encoding, most))
 
@@ -241,3 +222,8 @@ READERS: dict[str, Callable[[EmbeddingCache, CorpusChoice], str]] = {
 def _encoding_step(count: int, most: int) -> str:
     limit = f" (of at most {most:,})" if count == most else ""
     return f"Encoding {format_count(count, 'sentence')}{limit}"
+
+
+def corpus_summary(embedded: EmbeddedCorpus, is_example: bool) -> Markup:
+    """The open corpus: its size, what else is known of its sentences, how long the encoding took."""
+    return macro("explore/corpus")(embedded, is_example)

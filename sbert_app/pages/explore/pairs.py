@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import gradio as gr
+import numpy as np
+from markupsafe import Markup
 
-from sbert_app.formats import format_estimate
+from sbert_app.formats import format_count, format_duration, format_estimate
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Selection, Shared
+from sbert_app.pages.components.events import PRIVATE, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, opened, shorten
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.pairs import estimate_seconds
-from sbert_app.services.corpus.similar import (
+from sbert_app.services.corpus.similar_pairs import (
     MAX_PAIRS,
     NearDuplicates,
     SimilarPairs,
+    estimate_seconds,
     find_near_duplicates,
     save_pairs,
     save_without_near_duplicates,
     similar_pairs,
 )
-from sbert_app.services.tasks import ReportProgress, ShouldStop
-from training.errors import InputError
+
+MAX_PAIRS_SHOWN = 200  # the file has all
 
 MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
 
 
 def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
-    _PairsTab(services, shared.selection).wire()
+    _PairsTab(services, shared.open_corpus).wire()
 
 
 class _PairsTab:
     """The components and their event handlers."""
 
-    def __init__(self, services: Services, selection: gr.State) -> None:
-        self.services, self.selection = services, selection
+    def __init__(self, services: Services, open_corpus: gr.State) -> None:
+        self.services, self.open_corpus = services, open_corpus
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
@@ -55,13 +55,12 @@ class _PairsTab:
                 container=True,
                 min_width=240,
             )
-        with gr.Row(elem_classes="actions"):
-            self.start = gr.Button("Find the most similar pairs", variant="primary", elem_id="pairs-go")
-            stop = gr.Button("Stop", interactive=False, elem_id="pairs-stop")
+        ids = ("pairs-go", "pairs-stop", "pairs-status")
+        waiting = messages.waiting("Waiting for the corpus …")
+        self.pairs = MeasureTab.build(services, "pairs", "Find the most similar pairs", ids, waiting)
+        with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
-        self.status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="pairs-status")
         self.table = gr.HTML(elem_id="pairs-table")
-        self.pairs_task = TaskWidget("pairs", self.status, stop)
         gr.HTML(messages.section("The corpus without near-duplicates"))
         with gr.Row(elem_classes="explore-controls"):
             self.duplicate_threshold = gr.Slider(
@@ -73,103 +72,93 @@ class _PairsTab:
                 elem_id="repeats-threshold",
                 min_width=240,
             )
-        with gr.Row(elem_classes="actions"):
-            self.start_duplicates = gr.Button("Find near-duplicates", elem_id="repeats-go")
-            stop_duplicates = gr.Button("Stop", interactive=False, elem_id="repeats-stop")
+        ids = ("repeats-go", "repeats-stop", "repeats-status")
+        self.duplicates = MeasureTab.build(
+            services, "near-duplicates", "Find near-duplicates", ids, "", variant="secondary"
+        )
+        with self.duplicates.buttons:
             self.download_kept = gr.DownloadButton(
                 "Download CSV without near-duplicates", visible=False, elem_id="repeats-csv"
             )
-        self.duplicates = gr.HTML(elem_id="repeats-status")
-        self.duplicates_task = TaskWidget("near-duplicates", self.duplicates, stop_duplicates)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        slow: dict[str, Any] = {"concurrency_limit": 2, "trigger_mode": "always_last", **PRIVATE}
-        inputs = [self.selection, self.k, self.threshold, self.hide]
-        outputs = [*self.pairs_task.outputs, self.table, self.download]
-        cleared = [self.duplicates, self.download_kept]
-        opened = self.selection.change(self.opened, inputs, [*outputs, *cleared], **slow)
-        edits = [self.start.click, self.k.release, self.threshold.release, self.hide.input]
-        self.pairs_task.wire(self.services, opened, gr.on(edits, self.find_pairs, inputs, outputs, **slow))
-        searched = self.start_duplicates.click(
-            self.find_duplicates,
-            [self.selection, self.duplicate_threshold],
-            [*self.duplicates_task.outputs, self.download_kept],
-            **slow,
-        )
-        self.duplicates_task.wire(self.services, searched)
+        inputs = [self.open_corpus, self.k, self.threshold, self.hide]
+        no_pairs, no_duplicates = {self.table: "", self.download: hidden()}, {self.download_kept: hidden()}
+        cleared = {**no_pairs, **no_duplicates, self.duplicates.status: ""}
+        emptied = self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+        find = self.pairs.handler(self.find_at_once, no_pairs, unless=lambda open_corpus, *_: open_corpus is None)
+        self.pairs.on(emptied.then, find, inputs, no_pairs)
+        edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
+        self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
+        self.duplicates.wire(self.find_duplicates, [self.open_corpus, self.duplicate_threshold], no_duplicates)
 
-    def opened(
-        self, selection: Selection | None, k: int, threshold: float, hide: bool, request: gr.Request
-    ) -> Iterator[Update]:
-        """A corpus was opened: find its pairs at once, or say how many there are to compare."""
-        if selection is None:
-            yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
-            return
-        yield {self.duplicates: "", self.download_kept: gr.update(visible=False), **self._no_pairs()}
-        n = len(self.services.embeddings.corpus(selection.corpus))
+    def find_at_once(self, watch: Watch, open_corpus: OpenCorpus, k: int, threshold: float, hide: bool) -> Update:
+        """A corpus was opened: find its pairs, or say how many there are to compare."""
+        n = len(self.services.embeddings.corpus(open_corpus.corpus))
         if n <= MAX_AUTOMATIC:
-            yield from self.find_pairs(selection, k, threshold, hide, request)
-        else:
-            text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
-            estimate = format_estimate(estimate_seconds(selection.embed(self.services.embeddings).vectors))
-            yield {self.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
+            return self.find_pairs(watch, open_corpus, k, threshold, hide)
+        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
+        estimate = format_estimate(estimate_seconds(open_corpus.embed(self.services.embeddings).vectors))
+        return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 
-    def find_pairs(
-        self, selection: Selection | None, k: int, threshold: float, hide: bool, request: gr.Request
-    ) -> Iterator[Update]:
+    def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
         """Find the most similar pairs."""
+        embedded = opened(open_corpus).embed(self.services.embeddings)
+        comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
+        found = similar_pairs(embedded, int(k), float(threshold), hide, comparing)
+        path = save_pairs(found, embedded.corpus, self.services.temp.new_folder("explore"))
+        return {
+            self.pairs.status: pairs_cards(found, embedded),
+            self.table: pairs_table(found, embedded.corpus, float(threshold)),
+            self.download: shown(path if found.pairs else None),
+        }
 
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> tuple[EmbeddedCorpus, SimilarPairs, Path]:
-            embedded = _require(selection).embed(self.services.embeddings)
-            on_progress = _reporter(report_progress, f"Comparing {len(embedded):,} sentences, each with each")
-            found = similar_pairs(embedded, int(k), float(threshold), hide, on_progress, should_stop)
-            return embedded, found, save_pairs(found, embedded.corpus, self.services.temp.results("explore"))
-
-        def show(result: tuple[EmbeddedCorpus, SimilarPairs, Path]) -> Update:
-            embedded, found, path = result
-            return {
-                self.status: views.pairs_cards(found, embedded),
-                self.table: views.pairs_table(found, embedded.corpus, float(threshold)),
-                self.download: gr.DownloadButton(value=path, visible=bool(found.pairs)),
-            }
-
-        yield from self.pairs_task.run(self.services, request, work, show, self._no_pairs())
-
-    def find_duplicates(self, selection: Selection | None, threshold: float, request: gr.Request) -> Iterator[Update]:
+    def find_duplicates(self, watch: Watch, open_corpus: OpenCorpus | None, threshold: float) -> Update:
         """Find the sentences that are near-duplicates of an earlier one."""
-
-        def work(
-            report_progress: ReportProgress, should_stop: ShouldStop
-        ) -> tuple[EmbeddedCorpus, NearDuplicates, Path]:
-            embedded = _require(selection).embed(self.services.embeddings)
-            on_progress = _reporter(report_progress, f"Reading {len(embedded):,} sentences in order")
-            found = find_near_duplicates(embedded, float(threshold), on_progress, should_stop)
-            return (
-                embedded,
-                found,
-                save_without_near_duplicates(found, embedded.corpus, self.services.temp.results("explore")),
-            )
-
-        def show(result: tuple[EmbeddedCorpus, NearDuplicates, Path]) -> Update:
-            embedded, found, path = result
-            return {
-                self.duplicates: views.near_duplicates(found, embedded.corpus),
-                self.download_kept: gr.DownloadButton(value=path, visible=True),
-            }
-
-        on_error = {self.download_kept: gr.update(visible=False)}
-        yield from self.duplicates_task.run(self.services, request, work, show, on_error)
-
-    def _no_pairs(self) -> Update:
-        return {self.table: "", self.download: gr.update(visible=False)}
+        embedded = opened(open_corpus).embed(self.services.embeddings)
+        reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
+        found = find_near_duplicates(embedded, float(threshold), reading)
+        path = save_without_near_duplicates(found, embedded.corpus, self.services.temp.new_folder("explore"))
+        return {
+            self.duplicates.status: near_duplicates(found, embedded.corpus),
+            self.download_kept: shown(path),
+        }
 
 
-def _require(selection: Selection | None) -> Selection:
-    if selection is None:
-        raise InputError("no corpus is open yet.")
-    return selection
+def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
+    """How long comparing all pairs took here, beside the paper's hours."""
+    encoding = f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache"
+    parts = [
+        f"{format_count(found.compared, 'sentence')}, {format_count(found.combinations, 'pair')}, exactly",
+        encoding,
+    ]
+    if found.same_text:
+        parts.append(f"{format_count(found.same_text, 'sentence')} with the text of an earlier one left out")
+    return macro("explore/pairs_cards")(pairs=found, foot=" · ".join(parts))
 
 
-def _reporter(report_progress: ReportProgress, step: str) -> Callable[[int, int], None]:
-    return lambda done, total: report_progress(done / total, step)
+def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
+    """The most similar pairs, best first, or why there are none."""
+    too_few = found.compared < 2
+    return render(
+        "explore/templates/pairs_table.html",
+        total=len(found.pairs),
+        rows=[
+            (shorten(corpus.sentences[i]), shorten(corpus.sentences[j]), cosine)
+            for i, j, cosine in found.pairs[:MAX_PAIRS_SHOWN]
+        ],
+        points=list(dict.fromkeys(row for i, j, _ in found.pairs[:MAX_PAIRS_SHOWN] for row in (i, j))),
+        reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
+    )
+
+
+def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
+    """How many sentences are near-duplicates of an earlier one."""
+    return macro("explore/near_duplicates")(found, len(corpus), _duplicate_rows(found))
+
+
+def _duplicate_rows(found: NearDuplicates) -> list[int]:
+    """The near-duplicates and the sentences that they duplicate."""
+    repeated = np.flatnonzero(found.original != np.arange(len(found.original)))
+    return np.union1d(repeated, found.original[repeated]).tolist()

@@ -2,78 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import gradio as gr
+from markupsafe import Markup
 
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import waiting
-from sbert_app.pages.components.pickers import cross_encoder_picker
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Selection, Shared
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, shorten
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.search import SearchResult, check_query, search
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from sbert_app.services.corpus.search import Hit, SearchResult, check_query, search
+from sbert_app.services.corpus.search_index import MAX_EXACT
+
+COSINE_IS_DOT_PRODUCT = (
+    "All embeddings have length 1, so their dot product is their cosine: FAISS searches for the largest dot products "
+    "(IndexFlatIP) and finds the nearest sentences."
+)
+EXACT = "Every sentence is compared: the result is exact."
+APPROXIMATE = (
+    f"Above {MAX_EXACT:,} sentences an index of rounded embeddings finds candidates: the cosines are exact, and the "
+    "result is nearly."
+)
 
 FIRST_QUERY = "The bank did not change the interest rate."
 
 
 def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the first query is answered when a corpus is open."""
-    selection = shared.selection
+    open_corpus = shared.open_corpus
     with gr.Row(elem_classes="explore-controls"):
         query = gr.Textbox(
             FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4
         )
         k = gr.Slider(1, 100, 10, step=1, label="Number of results", elem_id="search-k", scale=2, min_width=180)
-        cross_encoder = cross_encoder_picker("none")
+        cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER)
         start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
     results = gr.HTML(elem_id="search-hits")
-    task = TaskWidget("search", status)
+    tab = MeasureTab(services, "search", status)
 
-    def run(
-        selection: Selection | None, query: str, k: int, cross_encoder: str | None, request: gr.Request
-    ) -> Iterator[Update]:
-        if selection is None:
-            yield {status: gr.skip()}  # a generator that yields nothing would clear its outputs
-            return
+    def run(watch: Watch, open_corpus: OpenCorpus, query: str, k: int, cross_encoder: str | None) -> Update:
+        check_query(query or "", int(k))
+        embedded = open_corpus.embed(services.embeddings)
+        name = cross_encoder or NO_CROSS_ENCODER
+        if name != NO_CROSS_ENCODER and not services.models.has("cross-encoder", name):
+            watch.report(0, f"Loading {cross_encoder}")
+        reranker = services.models.cross_encoder_or_none(cross_encoder)
+        watch.report(0, "Searching")
+        encoder = services.models.encoder(open_corpus.model, None, "query")
+        result = search(embedded, query, encoder, int(k), reranker)
+        return {status: search_status(result), results: hits(result)}
 
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> SearchResult:
-            check_query(query or "", int(k))
-            return _search(services, selection, query, int(k), cross_encoder, report_progress)
+    events = [open_corpus.change, start.click, query.submit, k.release, cross_encoder.input]
+    handler = tab.handler(run, {results: ""}, unless=lambda open_corpus, *_: open_corpus is None)
+    tab.on(events, handler, [open_corpus, query, k, cross_encoder], [results], concurrency_limit=4)
 
-        def show(result: SearchResult) -> Update:
-            return {status: views.search_status(result), results: views.hits(result)}
 
-        yield from task.run(services, request, work, show, {results: ""})
+def search_status(result: SearchResult) -> Markup:
+    """How long each step of the search took, and whether it is exact."""
+    explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else APPROXIMATE}"
+    return macro("explore/search_status")(result=result, explanation=explanation)
 
-    events = [selection.change, start.click, query.submit, k.release, cross_encoder.input]
-    searched = gr.on(
-        events,
-        run,
-        [selection, query, k, cross_encoder],
-        [status, results],
-        concurrency_limit=4,
-        trigger_mode="always_last",
-        **PRIVATE,
+
+def hits(result: SearchResult) -> Markup:
+    """The nearest sentences by cosine; beside them, with a cross-encoder, its order of the candidates."""
+    return render(
+        "explore/templates/hits.html",
+        by_cosine=[{"score": hit.cosine, "sentence": shorten(hit.sentence), "moved": ""} for hit in result.by_cosine],
+        by_cross=[_reranked(hit, rank) for rank, hit in enumerate(result.by_cross, start=1)],
+        cross_encoder=result.cross_encoder,
+        candidates=result.candidates,
+        rows=[hit.row for hit in result.by_cosine],
     )
-    task.wire(services, searched)
 
 
-def _search(
-    services: Services,
-    selection: Selection,
-    query: str,
-    k: int,
-    cross_encoder: str | None,
-    report_progress: ReportProgress,
-) -> SearchResult:
-    """The answer; reports when a model has to be loaded first."""
-    embedded = selection.embed(services.embeddings)
-    if cross_encoder and cross_encoder != "none" and not services.models.has("cross-encoder", cross_encoder):
-        report_progress(0, f"Loading {cross_encoder}")
-    reranker = services.models.cross_encoder_or_none(cross_encoder)
-    report_progress(0, "Searching")
-    return search(embedded, query, services.models.encoder(selection.model, selection.pooling, "query"), k, reranker)
+def _reranked(hit: Hit, rank: int) -> dict[str, object]:
+    """A hit in the cross-encoder's order, and whether it moved up or down from its rank by cosine."""
+    moved = "" if hit.rank == rank else "up" if hit.rank > rank else "down"
+    return {"score": hit.cross_score, "sentence": shorten(hit.sentence), "moved": moved, "rank": hit.rank}

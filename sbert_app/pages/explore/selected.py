@@ -10,17 +10,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from sbert_app.figures.map_colours import COLOURS
+from sbert_app.figures.map import COLOURS
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.components.task import Update
-from sbert_app.pages.explore import views
-from sbert_app.pages.explore.selection import Picked, Selection
-from sbert_app.services.clusters.subset import containing, describe_subset, save_subset
+from sbert_app.pages.components.events import PRIVATE, Update
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, shorten
+from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
 from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.groups import Group, delete_group, group_store, groups_of, save_group
+from sbert_app.services.corpus.shared_sentences import MAX_PAIRED
 from training.errors import UserFacingError
 
 PAN, LASSO, BOX = "pan", "lasso", "select"  # Plotly's names of what dragging does
@@ -34,10 +36,10 @@ HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows=
 class SelectedPanel:
     """The components and their event handlers. Build `controls` and `panel` where they belong, then `wire`."""
 
-    def __init__(self, services: Services, selection: gr.State) -> None:
-        self.services, self.selection = services, selection
+    def __init__(self, services: Services, open_corpus: gr.State) -> None:
+        self.services, self.open_corpus = services, open_corpus
         self.groups = group_store(services.settings.home)
-        self.picked = gr.State(Picked())
+        self.picked = gr.State(SelectedRows())
 
     def build_controls(self) -> None:
         """What selects: dragging on the map, words, groups."""
@@ -102,108 +104,142 @@ class SelectedPanel:
         Returns the events after which a group was saved, and deleted.
         """
         self.drag.change(None, self.drag, None, js=SET_DRAG, **PRIVATE)
-        state = [self.selection, self.picked]
+        state = [self.open_corpus, self.picked]
         drawn.select(self.pick_drawn, state, self.outputs, **PRIVATE)
-        self.words.submit(self.pick_words, [self.selection, self.words], self.outputs, **PRIVATE)
-        self.group.input(self.pick_group, [self.selection, self.group], self.outputs, **PRIVATE)
-        self.clear.click(self.pick_none, self.selection, self.outputs, **PRIVATE)
+        self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
+        self.group.input(self.pick_group, [self.open_corpus, self.group], self.outputs, **PRIVATE)
+        self.clear.click(self.pick_none, self.open_corpus, self.outputs, **PRIVATE)
         saving = gr.on(
             [self.save.click, self.name.submit], self.keep, [*state, self.name, self.colour], self.outputs, **PRIVATE
         )
         return saving, self.delete.click(self.forget, state, self.outputs, **PRIVATE)
 
-    def opened(self, selection: Selection | None, picked: Picked) -> Update:
+    def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """A corpus was opened, or the same one under another model: keep what was selected of it."""
-        if selection is not None and picked.corpus == selection.corpus:
-            return self._show(selection, picked.rows, picked.group)
-        return self._show(selection, ())
+        if open_corpus is not None and picked.corpus == open_corpus.corpus:
+            return self._show(open_corpus, picked.rows, picked.group)
+        return self._show(open_corpus, ())
 
-    def pick_drawn(self, selection: Selection | None, picked: Picked, event: gr.EventData) -> Update:
+    def pick_drawn(self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData) -> Update:
         """The rows inside a lasso or a box; with ``add``, besides those that are selected."""
         rows = map(int, event.rows)
-        return self._show(selection, {*picked.rows, *rows} if event.add else rows)
+        return self._show(open_corpus, {*picked.rows, *rows} if event.add else rows)
 
-    def pick_words(self, selection: Selection | None, words: str) -> Update:
+    def pick_words(self, open_corpus: OpenCorpus | None, words: str) -> Update:
         """The sentences that contain some words."""
-        if selection is None:
+        if open_corpus is None:
             return {self.note: gr.skip()}
         try:
-            return self._show(selection, containing(self.services.embeddings.corpus(selection.corpus), words))
+            return self._show(open_corpus, containing(self.services.embeddings.corpus(open_corpus.corpus), words))
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
 
-    def pick_group(self, selection: Selection | None, name: str) -> Update:
+    def pick_group(self, open_corpus: OpenCorpus | None, name: str) -> Update:
         """The sentences of a group."""
-        found = next((group for group in self.groups_of(selection) if group.name == name), None)
-        return self._show(selection, found.rows if found else (), found.name if found else "")
+        found = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
+        return self._show(open_corpus, found.rows if found else (), found.name if found else "")
 
-    def pick_none(self, selection: Selection | None) -> Update:
+    def pick_none(self, open_corpus: OpenCorpus | None) -> Update:
         """Nothing is selected."""
-        return self._show(selection, ())
+        return self._show(open_corpus, ())
 
-    def keep(self, selection: Selection | None, picked: Picked, name: str, colour: str) -> Update:
+    def keep(self, open_corpus: OpenCorpus | None, picked: SelectedRows, name: str, colour: str) -> Update:
         """Save the selected sentences as a group."""
-        if selection is None:
+        if open_corpus is None:
             return {self.note: gr.skip()}
         try:
-            corpus = self.services.embeddings.corpus(selection.corpus)
+            corpus = self.services.embeddings.corpus(open_corpus.corpus)
             group = save_group(self.groups, corpus, name or "", colour, picked.rows)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
         kept = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
-        return {**self._show(selection, group.rows, group.name), self.note: messages.note(kept)}
+        return {**self._show(open_corpus, group.rows, group.name), self.note: messages.note(kept)}
 
-    def forget(self, selection: Selection | None, picked: Picked) -> Update:
+    def forget(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """Delete the group that is selected; its sentences stay selected."""
-        if selection is None:
+        if open_corpus is None:
             return {self.note: gr.skip()}
         try:
-            delete_group(self.groups, self.services.embeddings.corpus(selection.corpus), picked.group)
+            delete_group(self.groups, self.services.embeddings.corpus(open_corpus.corpus), picked.group)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
-        return {**self._show(selection, picked.rows), self.note: messages.note(f"{picked.group} is deleted.")}
+        return {**self._show(open_corpus, picked.rows), self.note: messages.note(f"{picked.group} is deleted.")}
 
-    def groups_of(self, selection: Selection | None) -> Sequence[Group]:
+    def groups_of(self, open_corpus: OpenCorpus | None) -> Sequence[Group]:
         """The groups of the open corpus."""
-        if selection is None:
+        if open_corpus is None:
             return ()
-        return groups_of(self.groups, self.services.embeddings.corpus(selection.corpus))
+        return groups_of(self.groups, self.services.embeddings.corpus(open_corpus.corpus))
 
-    def _show(self, selection: Selection | None, rows: Iterable[int], group: str = "") -> Update:
+    def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str = "") -> Update:
         """Show the selected rows, or that they cannot be shown."""
         try:
-            return self._selected(selection, rows, group)
+            return self._selected(open_corpus, rows, group)
         except UserFacingError as error:
             return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
-    def _selected(self, selection: Selection | None, rows: Iterable[int], group: str) -> Update:
-        groups = self.groups_of(selection)
+    def _selected(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str) -> Update:
+        groups = self.groups_of(open_corpus)
         names = [(f"{each.name} ({len(each.rows):,})", each.name) for each in groups]
         common: Update = {
             self.group: gr.Dropdown([("none", NO_GROUP), *names], value=group, visible=bool(groups)),
             self.delete: gr.update(visible=bool(group)),
             self.note: "",
         }
-        embedded = None if selection is None else selection.embed(self.services.embeddings)
+        embedded = None if open_corpus is None else open_corpus.embed(self.services.embeddings)
         subset = None if embedded is None else describe_subset(embedded, rows)
-        if selection is None or embedded is None or subset is None or not len(subset):
-            nothing = HIDDEN_ROWS.format(corpus=selection.corpus if selection else "", rows="")
+        if open_corpus is None or embedded is None or subset is None or not len(subset):
+            nothing = HIDDEN_ROWS.format(corpus=open_corpus.corpus if open_corpus else "", rows="")
             hidden = {self.column: gr.update(visible=False), self.rows: nothing}
-            return {**common, **hidden, self.picked: Picked()}
+            return {**common, **hidden, self.picked: SelectedRows()}
         sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
-        token = self.services.handover.put(sentences)
+        token = self.services.shared_sentences.put(sentences)
         colour = next((each.colour for each in groups if each.name == group), None)
         return {
             **common,
-            self.picked: Picked(selection.corpus, tuple(subset.rows.tolist()), group),
+            self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),
             self.column: gr.update(visible=True),
-            self.summary: views.selected_summary(subset, group, MAX_SHOWN),
-            self.table: views.selected_table(subset, embedded.corpus, MAX_SHOWN),
+            self.summary: selected_summary(subset, group, MAX_SHOWN),
+            self.table: selected_table(subset, embedded.corpus, MAX_SHOWN),
             self.download: gr.DownloadButton(
-                value=save_subset(subset, embedded.corpus, self.services.temp.results("explore"))
+                value=save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))
             ),
-            self.links: views.selected_links(sentences, token),
-            self.rows: HIDDEN_ROWS.format(corpus=selection.corpus, rows=",".join(map(str, subset.rows.tolist()))),
+            self.links: selected_links(sentences, token),
+            self.rows: HIDDEN_ROWS.format(corpus=open_corpus.corpus, rows=",".join(map(str, subset.rows.tolist()))),
             self.name: gr.update(value=group),
             self.colour: gr.update(value=colour) if colour else gr.skip(),
         }
+
+
+def selected_summary(subset: Subset, group: str, most: int) -> Markup:
+    """How many sentences are selected, how alike they are, and what they are about."""
+    return macro("explore/selected_summary")(subset, group, most)
+
+
+def selected_table(subset: Subset, corpus: Corpus, most: int) -> dict[str, Any]:
+    """The first selected sentences as the value of a ``gr.Dataframe``, with the columns of the corpus."""
+    rows = subset.rows[:most].tolist()
+    cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:most].tolist()]
+    own = [[values[row] for row in rows] for values in corpus.columns.values()]
+    sentences = [shorten(corpus.sentences[row]) for row in rows]
+    return {
+        "headers": ["row", "cosine", "sentence", *corpus.columns],
+        "data": [list(cells) for cells in zip([row + 1 for row in rows], cosines, sentences, *own, strict=True)],
+    }
+
+
+def selected_links(sentences: Sequence[str], token: str) -> Markup:
+    """Links to the pages that can take the selected sentences, which are kept under ``token``."""
+    count = len(sentences)
+    remark = ""
+    if count > MAX_PAIRED:
+        remark = f"Compare and Bulk take up to {MAX_PAIRED} sentences, with every pair of them."
+    elif count == 1:
+        remark = "Compare and Bulk take two sentences or more."
+    fits = 2 <= count <= MAX_PAIRED
+    return macro("explore/selected_links")(
+        token=token,
+        comparable=fits,
+        pairs=count * (count - 1) // 2 if fits else 0,
+        remark=remark,
+    )

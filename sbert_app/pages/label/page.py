@@ -7,26 +7,43 @@ that no pair gets a score that was meant for another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.columns import UploadOptions, chosen_name
-from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
-from sbert_app.pages.components.task import TaskWidget, Update
-from sbert_app.pages.label import results, views
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations.project import Project, Projects
-from sbert_app.services.annotations.selection import Wanted, choose_pairs
+from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.tasks import ReportProgress, ShouldStop
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 TAGLINE = "Judge pairs of your own, see whether people agree, measure a model on them, and train it."
 NO_PROJECT = ""
+SELECTION_NOTE = (
+    "A third of the pairs are those that the two models rank most differently, a third lie nearest to the threshold, a "
+    "third are drawn at random. Of single sentences, pairs are made of neighbours and at random. Files have "
+    "the columns sentence1 and sentence2, or sentence."
+)
+# What the scores mean: the scale of the STS tasks (Agirre et al. 2012), in short
+SCALE = (
+    "on different topics",
+    "not equivalent, but on the same topic",
+    "not equivalent, but share some details",
+    "roughly equivalent, important details differ",
+    "mostly equivalent, unimportant details differ",
+    "the same meaning",
+)
 # Keys: 0-5 judge, arrows turn, u or Backspace takes back. While the server saves, presses are ignored.
 CARD_JS = """
 let saving = 0;
@@ -100,7 +117,7 @@ class _LabelPage:
         with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
             self._build_new(services)
         self.card = gr.HTML(messages.waiting("Opening the projects …"), js_on_load=CARD_JS, elem_id="label-card")
-        self.results = results.Results(services, self.projects, self.project)
+        self.results = Results(services, self.projects, self.project)
 
     def _build_new(self, services: Services) -> None:
         with gr.Row():
@@ -120,11 +137,9 @@ class _LabelPage:
             self.second = cross_encoder_picker(DEFAULT_CROSS_ENCODER)
             self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
             self.count = gr.Slider(15, 300, 60, step=15, label="Pairs", min_width=180, elem_id="label-count")
-        with gr.Row(elem_classes="actions"):
-            self.create = gr.Button("Choose the pairs", variant="primary", elem_id="label-create")
-            stop = gr.Button("Stop", interactive=False, elem_id="label-stop")
-        self.status = gr.HTML(messages.note(views.SELECTION_NOTE), elem_id="label-status")
-        self.task = TaskWidget("label", self.status, stop, self.create)
+        ids = ("label-create", "label-stop", "label-status")
+        note = messages.note(SELECTION_NOTE)
+        self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
@@ -152,23 +167,20 @@ class _LabelPage:
             (self.card.turn, self.turn),
         ):
             listen(handler, chosen, after, **EVERY)
-        made = self.create.click(
-            self.make,
-            [
-                *(self.name, self.data, self.file, self.model, self.second, self.threshold, self.count),
-                *self.how_read.inputs,
-            ],
-            [*self.task.outputs, self.project],
-            concurrency_limit=2,
-            **PRIVATE,
+        inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
+        made = self.tab.on(
+            self.tab.start.click,
+            self.tab.handler(self.make, {}),
+            [*inputs, *self.how_read.inputs],
+            [self.project],
         )
-        self.task.wire(self.services, made)
         made.success(self.opened, chosen, everything, **UNQUEUED).then(None, chosen, None, js=REMEMBER)
         self.results.wire()
 
     def opened(self, project_id: str, rater: str) -> Update:
         """The project's first pair that this rater has not judged; the example of how it works without a project."""
         listed = self.projects.list()
+        problems = "".join(map(messages.error_message, self.projects.store.list().damaged))
         ids = [each for each, _ in listed]
         choices = [(f"{info.name} ({info.source})", each) for each, info in listed] or [("none yet", NO_PROJECT)]
         known = project_id if project_id in ids else NO_PROJECT
@@ -176,30 +188,36 @@ class _LabelPage:
         update: Update = {
             self.project: gr.Dropdown(choices, value=known or (ids[0] if ids else NO_PROJECT)),
             self.rater: rater,
-            self.error: messages.error_message(missing) if missing else "",
+            self.error: problems + messages.error_message(missing) if missing else problems,
         }
         if not ids:  # an open form is not closed: somebody may be at it already
             update[self.new] = gr.Accordion(open=True)
         project_id = known or (ids[0] if ids else NO_PROJECT)
-        if not project_id:
-            return {**update, self.card: views.no_project(), **self.results.shown(None)}
-        project = self.projects.open(project_id)
-        return {**update, self.card: self._card(project, rater, 0, seek=True), **self.results.shown(project)}
+        try:
+            project = self.projects.open(project_id) if project_id else None
+            results = self.results.shown(project)
+        except UserFacingError as error:
+            project, results = None, self.results.shown(None)
+            update[self.error] = messages.error_message(error)
+        card = _no_project() if project is None else self._card(project, rater, 0, seek=True)
+        return {**update, self.card: card, **results}
 
     def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         """Save a score, then show the next pair that this rater has not judged."""
-        return self._after(
-            project_id,
-            rater,
-            lambda project: self._judged(project, rater, _number(event, "pair"), _number(event, "score")),
-        )
+
+        def work(project: Project) -> tuple[int, bool]:
+            pair = _number(event, "pair")
+            project.rate(rater, pair, _number(event, "score"))
+            return pair, True
+
+        return self._after(project_id, rater, work)
 
     def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         """Take back the rater's last score and show its pair."""
 
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
-            return (_number(event, "pair"), False) if pair is None else (pair, False)
+            return _number(event, "pair") if pair is None else pair, False
 
         return self._after(project_id, rater, work)
 
@@ -209,6 +227,7 @@ class _LabelPage:
 
     def make(
         self,
+        watch: Watch,
         name: str,
         data: str,
         file: str | None,
@@ -216,32 +235,21 @@ class _LabelPage:
         second: str,
         threshold: float,
         count: float,
-        request: gr.Request,
         *how: str,
-    ) -> Iterator[Update]:
+    ) -> Update:
         """Choose the pairs of a new project."""
         services = self.services
-
-        def work(report_progress: ReportProgress, should_stop: ShouldStop) -> str:
-            source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
-            if second == "none":
-                raise InputError("choose a second model: pairs are worth judging where two disagree")
-            wanted = Wanted(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
-            self.projects.check_new(name)
-            info, pairs = choose_pairs(wanted, services.models, services.settings.home, report_progress, should_stop)
-            return self.projects.create(info, pairs)
-
-        def show(project_id: str) -> Update:
-            return {
-                self.status: messages.note(views.SELECTION_NOTE),
-                self.project: gr.Dropdown([(name, project_id)], value=project_id),
-            }
-
-        yield from self.task.run(services, request, work, show, {})
-
-    def _judged(self, project: Project, rater: str, pair: int, score: int) -> tuple[int, bool]:
-        project.rate(rater, pair, score)
-        return pair, True
+        source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
+        if second == "none":
+            raise InputError("choose a second model: pairs are worth judging where two disagree")
+        wanted = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
+        self.projects.check_new(name)
+        info, pairs = choose_pairs(wanted, services.models, services.settings.home, watch)
+        project_id = self.projects.create(info, pairs)
+        return {
+            self.tab.status: messages.note(SELECTION_NOTE),
+            self.project: gr.update(choices=[(name, project_id)], value=project_id),
+        }
 
     def _after(self, project_id: str, rater: str, work: Any) -> Update:
         """Do ``work``, which returns the pair to show and whether to look for one that is not judged."""
@@ -257,7 +265,7 @@ class _LabelPage:
         try:
             return self._card(self.projects.open(project_id or ""), rater, 0, seek=True)
         except UserFacingError:
-            return views.no_project()
+            return _no_project()
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Any:
         mine = project.ratings().get(" ".join((rater or "").split()), {})
@@ -266,7 +274,7 @@ class _LabelPage:
         if seek:  # the next that is not judged, from here on and then from the start
             order = [*range(at, count), *range(at)]
             at = next((i for i in order if i not in mine), at)
-        return views.card(project, at, mine, bool((rater or "").strip()))
+        return _card_html(project, at, mine, bool((rater or "").strip()))
 
 
 def _number(event: gr.EventData, name: str) -> int:
@@ -275,3 +283,28 @@ def _number(event: gr.EventData, name: str) -> int:
     if not isinstance(value, int):
         raise InputError("the browser has sent no number of a pair or a score: reload the page")
     return value
+
+
+_versions = count()  # a card that is shown again is another value, so that the browser takes presses again
+
+
+def _no_project() -> Markup:
+    """In place of a card."""
+    return macro("label/no_project")(version=next(_versions))
+
+
+def _card_html(project: Project, at: int, mine: Mapping[int, int], named: bool) -> Markup:
+    """The pair with number ``at``, why it is shown, the rater's own score if there is one, and the progress."""
+    pair = project.pairs[at]
+    return render(
+        "label/templates/card.html",
+        pair=pair,
+        at=at,
+        count=len(project.pairs),
+        judged=len(mine),
+        score=mine.get(at),
+        scale=SCALE,
+        reason=REASONS.get(pair.reason, pair.reason),
+        named=named,
+        version=next(_versions),
+    )

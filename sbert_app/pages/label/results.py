@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from sbert_app.pages.api.endpoint import visitor_of
+from sbert_app.formats import MISSING, format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.task import Update
-from sbert_app.pages.label import views
-from sbert_app.services.annotations import fine_tuning, quality
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.server.address import visitor_of
+from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import Project, Projects
-from sbert_app.services.cache import LRUCache
+from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Quality, Training
+from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.container import Services
-from sbert_app.services.runs.record import AT_WORK
+from sbert_app.services.runs.record import Run
+from sbert_app.services.store.cache import LRUCache
 from training.errors import InputError, UserFacingError
+from training.evaluation.metrics import RELIABLE, TENTATIVE
 
 POLL_SECONDS = 3.0  # between two looks at a run
+FEWEST_SHARED = 10  # pairs with two ratings, before alpha is judged
 
 
 class Results:
@@ -38,7 +44,7 @@ class Results:
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
-        self.compared: LRUCache[tuple[str, float | None], fine_tuning.BeforeAfter] = LRUCache(64)
+        self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
     def outputs(self) -> list[Any]:
@@ -59,22 +65,22 @@ class Results:
     def rated(self, project: Project) -> Update:
         """What changes with a rating: the agreement. The export is of before."""
         return {
-            self.agreement: views.agreement(quality.agreement(project)),
+            self.agreement: agreement_table(quality.agreement(project)),
             self.download: gr.update(visible=False),
         }
 
     def shown(self, project: Project | None) -> Update:
         """What is known without a model: agreement, and how the training is doing."""
         if project is None:
-            nothing = {self.agreement: views.no_ratings(), self.download: gr.update(visible=False)}
+            nothing = {self.agreement: no_ratings(), self.download: gr.update(visible=False)}
             return {**nothing, self.training: "", self.timer: gr.Timer(active=False)}
-        return {**self.rated(project), **self._training(project)}
+        return {**self.rated(project), **self.follow(project.id)}
 
     def score(self, project_id: str) -> Any:
         """ρ of the project's model, with an interval."""
 
         def work(project: Project) -> Any:
-            return views.quality(quality.model_quality(project, self.services.models, project.info.model))
+            return quality_table(quality.model_quality(project, self.services.models, project.info.model))
 
         return self._with_project(project_id, work)
 
@@ -83,45 +89,45 @@ class Results:
         try:
             project = self.projects.open(project_id or "")
             self.services.access.check_model(project.info.model)
-            fine_tuning.start(project, self.services.jobs, visitor)
+            quality.start(project, self.services.jobs, visitor)
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.training: gr.skip(), self.timer: gr.skip()}
-        return {self.quality: gr.skip(), **self._training(project)}
+        return {self.quality: gr.skip(), **self.follow(project.id)}
 
     def follow(self, project_id: str) -> Update:
         """How the run is doing; when it has ended, before and after."""
         try:
-            return self._training(self.projects.open(project_id or ""))
+            shown, is_active = self._training(self.projects.open(project_id or ""))
         except UserFacingError as error:
-            return {self.training: messages.error_message(error), self.timer: gr.Timer(active=False)}
+            shown, is_active = messages.error_message(error), False
+        return {self.training: shown, self.timer: gr.Timer(active=is_active)}
 
     def export(self, project_id: str) -> Update:
         """The CSV, offered as a download."""
         try:
             project = self.projects.open(project_id or "")
             file = self.services.temp.results("label") / f"{project.id}.csv"
-            fine_tuning.export_csv(project, file)
+            quality.export_csv(project, file)
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.download: gr.update(visible=False)}
         return {self.quality: gr.skip(), self.download: gr.update(value=str(file), label=file.name, visible=True)}
 
-    def _training(self, project: Project) -> Update:
-        training = fine_tuning.last_training(project)
+    def _training(self, project: Project) -> tuple[str, bool]:
+        """What is shown of the training, and whether it goes on."""
+        training, store = quality.last_training(project), self.services.jobs.store
         if training is None:
-            return {self.training: "", self.timer: gr.Timer(active=False)}
-        store = self.services.jobs.store
+            return "", False
         if store.state(training.run) is None:
-            message = messages.note("The run that was trained on these ratings has been deleted.")
-            return {self.training: message, self.timer: gr.Timer(active=False)}
+            return messages.note("The run that was trained on these ratings has been deleted."), False
         run = store.get(training.run)
         if run.state in AT_WORK:
-            return {self.training: views.training(run, training, None), self.timer: gr.Timer(active=True)}
+            return training_state(run, training, None), True
         key = (run.id, run.record.ended)
         found = self.compared.get(key)
         if found is None and run.has_model:
-            found = fine_tuning.compare(training, self.services.models)
+            found = quality.compare(training, self.services.models)
             self.compared.put(key, found)
-        return {self.training: views.training(run, training, found), self.timer: gr.Timer(active=False)}
+        return training_state(run, training, found), False
 
     def _with_project(self, project_id: str, work: Callable[[Project], Any]) -> Any:
         try:
@@ -130,3 +136,81 @@ class Results:
             return work(self.projects.open(project_id))
         except UserFacingError as error:
             return messages.error_message(error)
+
+
+def no_ratings() -> Markup:
+    """In place of the agreement."""
+    return macro("label/agreement")(raters=[], found=[], between=[])
+
+
+def agreement_table(found: Agreement) -> Markup:
+    """Who judged how many, alpha and what it means, and Spearman's ρ of each two raters."""
+    between = [
+        (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}", format_count(pairs, "pair"))
+        for (a, b), (rho, pairs) in found.between.items()
+    ]
+    return macro("label/agreement")(
+        raters=list(found.judged.items()),
+        found=_agreement_findings(found),
+        between=between,
+    )
+
+
+def _agreement_findings(found: Agreement) -> list[str]:
+    if len(found.judged) < 2:
+        return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
+    if found.shared == 0:
+        return ["No pair has two ratings yet."]
+    if isnan(found.alpha):
+        return [f"All ratings of the {format_count(found.shared, 'shared pair')} are equal: alpha is undefined."]
+    if found.shared < FEWEST_SHARED:
+        shared = format_count(found.shared, "shared pair")
+        return [f"Krippendorff’s α is {found.alpha:.2f} on {shared}, too few to say more."]
+    verdict = (
+        "reliable"
+        if found.alpha >= RELIABLE
+        else "enough for tentative conclusions"
+        if found.alpha >= TENTATIVE
+        else "too low to rely on: talk about the scale, and look at the pairs on which you differ"
+    )
+    return [
+        f"Krippendorff’s α is {found.alpha:.2f} on {format_count(found.shared, 'shared pair')} (interval; "
+        f"{found.alpha_ordinal:.2f} ordinal): {verdict}. He asks for {RELIABLE}, and for {TENTATIVE} at least."
+    ]
+
+
+def quality_table(found: Quality) -> Markup:
+    """ρ on all judged pairs and on the random ones."""
+    rows = [("all judged pairs", f"{found.rho:.1f}", _interval(found.interval.low, found.interval.high), found.pairs)]
+    if not isnan(found.random_rho):
+        random = found.random_interval
+        rows.append(
+            ("drawn at random", f"{found.random_rho:.1f}", _interval(random.low, random.high), found.random_pairs)
+        )
+    return macro("label/quality")(rows=rows, model=found.model)
+
+
+def training_state(run: Run, training: Training, found: BeforeAfter | None) -> Markup:
+    """The state of the run; when it has ended, ρ on the held-out pairs before and after."""
+    rows, verdict = [], ""
+    if found is not None:
+        before, after = found.before_interval, found.after_interval
+        rows = [
+            ("before", f"{found.before:.1f}", _interval(before.low, before.high)),
+            ("after", f"{found.after:.1f}", _interval(after.low, after.high)),
+        ]
+        if found.difference is not None:
+            pairs = format_count(found.pairs, "held-out pair")
+            verdict = found.difference.describe("the trained model", "the one before", f"on {pairs}")
+            verdict = verdict[:1].upper() + verdict[1:] + "."
+    return macro("label/training")(
+        run=run,
+        training=training,
+        is_at_work=run.state in AT_WORK,
+        rows=rows,
+        verdict=verdict,
+    )
+
+
+def _interval(low: float, high: float) -> str:
+    return MISSING if isnan(low) else f"{low:.1f} to {high:.1f}".replace("-", "−")

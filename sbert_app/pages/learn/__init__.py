@@ -1,1 +1,1 @@
-"""Twelve lessons."""
+"""The Learn page: one idea a lesson, measured while the user reads."""

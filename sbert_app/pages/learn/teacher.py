@@ -1,30 +1,113 @@
 """For teachers: a link that fixes model, data and seed for a class, and a sheet of the questions to print.
 
-The sheet is a plain HTML page at ``/learn/sheet``: it needs no script, and a browser prints it as it is.
+    /learn?class=NLP+101&model=all-mpnet-base-v2&data=sickr&seed=7&lessons=4,8,9
+
+Everything is in the link: nothing is stored, and it means the same on every machine. Without it the lessons use the
+default model and STSb dev. The sheet is a plain HTML page at ``/learn/sheet``: it needs no script, and a browser prints
+it as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import gradio as gr
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import UNQUEUED
-from sbert_app.pages.learn import views
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, STANDARD, Setup, how_many, lessons
+from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
-from sbert_app.services.lessons.setup import DEFAULT_DATA, SchoolClass, read_class
-from sbert_app.services.lessons.text import lessons
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
-from training.registry import DEFAULT_MODEL
 
+SHEET = "/learn/sheet"
+LONGEST_TITLE = 80
+LARGEST_SEED = 2**32 - 1
 COPY_CLASS_LINK = """() => {
   const link = document.querySelector("#class-links a[data-class]");
   if (link) navigator.clipboard.writeText(link.href);
 }"""
+
+
+@dataclass(frozen=True)
+class ClassLink:
+    """A setup with the title of a class and the lessons that are shown; none named: all."""
+
+    title: str = ""
+    setup: Setup = STANDARD
+    chosen: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The lessons that are shown, in order."""
+        return self.chosen or tuple(lesson.number for lesson in lessons())
+
+    @property
+    def query(self) -> str:
+        """What follows ? in the link; "" for no class."""
+        if not self.title:
+            return ""
+        values = {"class": self.title, "model": self.setup.model, "data": self.setup.data, "seed": self.setup.seed}
+        numbers = {"lessons": ",".join(map(str, self.chosen))} if self.chosen else {}
+        return urlencode({**values, **numbers}, safe=":,/")
+
+    def sheet_address(self, answers: bool = False) -> str:
+        """The address of the sheet to print, with or without the answers."""
+        parameters = "&".join(filter(None, [self.query, "answers=1" if answers else ""]))
+        return SHEET + (f"?{parameters}" if parameters else "")
+
+    def banner(self) -> Markup:
+        """The title of the class and what it fixes; nothing without a class."""
+        return macro("learn/class_banner")(self, self.sheet_address()) if self.title else Markup()
+
+    def links(self) -> Markup:
+        """The link, and the sheet."""
+        sheets = self.sheet_address(), self.sheet_address(answers=True)
+        return macro("learn/class_links")(self.title, f"/learn?{self.query}", *sheets)
+
+    def sheet(self, answers: bool) -> Markup:
+        """A page to print: the questions with room to write; the answers, if asked for, from a new page on."""
+        shown = [lesson for lesson in lessons() if lesson.number in self.numbers]
+        title = self.title or f"{how_many()} lessons on sentence embeddings"
+        return render("learn/templates/sheet.html", link=self, title=title, lessons=shown, answers=answers)
+
+
+def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
+    """The class of a link's parameters; without ``class`` among them, no class: the lessons as they are.
+
+    Raises:
+        InputError: a value cannot be used; the message names it.
+    """
+    title = " ".join(values.get("class", "").split())
+    if not title:
+        return ClassLink()
+    if len(title) > LONGEST_TITLE:
+        raise InputError(f"the title of a class has at most {LONGEST_TITLE} characters")
+    seed = values.get("seed", "").strip() or "0"
+    if not (seed.isascii() and seed.isdecimal()) or int(seed) > LARGEST_SEED:
+        raise InputError(f"seed is {seed[:40]!r}, but must be a whole number from 0 to {LARGEST_SEED:,}")
+    model = access.check_model(values.get("model", "").strip() or DEFAULT_MODEL)
+    data = access.check_data(values.get("data", "").strip() or DEFAULT_DATA)
+    return ClassLink(title, Setup(model, data, int(seed)), _numbers(values.get("lessons", "")))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Lesson numbers from "4,8,9", in order, without repetition."""
+    known = {str(lesson.number) for lesson in lessons()}
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    for part in asked:
+        if part not in known:
+            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(known)}")
+    return tuple(sorted({int(part) for part in asked}))
 
 
 def build(services: Services) -> None:
@@ -61,10 +144,10 @@ def build(services: Services) -> None:
             try:
                 if not title.strip():
                     raise InputError("give the class a name; it stands at the top of the page and of the sheet")
-                school_class = read_class(values, services.access)
+                link = read_class(values, services.access)
             except UserFacingError as error:
                 return messages.error_message(error), gr.update(visible=False)
-            return views.class_links(school_class), gr.update(visible=True)
+            return link.links(), gr.update(visible=True)
 
         gr.on([make.click, title.submit], show, [title, model, data, seed, chosen], [links, copy], **UNQUEUED)
         copy.click(None, None, None, js=COPY_CLASS_LINK)
@@ -76,14 +159,11 @@ def routes(services: Services) -> list[BaseRoute]:
     def sheet(request: Request) -> Response:
         values = dict(request.query_params)
         try:
-            school_class = read_class(values, services.access)
+            link = read_class(values, services.access)
         except UserFacingError as error:
             return HTMLResponse(messages.error_message(error), status_code=400)
-        if not school_class.title and values.get("lessons"):
-            return sheet_of(SchoolClass(chosen=read_class({**values, "class": "-"}, services.access).chosen), values)
-        return sheet_of(school_class, values)
+        if not link.title and values.get("lessons"):
+            link = ClassLink(chosen=read_class({**values, "class": "-"}, services.access).chosen)
+        return HTMLResponse(link.sheet(answers=values.get("answers") == "1"))
 
-    def sheet_of(school_class: SchoolClass, values: dict[str, str]) -> Response:
-        return HTMLResponse(views.sheet(school_class, answers=values.get("answers") == "1"))
-
-    return [Route(views.SHEET, sheet)]
+    return [Route(SHEET, sheet)]

@@ -1,26 +1,38 @@
 """Guard: the outermost ASGI layer. What it refuses, Gradio never sees.
 
-In this order: the Host and Origin of a request (hosts.py); with a password set, the login (login.py), which covers
-every path, MCP and Gradio's own endpoints included; and on every answer the security headers.
+In this order: the Host and Origin of a request; with a password set, the login, which covers every path, MCP and
+Gradio's own endpoints included; and on every answer the security headers.
+
+A web page of another site can make a browser send requests to an app on the same machine. Two checks stop it:
+
+- **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends that name as the
+  host. Only names and addresses under which the app is really reached are answered.
+- **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sbert_app.pages.server.address import visitor_of
 from sbert_app.pages.server.asset_cache import AssetCache
-from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
-from sbert_app.pages.server.login import LoginThrottle, has_token
-from sbert_app.pages.server.tool_calls import show_token
+from sbert_app.pages.server.mcp import show_token
+from sbert_app.services.quota import Quota
 
 # What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
 OPEN_PREFIXES = ("/assets/", "/static/", "/svelte/")
@@ -29,6 +41,14 @@ OPEN_PATHS = frozenset(
 )
 STARTUP = "/gradio_api/startup-events"
 READING = frozenset({"GET", "HEAD"})
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
+
+FREE_ATTEMPTS = 5  # wrong passwords from one address before it has to wait
+LONGEST_DELAY = 60.0  # seconds
+FORGET_AFTER = 900.0  # seconds without a wrong password
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -46,6 +66,85 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors {ancestors}",
     )
 )
+
+
+class AllowedHosts:
+    """The host names under which the app may be reached.
+
+    Args:
+        bound: the address that the server listens on.
+        extra: further names, such as that of a reverse proxy; matched whole, without a port.
+    """
+
+    def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
+        self._any_address = bound in WILDCARDS
+        names = set(LOOPBACK) | {bound.strip("[]")} | {name.strip("[]") for name in extra}
+        if self._any_address:
+            names |= {socket.gethostname(), socket.getfqdn()}
+        if space := os.environ.get("SPACE_HOST"):  # set by Hugging Face Spaces
+            names |= set(space.split(","))
+        self._names = {name.lower() for name in names if name and name not in WILDCARDS}
+
+    def allows(self, host: str) -> bool:
+        """Whether a Host header, such as ``127.0.0.1:7860``, names this app.
+
+        An address (not a name) is enough where the app listens on all of them: rebinding needs a name.
+        """
+        name = host_name(host)
+        return name in self._names or (self._any_address and _is_address(name))
+
+
+def host_name(host: str) -> str:
+    """``[::1]:7860`` -> ``::1``; lower case, empty if the header is malformed."""
+    if "@" in host or "/" in host:
+        return ""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether the page that sent a request was loaded from the host that the request goes to.
+
+    The scheme is not compared: behind a proxy that ends TLS the app itself is asked in plain HTTP.
+    """
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:
+        return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class PasswordCheck:
+    """Compares a name and a password with the one account of the app. The password itself is not kept."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._salt = os.urandom(16)
+        self._user, self._hash = self._digest(user), self._digest(password)
+
+    def __call__(self, user: str, password: str) -> bool:
+        same_user = hmac.compare_digest(self._digest(user), self._user)
+        same_password = hmac.compare_digest(self._digest(password), self._hash)
+        return same_user and same_password
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.scrypt(text.encode(), salt=self._salt, **_SCRYPT)
+
+
+def has_token(header: str, token: str | None) -> bool:
+    """Whether an Authorization header is ``Bearer`` with the app's token; compared in constant time."""
+    scheme, _, value = header.partition(" ")
+    if not token or scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(value.strip().encode(), token.encode())
 
 
 class Guard:
@@ -80,7 +179,7 @@ class Guard:
         self.app, self.hosts, self.pages, self.is_starting = app, hosts, pages, is_starting
         self.user_of, self.new_session, self.cookie = user_of, new_session, cookie
         self.tokens = (token, own_token)
-        self.throttle = LoginThrottle()
+        self.failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)  # wrong passwords of each address
         self.headers = _security_headers(on_space)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,9 +235,12 @@ class Guard:
         return {**scope, "headers": [*others, (b"cookie", cookie)]}
 
     async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a login on, unless its address has to wait; learn from the answer whether the password was right."""
-        address = (scope.get("client") or ("unknown", 0))[0]
-        wait = self.throttle.seconds_to_wait(address)
+        """Pass a login on, unless its address has to wait; learn from the answer whether the password was right.
+
+        What is refused during a delay is not read and does not extend it.
+        """
+        address = visitor_of(HTTPConnection(scope))
+        wait = self.failures.seconds_to_wait(address)
         if wait > 0:
             seconds = max(1, round(wait))
             refusal = _error(429, f"too many wrong passwords; try again in {seconds} s")
@@ -149,9 +251,9 @@ class Guard:
         async def learn(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] == 200:
-                    self.throttle.succeeded(address)
+                    self.failures.give_back(address)
                 elif message["status"] in {400, 401}:
-                    self.throttle.failed(address)
+                    self.failures.add(address)
             await send(message)
 
         await self.app(scope, receive, self._with_headers(learn))

@@ -5,7 +5,8 @@
   times as much in an hour (429), and the folder that holds uploads is bounded, as is the disk (507). An upload that
   is cut off leaves nothing behind.
 
-`BodyLimits` stands inside of the guard: who may not ask at all has been refused before.
+`BodyLimits` stands inside of the guard: who may not ask at all has been refused before. It reads each body but those of
+uploads whole, and parses it once: what it holds is ``scope[JSON]`` for all that stands further inside.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.formats import format_bytes
-from sbert_app.services.temp_folder import folder_size, is_full
+from sbert_app.pages.server.address import visitor_of
+from sbert_app.services.quota import Quota
+from sbert_app.services.store.temp_folder import folder_size, is_full
 
 MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters
 BODY_SECONDS = 60.0  # within which a body has to arrive
@@ -35,8 +37,9 @@ MOST_DRAINED = 64 << 20  # bytes of a refused body that are read, so that the cl
 ENVELOPE = 1 << 20  # bytes of an upload that are not its files: boundaries, headers
 UPLOADS_IN_AN_HOUR = 10  # times the largest upload, from one address
 HOUR = 3600.0
-MOST_ADDRESSES = 10_000  # remembered, the oldest are dropped
 RESERVED = 1 << 20  # bytes of the disk that uploads leave free
+
+JSON = "sbert_lab.json"  # in the scope of a request: what its body holds; not there if it is empty or no JSON
 
 UPLOAD = "/gradio_api/upload"
 ENDPOINTS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
@@ -60,24 +63,9 @@ class Refused(Exception):  # noqa: N818 - not an error of the program
         self.status, self.sentence = status, sentence
 
 
-class UploadLedger:
-    """How many bytes each address has uploaded within an hour."""
-
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._clock = most, clock
-        self._used: OrderedDict[str, tuple[float, int]] = OrderedDict()  # start of the hour, bytes since
-
-    def add(self, address: str, size: int) -> float:
-        """Count an upload. Returns 0, or how many seconds the address has to wait; then it is not counted."""
-        now = self._clock()
-        since, used = self._used.pop(address, (now, 0))
-        if now - since >= HOUR:
-            since, used = now, 0
-        fits = used + size <= self._most
-        self._used[address] = (since, used + size if fits else used)
-        while len(self._used) > MOST_ADDRESSES:
-            self._used.popitem(last=False)
-        return 0.0 if fits else since + HOUR - now
+def openai_error(message: str, kind: str = "invalid_request_error") -> dict[str, object]:
+    """The body of an error as OpenAI's clients read it."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 class BodyLimits:
@@ -85,7 +73,7 @@ class BodyLimits:
 
     def __init__(self, app: ASGIApp, uploads: UploadLimits) -> None:
         self.app, self.uploads = app, uploads
-        self.ledger = UploadLedger(UPLOADS_IN_AN_HOUR * uploads.request)
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)  # bytes of each address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
@@ -101,14 +89,15 @@ class BodyLimits:
                 self._check_room(scope, length or most)  # one that does not say its size counts as the largest
                 await self.app(scope, _limited(incoming, most), send)
             else:
-                body = await _in_time(incoming, most)
+                body = await _read(incoming, most)
                 if body is None:
                     return  # the client has gone
-                _check_json(body, scope)
-                await self.app(scope, _replay(body, receive), send)
+                await self.app({**scope, **_parsed(body, scope)}, replay(body, receive), send)
         except Refused as refusal:
             await incoming.drain()
-            answer = JSONResponse({"error": refusal.sentence}, refusal.status, {"Connection": "close"})
+            is_openai = scope["path"].startswith("/v1/")
+            content = openai_error(refusal.sentence) if is_openai else {"error": refusal.sentence}
+            answer = JSONResponse(content, refusal.status, {"Connection": "close"})
             await answer(scope, receive, send)
 
     def _check_room(self, scope: Scope, size: int) -> None:
@@ -119,8 +108,7 @@ class BodyLimits:
             raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
         if size + folder_size(folder) > most:
             raise Refused(507, is_full(most))
-        address = (scope.get("client") or ("unknown", 0))[0]
-        wait = self.ledger.add(address, size)
+        wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
             minutes = max(1, round(wait / 60))
             raise Refused(429, f"too much was uploaded from your address within an hour; try again in {minutes} min")
@@ -160,45 +148,39 @@ def _too_large(is_upload: bool, most: int, length: int = 0) -> Refused:
     return Refused(413, f"the request {has}; at most {format_bytes(most)} are taken: for more, upload a file")
 
 
-async def _in_time(receive: Receive, most: int) -> bytes | None:
-    """`_read`; Refused if the body takes too long to arrive."""
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _read(receive, most)
-    except TimeoutError:
-        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
-
-
 async def _read(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if the client goes away. Refused once it has more than ``most`` bytes."""
+    """The whole body; None if the client goes away. Refused if it has more than ``most`` bytes or takes too long."""
     parts: list[bytes] = []
     size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        more = message.get("more_body", False)
-        if size > most:
-            raise _too_large(False, most)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                more = message.get("more_body", False)
+                if size > most:
+                    raise _too_large(False, most)
+    except TimeoutError:
+        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
     return b"".join(parts)
 
 
-def _check_json(body: bytes, scope: Scope) -> None:
-    """Refused if the body is to be JSON and is not: Gradio itself answers that with an internal error."""
+def _parsed(body: bytes, scope: Scope) -> dict[str, Any]:
+    """`JSON` for the scope. Refused if the body is to be JSON and is not: Gradio would fail with an internal error."""
     is_call = scope["path"].startswith(ENDPOINTS) and not scope["path"].startswith(NAMED_ARGUMENTS)
     if not is_call and "json" not in Headers(scope=scope).get("content-type", ""):
-        return
+        return {}
     try:
         asked = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):
         raise Refused(400, "the request is not valid JSON") from None
-    if not is_call:
-        return
     takes_names = scope["path"].startswith(ENDPOINTS[0])  # the arguments that are named or left out are filled in there
-    if not isinstance(asked, dict) or not (takes_names or isinstance(asked.get("data"), list)):
+    if is_call and (not isinstance(asked, dict) or not (takes_names or isinstance(asked.get("data"), list))):
         raise Refused(400, 'the request must be a JSON object with the arguments as a list: {"data": […]}')
+    return {JSON: asked} if body.strip() else {}
 
 
 def _limited(receive: Receive, most: int) -> Receive:
@@ -218,15 +200,15 @@ def _limited(receive: Receive, most: int) -> Receive:
     return limited
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """Delivers the body that has been read, then what ``receive`` says, such as that the client has gone."""
     delivered = False
 
-    async def replay() -> Message:
+    async def delivering() -> Message:
         nonlocal delivered
         if delivered:
             return await receive()
         delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay
+    return delivering

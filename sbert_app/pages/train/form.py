@@ -6,55 +6,40 @@ next week still finds it. A server path that somebody types is not read: the pag
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.columns import ColumnPicker
-from sbert_app.pages.components.encoding import encoding_dropdown
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, run_choices
+from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
+from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
+from sbert_app.pages.components.upload_options import (
+    DETECTED,
+    ColumnPicker,
+    chosen_name,
+    doubtful_table,
+    encoding_dropdown,
+    how_it_reads,
+)
 from sbert_app.pages.train.views import format_learning_rate
 from sbert_app.services.access import AccessPolicy
-from sbert_app.services.files.uploads import keep_upload as keep_upload
+from sbert_app.services.container import Services
+from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.presets import PRESETS, Preset
 from sbert_app.services.runs.record import Run
-from training.errors import InputError
-from training.registry import DEFAULT_MODEL, WORD_ENCODERS
-from training.trainer.config import (
-    CHOICES,
-    NEEDS_TEACHER,
-    OPTIONAL,
-    RANGES,
-    REPORTERS,
-    USES_NEGATIVES,
-    RunConfig,
-    default_learning_rate,
-)
+from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
+from training.data.load import load_data
+from training.errors import InputError, UserFacingError
+from training.names import DataName
+from training.objectives import OBJECTIVES
+from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA = [
-    ("STSb train: 5,749 scored pairs", "stsb:train"),
-    ("SNLI + MultiNLI (Hub): 942,069 labelled pairs", "all-nli:train"),
-    ("SNLI (Hub): 549,367 labelled pairs", "snli:train"),
-    ("MultiNLI (Hub): 392,702 labelled pairs", "mnli:train"),
-    ("Wikipedia sections (Hub): 1.8 million triplets", "wiki-sections:train"),
-]
-DEV_DATA = [
-    ("STSb dev: 1,500 scored pairs", "stsb:dev"),
-    ("none: random pairs only", "none"),
-]
+TRAIN_DATA = data_choices("stsb:train", "all-nli:train", "snli:train", "mnli:train", "wiki-sections:train", rows=True)
+DEV_DATA = [*data_choices("stsb:dev", rows=True), ("none: random pairs only", "none")]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
-OBJECTIVES = {
-    "classification": "softmax over the concatenation; labelled pairs",
-    "regression": "(cos(u, v) − gold)²; scored pairs",
-    "cosent": "pairs ranked by their gold score; its order is what Spearman’s ρ measures",
-    "angle": "as cosent, by angles in complex space, where the cosine is flat",
-    "contrastive": "together pulled to cosine 1, apart pushed beyond a margin; labels or scores",
-    "triplet": "the anchor closer to its positive than to its negative, by a margin",
-    "mnrl": "each pair against all other pairs of the batch",
-    "simcse": "no labels: the same sentence twice through dropout, against the rest of the batch",
-    "mse": "a teacher’s vectors (bi-encoder) or its scores of pairs (cross-encoder)",
-    "margin-mse": "a teacher’s margin between positive and negative",
-}
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
     ("mpnet-stsb: cross-encoder, 404 MB", "mpnet-stsb"),
@@ -63,82 +48,76 @@ TEACHERS = [
 ]
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 Fields = dict[str, Any]  # the components, by the field of RunConfig
+# The rows of numbers below the data; what has no place of its own is under "More options".
+NUMBERS = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
+COLUMNS = 3  # of "More options"
+KINDS = {"objective": gr.Radio, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
+
+# Kind of data -> the objective that fits it
+OBJECTIVE_FOR = {
+    SCORED: "regression",
+    LABELLED: "classification",
+    TRIPLETS: "triplet",
+    PAIRS: "mnrl",
+    SENTENCES: "simcse",
+}
+HIDDEN: dict[str, Any] = {"visible": False}
 
 
 def build() -> Fields:
     """Build the form inside the open column, filled with the first preset."""
     start = next(iter(PRESETS.values())).config()
+    objective = start.objective_class
     fields: Fields = {
-        "objective": gr.Radio(
-            list(OBJECTIVES),
-            value=start.objective,
-            label="Objective",
-            info=OBJECTIVES[start.objective],
-            elem_id="objective",
-        ),
-        "concatenation": gr.Dropdown(
-            [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
-            value=start.concatenation,
-            label="Concatenation",
-            info="What the softmax sees of u and v (Table 6); the paper's is (u, v, |u−v|)",
-            visible=False,
-        ),
-        "teacher": gr.Dropdown(
-            TEACHERS,
-            value=TEACHERS[0][1],
-            label="Teacher",
-            info="What the run learns from, besides the sentences; or type a Hub id or run:<id>",
-            allow_custom_value=True,
-            visible=False,
-            elem_id="train-teacher",
-        ),
-        "pooling": gr.Radio(
-            POOLING_CHOICES, value=start.pooling, label="Pooling", info="From token vectors to a sentence vector"
-        ),
-        "base": gr.Dropdown(
-            base_choices([]),
-            value=start.base,
-            label="Base",
-            info="What the run starts from: a model, a run, a Hub id, or scratch:6x384 for random weights",
-            allow_custom_value=True,
-            elem_id="train-base",
-        ),
+        "objective": component(start, "objective", info=objective.help, elem_id="objective"),
+        "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),
+        "teacher": component(start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"),
+        "pooling": component(start, "pooling"),
+        "base": component(start, "base", elem_id="train-base"),
     }
-    fields |= _data(start)
-    fields |= _numbers(start)
-    fields["name"] = gr.Textbox(start.name, label="Name", info="Empty: named after its settings", elem_id="run-name")
+    for name, short in (("train_data", "train"), ("eval_data", "dev")):
+        with gr.Row(equal_height=True):
+            fields[name] = component(start, name, scale=4, elem_id=f"{short}-data")
+            fields[f"upload_{short}"] = _upload_button(f"upload-{short}")
+        fields |= _encoding(short)
+    for row in NUMBERS:
+        fields |= _row(start, row, min_width=90)
+    fields["batch_size"].info = batch_size_info(start.objective)
+    fields |= _negatives(start)
+    fields["name"] = component(start, "name", elem_id="run-name")
     with gr.Accordion("More options", open=False):
-        fields |= _more(start)
+        others = [name for name in SETTINGS if name not in fields]
+        for first in range(0, len(others), COLUMNS):
+            fields |= _row(start, others[first : first + COLUMNS], min_width=110)
     return fields
 
 
-def _data(start: RunConfig) -> Fields:
-    with gr.Row(equal_height=True):
-        train = gr.Dropdown(
-            TRAIN_DATA,
-            value=start.train_data,
-            label="Training data",
-            info="A named set (a + b joins two), hf:<org>/<name>, or your own file",
-            allow_custom_value=True,
-            scale=4,
-            elem_id="train-data",
-        )
-        upload_train = _upload_button("upload-train")
-    encodings = _encoding("train")
-    with gr.Row(equal_height=True):
-        dev = gr.Dropdown(
-            DEV_DATA,
-            value=start.eval_data,
-            label="Dev data",
-            info="Evaluated about every 100 steps; the best model is kept; or hf:<org>/<name>",
-            allow_custom_value=True,
-            scale=4,
-            elem_id="dev-data",
-        )
-        upload_dev = _upload_button("upload-dev")
-    encodings |= _encoding("dev")
-    uploads = {"upload_train": upload_train, "upload_dev": upload_dev}
-    return {"train_data": train, "eval_data": dev, **uploads, **encodings}
+def component(start: RunConfig, name: str, **options: Any) -> Any:
+    """The component of a field, with its label, its help, and its value in ``start``."""
+    setting = SETTINGS[name]
+    choices = {
+        "base": base_choices([]),
+        "concatenation": [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
+        "teacher": TEACHERS,
+        "pooling": POOLING_CHOICES,
+        "train_data": TRAIN_DATA,
+        "eval_data": DEV_DATA,
+        "report_to": list(REPORTERS),
+    }.get(name, list(setting.choices))
+    by_type = {bool: gr.Checkbox, int: gr.Number, float: gr.Number}
+    kind = KINDS.get(name) or (gr.Dropdown if choices else by_type.get(setting.type, gr.Textbox))
+    if choices:
+        options["choices"] = choices
+    if kind is gr.Dropdown:
+        options["allow_custom_value"] = not setting.choices
+    empty = f"; empty: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
+    options = {"label": setting.label, "info": setting.sentence() + empty, **options}
+    return kind(value=_shown(start.to_dict())[name], **options)
+
+
+def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
+    with gr.Row():
+        return {name: component(start, name, min_width=min_width) for name in names}
 
 
 def _encoding(name: str) -> Fields:
@@ -153,49 +132,12 @@ def _upload_button(elem_id: str) -> gr.UploadButton:
     return gr.UploadButton("Upload…", size="sm", file_types=types, scale=1, min_width=90, elem_id=elem_id)
 
 
-def _numbers(start: RunConfig) -> Fields:
-    with gr.Row():
-        fields: Fields = {
-            "epochs": gr.Number(start.epochs, label="Epochs", info="Passes over the data", min_width=90),
-            "max_steps": gr.Number(start.max_steps, label="Maximum steps", info="Empty or 0: no limit", min_width=90),
-            "batch_size": gr.Number(
-                start.batch_size, label="Batch size", info=batch_size_info(start.objective), min_width=90
-            ),
-        }
-    with gr.Row():
-        fields["learning_rate"] = gr.Textbox(
-            format_learning_rate(start.learning_rate), label="Learning rate", info="Peak learning rate", min_width=90
-        )
-        fields["warmup"] = gr.Number(start.warmup, label="Warm-up", info="Fraction of the steps", min_width=90)
-        fields["seed"] = gr.Number(start.seed, label="Seed", info="Random seed", min_width=90)
-    with gr.Row():
-        fields["lora_rank"] = gr.Number(
-            start.lora_rank,
-            label="LoRA rank",
-            info="0 trains all weights; 8 or 16 train small additions to the layers",
-        )
-    fields |= _negatives(start)
-    return fields
-
-
 def _negatives(start: RunConfig) -> Fields:
     """What is mined before the run, and a preview of it; shown for objectives that learn from negatives."""
-    with gr.Column(visible=start.objective in USES_NEGATIVES, elem_id="negatives") as group:
+    with gr.Column(visible=start.objective_class.can_mine_negatives, elem_id="negatives") as group:
         with gr.Row():
-            mine = gr.Checkbox(
-                start.mine_negatives,
-                label="Mine hard negatives",
-                info="The base finds a similar but wrong sentence for each anchor",
-                min_width=180,
-                elem_id="mine-negatives",
-            )
-            margin = gr.Number(
-                start.negative_margin,
-                label="Margin",
-                info="Less similar than the positive by this fraction",
-                min_width=120,
-                elem_id="negative-margin",
-            )
+            mine = component(start, "mine_negatives", min_width=180, elem_id="mine-negatives")
+            margin = component(start, "negative_margin", min_width=120, elem_id="negative-margin")
         with gr.Row(elem_classes="actions"):
             preview = gr.Button("Show some", size="sm", elem_id="preview-negatives")
             stop = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
@@ -210,55 +152,24 @@ def _negatives(start: RunConfig) -> Fields:
     }
 
 
-def _more(start: RunConfig) -> Fields:
-    with gr.Row():
-        more: Fields = {
-            "eval_every": gr.Number(None, label="Evaluate every", info="Steps; empty: about 100", min_width=110),
-            "max_length": gr.Number(
-                None, label="Maximum length", info="Tokens; empty: same as the base", min_width=110
-            ),
-            "dtype": gr.Dropdown(list(CHOICES["dtype"]), value=start.dtype, label="Precision", min_width=110),
-        }
-    with gr.Row():
-        more["weight_decay"] = gr.Number(start.weight_decay, label="Weight decay", info="Paper: none", min_width=110)
-        more["max_grad_norm"] = gr.Number(
-            start.max_grad_norm, label="Gradient clipping", info="Maximum norm", min_width=110
-        )
-    with gr.Row():
-        more["triplet_metric"] = gr.Dropdown(
-            list(CHOICES["triplet_metric"]), value=start.triplet_metric, label="Triplet distance", min_width=110
-        )
-        more["triplet_margin"] = gr.Number(start.triplet_margin, label="Triplet margin ε", min_width=110)
-    with gr.Row():
-        more["mnrl_scale"] = gr.Number(start.mnrl_scale, label="mnrl scale", info="Factor of the cosine", min_width=110)
-        more["mnrl_symmetric"] = gr.Checkbox(start.mnrl_symmetric, label="mnrl symmetric", min_width=110)
-    with gr.Row():
-        more["cosent_scale"] = gr.Number(
-            start.cosent_scale, label="cosent, angle scale", info="Factor of the similarity", min_width=110
-        )
-        more["contrastive_margin"] = gr.Number(
-            start.contrastive_margin, label="Contrastive margin", info="As 1 − cosine", min_width=110
-        )
-        more["margin_similarity"] = gr.Dropdown(
-            list(CHOICES["margin_similarity"]), value=start.margin_similarity, label="margin-mse score", min_width=110
-        )
-    with gr.Row():
-        more["matryoshka_dims"] = gr.Textbox(
-            "", label="Matryoshka dimensions", info="Such as 256, 128, 64; empty: all only", min_width=150
-        )
-        more["mini_batch_size"] = gr.Number(
-            None, label="Mini-batch size", info="Gradient caching: rows in memory at a time", min_width=150
-        )
-    more["report_to"] = gr.CheckboxGroup(
-        list(REPORTERS), value=[], label="Also write to", info="Experiment trackers, where they are installed"
+OF_OBJECTIVE = ("objective", "concatenation", "teacher", "negatives_group", "batch_size")
+
+
+def objective_updates(name: str) -> tuple[Any, ...]:
+    """Updates of the components `OF_OBJECTIVE` when an objective is chosen."""
+    objective = OBJECTIVES[name]
+    return (
+        gr.update(info=objective.help),
+        gr.update(visible="concatenation" in objective.fields),
+        gr.update(visible=objective.needs_teacher()),
+        gr.update(visible=objective.can_mine_negatives),
+        gr.update(info=batch_size_info(name)),
     )
-    return more
 
 
 def batch_size_info(objective: str) -> str:
     """What a batch is counted in."""
-    counted = {"triplet": "Triplets", "margin-mse": "Triplets", "simcse": "Sentences", "mse": "Rows"}
-    return f"{counted.get(objective, 'Pairs')} per step"
+    return f"{OBJECTIVES[objective].rows.noun} per step"
 
 
 def config_fields(fields: Fields) -> Fields:
@@ -270,19 +181,18 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     """The values of the form, by field, as a config. InputError if one of them is invalid or may not be named."""
     settings = dict(values)
     settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
-    settings["eval_data"] = None if settings["eval_data"] in (None, "", "none") else settings["eval_data"]
     settings["base"] = (settings["base"] or "").strip()
     # Fields that are hidden for this objective keep what was chosen for another.
     settings["teacher"] = (settings["teacher"] or "").strip() or None
-    if settings["objective"] not in NEEDS_TEACHER:
-        settings["teacher"] = None
-    settings["mine_negatives"] = bool(settings["mine_negatives"]) and settings["objective"] in USES_NEGATIVES
+    if objective := OBJECTIVES.get(settings["objective"]):
+        settings["teacher"] = settings["teacher"] if objective.needs_teacher() else None
+        settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
     settings["name"] = " ".join((settings["name"] or "").split())
-    for name in OPTIONAL:
-        settings[name] = settings[name] or None
-    for name in RANGES:
-        if isinstance(settings[name], str):
+    for name, setting in SETTINGS.items():
+        if setting.range and isinstance(settings[name], str):
             settings[name] = _number(name, settings[name])
+        if setting.range and setting.is_optional:
+            settings[name] = settings[name] or None
     if not settings["train_data"]:
         raise InputError("there is no training data yet; upload a file or choose a data set")
     return access.check_run(RunConfig(**settings))
@@ -323,15 +233,20 @@ def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[A
 
 
 def _updates(values: dict[str, Any], names: list[str]) -> list[Any]:
-    """Updates of the components ``names`` with the fields of a config as the form shows them."""
-    shown = values | {
+    """Updates of the components ``names`` with the fields of a config, in their order."""
+    shown = _shown(values)
+    return [gr.update(value=shown[name]) for name in names]
+
+
+def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config as the form shows them."""
+    return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
         "learning_rate": format_learning_rate(values["learning_rate"]),
         "matryoshka_dims": ", ".join(map(str, values["matryoshka_dims"])),
         "teacher": values["teacher"] or TEACHERS[0][1],
     }
-    return [gr.update(value=shown[name]) for name in names]
 
 
 def _number(name: str, text: str) -> float:
@@ -343,3 +258,137 @@ def _number(name: str, text: str) -> float:
 
 def _concatenation_label(concatenation: str) -> str:
     return f"({', '.join(CONCATENATIONS[part] for part in concatenation.split('+'))})"
+
+
+# ---------------------------------------------------------------- uploads
+
+
+@dataclass(frozen=True)
+class UploadControls:
+    """The components of one upload, and where it goes."""
+
+    data: gr.Dropdown  # the name of the data set
+    button: gr.UploadButton
+    read: gr.HTML  # how the characters were understood
+    encoding: gr.Dropdown
+    columns: ColumnPicker
+    original: gr.State  # the upload itself; what is chosen may be a copy with the chosen columns
+    known: list[tuple[str, str]]  # the other choices of ``data``
+    services: Services
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What these methods update."""
+        return [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
+
+    def keep(self, file: str) -> Update:
+        """Keep an upload and choose it; show its columns, and the picker of encodings where there is a doubt.
+
+        A gr.Error says that it cannot be kept.
+        """
+        try:
+            self.services.check_kept_room(Path(file))
+        except UserFacingError as error:
+            raise gr.Error(error.public, print_exception=False) from error
+        kept = str(keep_upload(file, self.services.settings.home))
+        return {**self._chosen(DataName(kept)), self.original: kept, **self.columns.show(kept)}
+
+    def name_encoding(self, original: str | None, encoding: str) -> Update:
+        """Read the chosen upload in another encoding."""
+        chosen = self._chosen(DataName(original or "", encoding or None))
+        del chosen[self.encoding]
+        try:
+            self.services.access.check_data(original or "")
+        except UserFacingError:
+            return chosen
+        return {**chosen, **self.columns.show(original, encoding)}
+
+    def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
+        """Choose other columns of the upload. A gr.Error says what is wrong with them."""
+        try:
+            name = chosen_name(self.services, original or "", encoding, *columns)
+        except UserFacingError as error:
+            raise gr.Error(error.public, print_exception=False) from error
+        choices = [(f"{Path(original or '').name} (uploaded)", name), *self.known]
+        return {self.data: gr.update(choices=choices, value=name)}
+
+    def _chosen(self, file: DataName) -> Update:
+        choices = [(f"{file.path.name} (uploaded)", str(file)), *self.known]
+        try:
+            self.services.access.check_data(file.name)  # which the browser has sent
+            doubtful = doubtful_table(file.name, file.encoding or DETECTED)
+            shown = how_it_reads(doubtful) if doubtful else ""
+        except UserFacingError:  # said where the run is estimated
+            shown = ""
+        return {
+            self.data: gr.update(choices=choices, value=str(file)),
+            self.read: gr.update(value=shown, visible=bool(shown)),
+            self.encoding: gr.update(value=file.encoding or DETECTED, visible=bool(shown or file.encoding)),
+        }
+
+
+def connect_uploads(
+    services: Services, fields: dict[str, Any], planned: gr.HTML, estimate_after: Callable[[Any], None]
+) -> None:
+    """Wire both uploads; one of training data selects the objective that fits it.
+
+    Args:
+        services: the home folder, and what visitors may name.
+        fields: the form.
+        planned: where an error is shown.
+        estimate_after: estimates the run anew after an event.
+    """
+    train, dev = _controls(services, fields, "train", TRAIN_DATA), _controls(services, fields, "dev", DEV_DATA)
+
+    def keep_train(file: str) -> Update:
+        chosen = train.keep(file)
+        try:
+            kind = load_data(chosen[train.data]["value"]).kind
+        except UserFacingError as error:
+            return {**chosen, planned: error_message(error)}
+        return {**chosen, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
+
+    outputs = [*train.outputs, fields["objective"], planned]
+    estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
+    estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
+    for each in (train, dev):
+        estimate_after(
+            each.encoding.input(each.name_encoding, [each.original, each.encoding], each.outputs, **LATEST, queue=False)
+        )
+        picked = [each.original, each.encoding, *each.columns.inputs]
+        for column in each.columns.inputs:
+            estimate_after(column.input(each.name_columns, picked, each.data, **EVERY))
+        each.data.input(_hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
+
+
+def sent_sentences(services: Services, token: str) -> dict[str, Any]:
+    """Updates of fields, by name: sentences that another page has sent as the training data; they train by SimCSE.
+
+    Raises:
+        InputError: they are not kept any more, or there is no room for them beside the data of other runs.
+    """
+    sent = services.shared_sentences.path(token)
+    services.check_kept_room(sent)
+    kept = keep_upload(sent, services.settings.home)
+    choices = [(f"{kept.name} (from Explore)", str(kept)), *TRAIN_DATA]
+    return {"train_data": gr.update(choices=choices, value=str(kept)), "objective": OBJECTIVE_FOR[SENTENCES]}
+
+
+def _hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
+    """Nothing to pick for a data set that is chosen by its name."""
+    is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
+    return (gr.skip(),) * 3 if is_upload else (gr.update(**HIDDEN),) * 3
+
+
+def _controls(services: Services, fields: dict[str, Any], name: str, known: list[tuple[str, str]]) -> UploadControls:
+    data = fields["train_data" if name == "train" else "eval_data"]
+    return UploadControls(
+        data,
+        fields[f"upload_{name}"],
+        fields[f"read_{name}"],
+        fields[f"encoding_{name}"],
+        fields[f"columns_{name}"],
+        gr.State(None),
+        known,
+        services,
+    )

@@ -11,20 +11,28 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.api.endpoint import visitor_of
-from sbert_app.pages.components.events import EVERY, UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
-from sbert_app.pages.components.templates import render
-from sbert_app.pages.train import actions, distillation, form, live, negatives, uploads, views
-from sbert_app.pages.train.form import to_config
-from sbert_app.pages.train.uploads import sent_sentences
+from sbert_app.pages.components.pickers import model_picker
+from sbert_app.pages.components.start import Plan, StartForm
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.train import form, live, views
+from sbert_app.pages.train.form import sent_sentences, to_config
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.runs.estimate import can_measure_rate, estimate_run, known_rate, measure_rate
+from sbert_app.services.models.distillation import distill_to_home
+from sbert_app.services.runs.estimate import RunEstimate, estimate_run, preview_negatives
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
+from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
-from training.trainer.config import NEEDS_TEACHER, USES_NEGATIVES
 
 TYPED = ("learning_rate", "matryoshka_dims")  # numbers in a text field
+DIMENSIONS = [64, 128, 256, 384]
+DISTILLED = (
+    "A table of token vectors in place of the network: each token goes through the model once, principal components "
+    "keep the dimensions that differ most, and frequent tokens count less. A sentence is the mean of its tokens."
+)
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
 SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
 SHOW_LIVE = """() => {
@@ -47,18 +55,12 @@ def build(services: Services) -> None:
                 fields = form.build()
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.build_layout()
-    distillation.build(services)
-    actions.connect(services, panel)
-    _connect_form(services, chips, lesson, fields, planned)
-    names = list(form.config_fields(fields))
-    inputs = [fields[name] for name in names]
-
-    def start_from_form(request: gr.Request, *values: Any) -> tuple[Any, Any]:
-        return _start(services, names, visitor_of(request), *values)
-
-    started = start.click(start_from_form, inputs, [planned, panel.opened], **UNQUEUED)
+    _build_distillation(services)
+    live.connect(services, panel)
+    runs = _connect_form(services, chips, lesson, fields, planned)
+    started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     shown = live.refresh_on(services, panel, started.success)
-    shown.then(None, None, None, js=actions.REMEMBER_RUN)
+    shown.then(None, None, None, js=live.REMEMBER_RUN)
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
@@ -75,11 +77,11 @@ def _presets() -> tuple[dict[str, gr.Button], gr.HTML]:
 
 def _connect_form(
     services: Services, chips: dict[str, gr.Button], lesson: gr.HTML, fields: form.Fields, planned: gr.HTML
-) -> None:
+) -> StartForm:
     """Presets fill the form, the objective shows the fields it needs, an upload selects the objective."""
     config_fields = form.config_fields(fields)
     names, inputs = list(config_fields), list(config_fields.values())
-    latest = gr.State({})  # the latest values, so that a slow measurement does not overwrite a newer estimate
+    runs = StartForm(services.jobs.store, inputs, planned, partial(_estimate, services, names))
 
     def from_link(request: gr.Request) -> list[Any]:
         """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run.
@@ -97,27 +99,12 @@ def _connect_form(
             return [note(f"The settings of {run.name}."), *form.settings_updates(run.config, names)]
         return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
 
-    estimate = partial(_estimate, services, names), [latest, *inputs], planned
-    measure = partial(_measure, services, names), [latest, *inputs], planned
-
-    def estimate_after(event: Any) -> None:
-        event.then(*estimate, **UNQUEUED).then(*measure, **UNQUEUED)
-
     for key, chip in chips.items():
-        estimate_after(chip.click(partial(_fill, services, key, names), None, [lesson, *inputs], **UNQUEUED))
+        runs.estimate_after(chip.click(partial(_fill, services, key, names), None, [lesson, *inputs], **UNQUEUED))
     fields["objective"].change(
-        lambda objective: (
-            gr.update(info=form.OBJECTIVES[objective]),
-            gr.update(visible=objective == "classification"),
-            gr.update(visible=objective in NEEDS_TEACHER),
-            gr.update(visible=objective in USES_NEGATIVES),
-            gr.update(info=form.batch_size_info(objective)),
-        ),
+        form.objective_updates,
         fields["objective"],
-        [
-            *(fields["objective"], fields["concatenation"], fields["teacher"]),
-            *(fields["negatives_group"], fields["batch_size"]),
-        ],
+        [fields[name] for name in form.OF_OBJECTIVE],
         **UNQUEUED,
     )
     fields["base"].input(
@@ -126,19 +113,19 @@ def _connect_form(
         [fields["learning_rate"], fields["pooling"]],
         **EVERY,
     )
-    negatives.connect(services, fields, names)
+    _connect_negatives(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
-    # The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
-    gr.on(edited, *estimate, trigger_mode="always_last", **UNQUEUED).then(*measure, **UNQUEUED)
-    uploads.connect(services, fields, planned, estimate_after)
+    runs.estimate_on(edited)
+    form.connect_uploads(services, fields, planned, runs.estimate_after)
     opened = gr.context.Context.root_block.load(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())),
         None,
         fields["base"],
         **UNQUEUED,
     )
-    estimate_after(opened.then(from_link, None, [lesson, *inputs], **UNQUEUED))
+    runs.estimate_after(opened.then(from_link, None, [lesson, *inputs], **UNQUEUED))
+    return runs
 
 
 def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
@@ -146,42 +133,16 @@ def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
     return [_lesson(key), *form.preset_updates(PRESETS[key], names, base)]
 
 
-def _estimate(services: Services, names: list[str], latest: dict[str, Any], *values: Any) -> str:
-    """The estimate for the form, as far as it is known without measuring."""
-    latest["form"] = values
-    try:
-        config = to_config(dict(zip(names, values, strict=True)), services.access)
-        store = services.jobs.store
-        estimate = estimate_run(config, store)
-    except UserFacingError as error:
-        return error_message(error)
-    rate = known_rate(estimate, store.list(), store)
-    return views.planned(estimate, rate, measuring=rate is None and can_measure_rate(config, store))
+def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
+    config = to_config(dict(zip(names, values, strict=True)), services.access)
+    estimate = estimate_run(config, services.jobs.store)
+    return estimate, partial(views.planned, estimate)
 
 
-def _measure(services: Services, names: list[str], latest: dict[str, Any], *values: Any) -> Any:
-    """The estimate with the throughput measured now, if it was not known."""
-    store = services.jobs.store
-    try:
-        config = to_config(dict(zip(names, values, strict=True)), services.access)
-        estimate = estimate_run(config, store)
-        if known_rate(estimate, store.list(), store) or not can_measure_rate(config, store):
-            return gr.skip()
-        rate = measure_rate(estimate, store)
-    except UserFacingError as error:
-        return error_message(error)
-    return views.planned(estimate, rate) if latest["form"] == values else gr.skip()
-
-
-def _start(services: Services, names: list[str], visitor: str, *values: Any) -> tuple[Any, Any]:
-    """Queue the run. Returns updates of the estimate (an error message) and of the run to open."""
-    try:
-        config = to_config(dict(zip(names, values, strict=True)), services.access)
-        estimate_run(config, services.jobs.store)
-        run = services.jobs.start(config, visitor)
-    except UserFacingError as error:
-        return error_message(error), gr.skip()
-    return gr.skip(), run.id
+def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
+    """Queue the run. Returns its id."""
+    estimate, _ = _estimate(services, names, *values)
+    return services.jobs.start(estimate.config, visitor).id
 
 
 def _from_sentences(services: Services, token: str, names: list[str]) -> list[Any]:
@@ -195,4 +156,56 @@ def _from_sentences(services: Services, token: str, names: list[str]) -> list[An
 
 
 def _lesson(key: str) -> str:
-    return render("train/templates/lesson.html", preset=PRESETS[key])
+    return macro("train/lesson")(preset=PRESETS[key])
+
+
+def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
+    """The preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
+    tab = MeasureTab(
+        services,
+        "negatives",
+        fields["negatives_shown"],
+        fields["negatives_preview"],
+        fields["negatives_stop"],
+        "stopped before the negatives were found.",
+    )
+
+    def preview(watch: Watch, *values: Any) -> Update:
+        chosen = dict(zip(names, values, strict=True))
+        config = to_config({**chosen, "mine_negatives": True}, services.access)
+        found = preview_negatives(config, services.settings.home, watch.stage("Encoding the training data"))
+        return {tab.status: views.negatives(found)}
+
+    tab.wire(preview, [fields[name] for name in names], {})
+
+
+def _build_distillation(services: Services) -> None:
+    """Distil an encoder into a static model, below the runs: model, dimensions, a button, and what came of it."""
+    with gr.Accordion("Distil into a static model", open=False, elem_id="distil"):
+        gr.HTML(note(DISTILLED))
+        with gr.Row():
+            model = model_picker(services, elem_id="distil-model")
+            dimension = gr.Dropdown(
+                DIMENSIONS, value=256, label="Dimensions", info="At most the model's", min_width=160
+            )
+            data = gr.Textbox(
+                "", label="Data set", info="To count tokens in; empty: Zipf's law", placeholder="stsb:train"
+            )
+        ids, stopped = ("distil-start", "distil-stop", "distil-status"), "stopped: no model was made."
+        tab = MeasureTab.build(services, "distil", "Distil", ids, "", stopped=stopped)
+
+    def distil(watch: Watch, name: str, size: int, data_name: str) -> Update:
+        teacher, counted = (name or DEFAULT_MODEL).strip(), data_name.strip()
+        services.models.download([teacher], watch)
+        if counted:
+            services.access.check_data(counted)
+        distilling = watch.stage(f"Distilling {teacher}")
+        made = distill_to_home(services.models, teacher, int(size), counted, distilling)
+        return {
+            tab.status: note(
+                f"{made.model}: {made.tokens:,} tokens of {made.dimension} dimensions, {made.megabytes} MB, in "
+                f"{made.seconds:.0f} s. It can be chosen by this name on every page."
+            )
+        }
+
+    tab.wire(distil, [model, dimension, data], {})

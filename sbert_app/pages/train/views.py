@@ -14,14 +14,16 @@ from markupsafe import Markup
 from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_time
 from sbert_app.pages.components.messages import estimate_plan
-from sbert_app.pages.components.templates import render
-from sbert_app.services.experiments.groups import RunGroup
-from sbert_app.services.experiments.precomputed import PrecomputedRun, PrecomputedTable
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
+from sbert_app.services.experiments.experiment import RunGroup
+from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
-from sbert_app.services.runs.negatives import NegativesPreview
-from sbert_app.services.runs.record import AT_WORK, Run
+from sbert_app.services.runs.record import Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
+from training.names import ModelName
+from training.pooling import pooling_label
 
 NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
 
@@ -34,7 +36,7 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
         by_variant: dict[str, list[PrecomputedRun]] = {}
         for run in pooling.runs:
             by_variant.setdefault(run.variant, []).append(run)
-        rows = [[variant.replace("cls", "CLS"), *_means(runs)] for variant, runs in by_variant.items()]
+        rows = [[pooling_label(variant), *_means(runs)] for variant, runs in by_variant.items()]
         caption = (
             f"Measured: regression on STSb from {pooling.settings['base']}, {pooling.runs[0].steps:,} steps, "
             f"{format_count(len(pooling.seeds), 'seed')}, {pooling.machine.get('device', '')}. More under Ablation."
@@ -54,7 +56,7 @@ def status(run: Run, ahead: int) -> Markup:
         errors=_errors(run),
         tiles=_tiles(run),
         settings=settings(run),
-        compare_url=f"./?model={quote(f'run:{run.id}', safe='')}" if run.has_model else "",
+        compare_url=f"./?model={quote(str(ModelName.of_run(run.id)), safe='')}" if run.has_model else "",
         settings_url=f"train?run={quote(run.id)}&settings={quote(run.id)}",
     )
 
@@ -105,12 +107,12 @@ def planned(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = 
 
 def negatives(preview: NegativesPreview) -> Markup:
     """Mined hard negatives beside their anchors and positives."""
-    return render("train/templates/negatives.html", preview=preview)
+    return macro("train/negatives")(preview=preview)
 
 
 def log(text: str) -> Markup:
     """The last lines of the log."""
-    return render("train/templates/log.html", text=text)
+    return macro("train/log")(text=text)
 
 
 def state_label(run: Run) -> str:
@@ -123,9 +125,9 @@ def settings(run: Run) -> str:
     config = run.config
     pooling = run.progress.pooling or config.pooling or "the base's pooling"
     parts = [
-        config.objective + (f" {config.concatenation}" if config.objective == "classification" else ""),
+        config.objective + (f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""),
         f"teacher {config.teacher}" if config.teacher else "",
-        pooling.replace("cls", "CLS"),
+        pooling_label(pooling),
         config.base,
         config.train_data.rsplit("/", 1)[-1],
         f"{config.max_steps:,} steps" if config.max_steps else _epochs(config.epochs),

@@ -1,0 +1,197 @@
+"""What the Bulk page shows, as HTML: plain values for the templates in ``templates/``. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from sbert_app.formats import format_count, format_estimate
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.tasks import TaskProgress
+from sbert_app.services.files.report import Agreement, Disagreement, ScoreSummary
+from sbert_app.services.files.writers import cell_text
+from training.data.tables.columns import normalize_name
+from training.data.tables.table import PairColumns, Table
+
+LONGEST_TEXT = 500  # characters of a cell that are shown
+LONGEST_NOTE = 300
+SHOWN_ROWS = 10
+SHOWN_COLUMNS = 12
+
+
+def limits(megabytes: int) -> Markup:
+    """What may be uploaded, and what to do with larger files."""
+    return macro("bulk/limits")(megabytes=megabytes)
+
+
+def file_line(table: Table, is_example: bool) -> Markup:
+    """The name of a file and how it was read."""
+    facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
+    if is_example:
+        facts.insert(0, "an example, with many pairs that are hard on purpose")
+    return macro("bulk/file_line")(name=table.path.name, facts=facts, remarks=table.remarks)
+
+
+def preview(table: Table, picked: PairColumns | None) -> Markup:
+    """The first rows as they are in the file."""
+    rows = {name: list(map(cell_text, cells)) for name, cells in table.preview(SHOWN_ROWS).rows.items()}
+    return _rows_table("The first rows", rows, picked, ())
+
+
+def scored_rows(summary: ScoreSummary) -> Markup:
+    """The first rows with their scores; an added column without any value is left out."""
+    added = [name for name in summary.added.values() if any(summary.head[name])]
+    empty = set(summary.added.values()).difference(added)
+    rows = {name: cells for name, cells in summary.head.items() if name not in empty}
+    for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
+        rows[name] = [cell and f"{float(cell):.3f}" for cell in rows[name]]
+    return _rows_table("The first rows, scored", rows, summary.columns, added)
+
+
+def progress(event: TaskProgress, job: str = "") -> Markup:
+    """A bar with the rate and the time left; before the first row, what is being done. ``job``: for the address."""
+    if not event.done:
+        return of_job(macro("progress")(event.description, 0, label="rows scored"), job)
+    parts = [f"{round(event.done):,} of {format_count(round(event.total), 'row')}", f"{event.rate:,.0f} rows/s"]
+    if event.seconds_left is not None:
+        parts.append(f"{format_estimate(event.seconds_left)} left")
+    return of_job(macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False), job)
+
+
+def kept(hint: str, job: str) -> Markup:
+    """What to do with a file that is not scored yet."""
+    return of_job(macro("lead")(hint), job)
+
+
+def of_job(html: Markup, job: str) -> Markup:
+    """``html`` with the id of the job that it is of, which the page puts into its address; "" for the example."""
+    return macro("bulk/of_job")(html=html, job=job)
+
+
+def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
+    """What became of the file, in sentences."""
+    models = f"{summary.model}, {summary.pooling} pooling"
+    if summary.cross_encoder:
+        models += f", and {summary.cross_encoder}"
+    html = macro("bulk/outcome")(
+        summary=summary,
+        models=models,
+        remarks=_remarks(summary, expected_rows),
+        longest_note=LONGEST_NOTE,
+    )
+    return of_job(html, job)
+
+
+def agreements(summary: ScoreSummary) -> Markup:
+    """Cards with the correlations that the file allows; empty where it has neither gold nor cross-encoder scores."""
+    report = summary.report
+    if report is None:
+        return Markup()
+    cards = []
+    if report.cosine_gold:
+        cards += [_spearman("Cosine and gold score", report.cosine_gold)]
+        cards += [_pearson("Cosine and gold score", report.cosine_gold)]
+    if report.cross_gold:
+        cards.append(_spearman(f"{summary.cross_encoder} and gold score", report.cross_gold))
+    if report.cosine_cross:
+        cards.append(_spearman(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
+    return macro("bulk/agreements")(cards=cards, sampled=report.sampled) if cards else Markup()
+
+
+def disagreements(summary: ScoreSummary) -> Markup:
+    """The rows that two scores rank most differently."""
+    report = summary.report
+    if report is None:
+        return Markup()
+    tables = [
+        _DisagreementTable("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
+        _DisagreementTable("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
+    ]
+    tables = [table for table in tables if table.pairs]
+    return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT)
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    role: str  # sentence 1, sentence 2, gold; empty where the name says it already
+    added: bool  # by scoring
+
+
+@dataclass(frozen=True)
+class _Card:
+    title: str
+    figure: str
+    unit: str
+    foot: str
+
+
+@dataclass(frozen=True)
+class _DisagreementTable:
+    title: str
+    other: str  # the score beside the cosine
+    pairs: Sequence[Disagreement]
+
+
+def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
+    """What the user should know about the rows: where scoring stopped, which are marked, which are guarded."""
+    remarks = []
+    if summary.stopped_at is not None:
+        expected = format_count(expected_rows, "row")
+        remarks.append(f"Stopped at row {summary.rows:,} of {expected}: the files hold the rows up to there.")
+    counts = {
+        "without text": summary.missing_text,
+        "with a gold score or label that is not understood": summary.bad_gold,
+        "malformed": summary.malformed,
+    }
+    marked = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    if marked:
+        remarks.append(f"Rows kept and marked in the column {summary.added['note']}: {marked}.")
+    if summary.guarded:
+        has = "has" if summary.guarded == 1 else "have"
+        remarks.append(
+            f"{format_count(summary.guarded, 'cell')} that a spreadsheet would run as a formula {has} an apostrophe "
+            "in front, in the CSV only."
+        )
+    return remarks
+
+
+def _rows_table(
+    caption: str, rows: Mapping[str, Sequence[Any]], picked: PairColumns | None, added: Sequence[str]
+) -> Markup:
+    """Rows of a file: the added columns first, then the sentences and the gold score, then the other columns."""
+    roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
+    chosen = [name for name in roles if name]
+    in_file = [*chosen, *(name for name in rows if name not in (*added, *chosen))]
+    names = [*added, *in_file[:SHOWN_COLUMNS]]
+    columns = [_Column(name, _role(name, roles), name in added) for name in names]
+    cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
+    hidden = max(0, len(in_file) - SHOWN_COLUMNS)
+    return render("bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden)
+
+
+def _role(name: str, roles: Mapping[str | None, str]) -> str:
+    """What a column is used for, unless its name says it."""
+    role = roles.get(name, "")
+    return "" if normalize_name(name) == normalize_name(role) else role
+
+
+def _spearman(title: str, agreement: Agreement) -> _Card:
+    return _card(title, "Spearman ρ ×100", agreement.spearman, agreement.spearman_interval, agreement)
+
+
+def _pearson(title: str, agreement: Agreement) -> _Card:
+    return _card(title, "Pearson r ×100", agreement.pearson, agreement.pearson_interval, agreement)
+
+
+def _card(title: str, unit: str, value: float, interval: tuple[float, float], agreement: Agreement) -> _Card:
+    low, high = interval
+    foot = [
+        f"95% interval {low * 100:.1f} to {high * 100:.1f}",
+        format_count(agreement.n, "row"),
+        agreement.interval_method,
+    ]
+    return _Card(title, f"{value * 100:.1f}", unit, " · ".join(foot))

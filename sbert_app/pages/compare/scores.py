@@ -1,0 +1,183 @@
+"""The scores of a pair as HTML: with their meaning, under each pooling, without each word; and its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from sbert_app.formats import format_count
+from sbert_app.pages.components.messages import note
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.compare.calibration import Calibration, error_of_model, meaning
+from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
+from training.names import ModelName
+from training.pooling import pooling_label
+
+MEASURING, NOT_MEASURED = "being measured …", "not measured for this model"
+BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
+
+
+@dataclass(frozen=True)
+class ScoreCard:
+    """One score of a pair, with its meaning."""
+
+    title: str
+    figure: str
+    meaning: str
+    foot: str
+    gold: float | None = None  # its place on the gold scale, 0–5; None: unknown
+    error: str = ""  # how it differs from what people say
+
+
+def result(
+    comparisons: Sequence[Comparison],
+    curves: Sequence[Calibration | None],
+    gold: float | None,
+    expected: tuple[float, float] | None = None,
+    measuring: bool = False,
+    errors: Sequence[str] = (),
+) -> Markup:
+    """The scores of a pair side by side.
+
+    Args:
+        comparisons: the pair under the chosen model, and under a second one if there is one.
+        curves: of their cosines; None where there is none yet.
+        gold: the annotators' score, if the pair has one.
+        expected: the least and the greatest score that the scale's definitions allow the pair.
+        measuring: whether missing curves are being measured.
+        errors: why a score is missing, as HTML.
+    """
+    first = comparisons[0]
+    cards = [
+        _encoder_card(comparison, curve, gold, expected, measuring)
+        for comparison, curve in zip(comparisons, curves, strict=True)
+    ]
+    if first.cross_score is not None:
+        cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
+    if gold is not None:
+        cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
+    return render("compare/templates/result.html", cards=cards, remarks=_remarks(comparisons), errors=errors)
+
+
+def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a model did not read, and sentences in a language that it was not made for."""
+    remarks = []
+    for comparison in comparisons:
+        if comparison.advice:
+            remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
+        for name, side in (("first", comparison.a), ("second", comparison.b)):
+            if side.truncated:
+                remarks.append(
+                    f"The {name} sentence is longer than {comparison.model} reads: its last "
+                    f"{format_count(side.unread, 'word')} had no effect."
+                )
+            if side.language:
+                remarks.append(
+                    f"The {name} sentence looks like {side.language}; {comparison.model} was trained on another "
+                    "language, so its scores say little here."
+                )
+    return remarks
+
+
+def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
+    """The pair under mean, max, CLS and the model's own pooling. ``measuring``: missing curves are on their way."""
+    rows = []
+    for name, cosine in comparison.by_pooling.items():
+        curve = curves.get(name)
+        gold = curve.gold_score(cosine) if curve else None
+        rows.append(
+            {
+                "pooling": pooling_label(name),
+                "cosine": cosine,
+                "meaning": (MEASURING if measuring else NOT_MEASURED)
+                if gold is None
+                else f"{gold:.1f} of 5: {meaning(gold)}",
+                "chosen": name == comparison.pooling,
+            }
+        )
+    return macro("compare/poolings")(rows=rows)
+
+
+def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
+    """Both sentences, each word coloured by what leaving it out changes, and the changes in a table."""
+    if not changes:
+        return note("There is no word to leave out.")
+    largest = max(max(abs(change.cosine_change) for change in changes), 1e-6)
+    texts = {"a": comparison.a.text, "b": comparison.b.text}
+    sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
+    columns = [("word", ""), ("sentence", ""), ("cosine", "number")]
+    has_cross_encoder = changes[0].cross_change is not None
+    if has_cross_encoder:
+        columns.append(("cross-encoder", "number"))
+    rows = []
+    for change in sorted(changes, key=lambda change: change.cosine_change):
+        row = [change.word, "first" if change.side == "a" else "second", f"{change.cosine_change:+.3f}"]
+        rows.append([*row, f"{change.cross_change:+.3f}"] if change.cross_change is not None else row)
+    return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
+
+
+def tokens(a: Side, b: Side) -> Markup:
+    """Both sentences as the model reads them."""
+    return macro("compare/tokens")(sides=[("First", a), ("Second", b)])
+
+
+def _encoder_card(
+    comparison: Comparison,
+    curve: Calibration | None,
+    gold: float | None,
+    expected: tuple[float, float] | None,
+    measuring: bool,
+) -> ScoreCard:
+    score = curve.gold_score(comparison.cosine) if curve else None
+    unknown = "being measured: what this cosine means for this model" if measuring else NOT_MEASURED
+    foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
+    if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
+        foot += f" · the model was made with {pooling_label(comparison.own_pooling)} pooling, not with this one"
+    return ScoreCard(
+        title=f"Cosine · {ModelName.parse(comparison.model).label} · {pooling_label(comparison.pooling)} pooling",
+        figure=f"{comparison.cosine:.2f}",
+        meaning=unknown if score is None else meaning(score),
+        foot=foot,
+        gold=score,
+        error="" if score is None else error_of_model(score, gold, expected),
+    )
+
+
+def _cross_encoder_card(
+    comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
+) -> ScoreCard:
+    foot = f"{comparison.cross_ms:.0f} ms for the pair"
+    spearman = (comparison.card or {}).get("spearman", {}).get("test")
+    if spearman is not None:
+        foot += f" · Spearman {spearman:.1f} on STSb test"
+    return ScoreCard(
+        title=f"Cross-encoder · {comparison.cross_encoder}",
+        figure=f"{score:.2f}",
+        meaning=meaning(score * 5),
+        foot=foot,
+        gold=score * 5,
+        error=error_of_model(score * 5, gold, expected),
+    )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a sentence; one with a colour is a word that was left out."""
+
+    text: str
+    colour: str = ""
+    title: str = ""
+
+
+def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[_Piece]:
+    """The sentence in pieces, each word's colour as strong as its change relative to the ``largest``."""
+    pieces, end = [], 0
+    for change in sorted(changes, key=lambda change: change.start):
+        opacity = 0.08 + 0.55 * min(1.0, abs(change.cosine_change) / largest)
+        colour = f"rgba({BLUE if change.cosine_change < 0 else ORANGE},{opacity:.2f})"
+        pieces.append(_Piece(sentence[end : change.start]))
+        pieces.append(_Piece(sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
+        end = change.end
+    return [*pieces, _Piece(sentence[end:])]

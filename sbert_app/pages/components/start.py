@@ -1,0 +1,95 @@
+"""A form that starts runs: what Start would do stands under it, at once and then with the measured time.
+
+form = StartForm(store, inputs, planned, estimate)
+form.estimate_on([field.change for field in inputs])      also form.estimate_after(event)
+form.start_on(button, start, selected)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gradio as gr
+from markupsafe import Markup
+
+from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.server.address import visitor_of
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.store import RunStore
+from training.errors import UserFacingError
+
+
+class Plan(Protocol):
+    """Shows what the runs would do; without a rate how long is unknown, or being measured."""
+
+    def __call__(self, rate: TrainingRate | None, measuring: bool = False) -> Markup: ...
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """The events of such a form.
+
+    Attributes:
+        store: the runs so far.
+        inputs: the fields of the form.
+        planned: where the estimate is shown, or what is wrong with the form.
+        estimate: from the values of the fields to the estimate of a run, which the rate of all is measured with, and
+            how to show it. Raises UserFacingError if it could not start.
+    """
+
+    store: RunStore
+    inputs: Sequence[Any]
+    planned: gr.HTML
+    estimate: Callable[..., tuple[RunEstimate, Plan]]
+    latest: gr.State = field(default_factory=lambda: gr.State({}))  # values: no slow measurement of older ones is shown
+
+    def estimate_after(self, event: Any) -> None:
+        """Show the estimate when the handler of an event is done."""
+        asked = [self.latest, *self.inputs]
+        self._measured(event.then(self._estimate, asked, self.planned, **UNQUEUED))
+
+    def estimate_on(self, events: Sequence[Any]) -> None:
+        """Show the estimate at these events of the fields.
+
+        The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
+        """
+        asked = [self.latest, *self.inputs]
+        self._measured(gr.on(events, self._estimate, asked, self.planned, trigger_mode="always_last", **UNQUEUED))
+
+    def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
+        """Start at a press of ``button``; ``selected`` gets the id that ``start(visitor, *values)`` returns."""
+
+        def press(request: gr.Request, *values: Any) -> tuple[Any, Any]:
+            try:
+                return gr.skip(), start(visitor_of(request), *values)
+            except UserFacingError as error:
+                return error_message(error), gr.skip()
+
+        return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
+
+    def _measured(self, estimated: Any) -> None:
+        estimated.then(self._measure, [self.latest, *self.inputs], self.planned, **UNQUEUED)
+
+    def _estimate(self, latest: dict[str, Any], *values: Any) -> str:
+        """The estimate, as far as it is known without measuring."""
+        latest["form"] = values
+        try:
+            run, plan = self.estimate(*values)
+        except UserFacingError as error:
+            return error_message(error)
+        rate = known_rate(run, self.store.list(), self.store)
+        return plan(rate, measuring=rate is None and can_measure_rate(run.config, self.store))
+
+    def _measure(self, latest: dict[str, Any], *values: Any) -> Any:
+        """The estimate with the throughput measured now, if it was not known."""
+        try:
+            run, plan = self.estimate(*values)
+            if known_rate(run, self.store.list(), self.store) or not can_measure_rate(run.config, self.store):
+                return gr.skip()
+            rate = measure_rate(run, self.store)
+        except UserFacingError as error:
+            return error_message(error)
+        return plan(rate) if latest["form"] == values else gr.skip()

@@ -1,0 +1,220 @@
+"""How an upload is read: its encoding, and which columns hold the sentences and the scores or labels.
+
+file = gr.File(…)
+how = UploadOptions(file, "errors")
+start.click(handler, [file, *how.inputs], …)     handler(path, *how): chosen_name(services, path, *how)
+
+The picker of encodings is shown where a text file is not plainly UTF-8, with words of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import gradio as gr
+from markupsafe import Markup
+
+from sbert_app.pages.components.events import LATEST, Update
+from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.templates import macro
+from sbert_app.services.container import Services
+from sbert_app.services.files.uploads import ChosenColumns, named_columns
+from training.data.tables.columns import as_text
+from training.data.tables.encodings import SPOKEN
+from training.data.tables.table import Table, open_lines, open_table
+from training.data.tables.text import UnknownEncodingError
+from training.errors import InputError, UserFacingError
+from training.names import DataName
+
+NONE = ""
+BY_NAME = "detected by name"
+
+
+class ColumnPicker:
+    """Three dropdowns below an upload, hidden until there is a file. ``inputs`` belong to the page's own handlers."""
+
+    def __init__(self, elem_id: str) -> None:
+        """Build it inside the open Blocks; its ids are ``elem_id`` followed by -1, -2 and -target."""
+        with gr.Row(visible=False, elem_id=elem_id) as self.row:
+            self.first = gr.Dropdown(label="Sentence 1", min_width=150, elem_id=f"{elem_id}-1")
+            self.second = gr.Dropdown(
+                label="Sentence 2", info="None for single sentences", min_width=150, elem_id=f"{elem_id}-2"
+            )
+            self.target = gr.Dropdown(
+                label="Score or label",
+                info="Human judgements, if there are any",
+                min_width=150,
+                elem_id=f"{elem_id}-target",
+            )
+        self.inputs = [self.first, self.second, self.target]
+        self.outputs = [self.row, *self.inputs]
+
+    def show(self, files: str | Sequence[str] | None, encoding: str = "") -> Update:
+        """The columns of the first file, with those that are found by their names chosen."""
+        path = files if isinstance(files, str) else next(iter(files or ()), None)
+        try:
+            table = open_table(path, encoding or None) if path else None
+        except UserFacingError:  # said where the file is used
+            table = None
+        if table is None:
+            return {self.row: gr.Row(visible=False), **{each: gr.Dropdown(value=None) for each in self.inputs}}
+        return {self.row: gr.Row(visible=True), **dict(zip(self.inputs, column_choices(table), strict=True))}
+
+
+class UploadOptions:
+    """The pickers of encoding and columns of an upload. ``inputs`` belong to the page's own handlers."""
+
+    def __init__(self, upload: Any, prefix: str) -> None:
+        """Build and wire them inside the open Blocks; ``prefix`` is that of their ids."""
+        encoding, columns = EncodingPicker(f"{prefix}-encoding"), ColumnPicker(f"{prefix}-columns")
+        encoding.wire(upload, besides=columns)
+        self.inputs = [encoding.dropdown, *columns.inputs]
+
+
+# (what the picker says, the name of the codec); the first is the default
+ENCODINGS = [("detected", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
+DETECTED = ""
+MOST_WORDS = 160  # characters of the file that are shown
+
+
+def encoding_dropdown(elem_id: str) -> gr.Dropdown:
+    """The picker alone, hidden until there is a doubt."""
+    return gr.Dropdown(
+        ENCODINGS,
+        value=DETECTED,
+        label="Encoding",
+        info="If words look wrong",
+        visible=False,
+        min_width=200,
+        elem_id=elem_id,
+    )
+
+
+class Besides(Protocol):
+    """Shows something of uploaded files besides their encoding."""
+
+    outputs: list[Any]
+
+    def show(self, files: str | Sequence[str] | None, encoding: str) -> Update:
+        """New values of ``outputs``."""
+
+
+class EncodingPicker:
+    """The picker of an upload, and how the file was read. ``dropdown`` is an input of the page's own handlers."""
+
+    def __init__(self, elem_id: str) -> None:
+        """Build it inside the open Blocks."""
+        self.read = gr.HTML(visible=False, elem_id=f"{elem_id}-read")
+        self.dropdown = encoding_dropdown(elem_id)
+        self.outputs = [self.read, self.dropdown]
+
+    def wire(self, upload: Any, besides: Besides | None = None) -> None:
+        """Describe what is uploaded, and how it reads in the encoding that is picked.
+
+        Args:
+            upload: a `gr.File` of one file or several.
+            besides: shows more of the files, in the answers to the same events: Gradio has listeners of one event that
+                wait for their turn call each other again and again (`events.EVERY`).
+        """
+        more = [] if besides is None else besides.outputs
+
+        def uploaded(files: str | Sequence[str] | None) -> Update:
+            return {**self.describe(files), **(besides.show(files, DETECTED) if besides else {})}
+
+        def picked(files: str | Sequence[str] | None, encoding: str) -> Update:
+            # The picker stays as it is: another encoding may have been picked meanwhile.
+            read = self.describe(files, encoding)[self.read]
+            return {self.read: read, **(besides.show(files, encoding) if besides else {})}
+
+        gr.on([upload.upload, upload.clear], uploaded, upload, [*self.outputs, *more], **LATEST)
+        self.dropdown.input(picked, [upload, self.dropdown], [self.read, *more], **LATEST)
+
+    def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
+        """What the first doubtful file reads like, and the picker; both hidden where there is no doubt."""
+        try:
+            doubtful = doubtful_table(files, encoding)
+            shown = how_it_reads(doubtful) if doubtful else ""
+        except UserFacingError as error:
+            has_to_choose = {"visible": True} if isinstance(error, UnknownEncodingError) else {}
+            dropdown = gr.Dropdown(value=encoding, **has_to_choose)
+            return {self.read: gr.HTML(error_message(error), visible=True), self.dropdown: dropdown}
+        return {
+            self.read: gr.HTML(shown, visible=bool(shown)),
+            self.dropdown: gr.Dropdown(value=encoding, visible=bool(shown)),
+        }
+
+
+def doubtful_table(files: str | Sequence[str] | None, encoding: str = DETECTED) -> Table | None:
+    """The first file that is not plainly UTF-8, read in ``encoding``; None if there is none.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    paths = [files] if isinstance(files, str) else list(files or ())
+    for path in paths:
+        if not _is_plain(path):
+            return _open(path, encoding or None)
+    return None
+
+
+def as_named(path: str, encoding: str) -> str:
+    """The name of an upload for the loaders of data: with its encoding, if one was picked and the file is doubtful."""
+    if not encoding or _is_plain(path):
+        return path
+    return str(DataName(path, encoding))
+
+
+def how_it_reads(table: Table) -> Markup:
+    """The name of the file, how its characters were understood, and its first words beyond ASCII."""
+    cells = (as_text(cell) or "" for batch in table.batches(1_000) for row in batch.rows.values() for cell in row)
+    telling = next((text for text in islice(cells, 100_000) if not text.isascii()), "")
+    remark = " ".join(table.remarks) or f"{table.description}."
+    return macro("file_reading")(table.path.name, remark, " ".join(telling.split())[:MOST_WORDS])
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return _open(path).is_plain
+    except UnknownEncodingError:
+        return False
+
+
+def _open(path: str, encoding: str | None = None) -> Table:
+    if Path(path).suffix.lower() == ".txt":
+        return Table(Path(path), open_lines(Path(path), encoding))
+    return open_table(path, encoding)
+
+
+def column_choices(table: Table) -> list[Any]:
+    """Updates of the three dropdowns for a file. Of triplets, which have names of their own, none is chosen."""
+    found = ChosenColumns.found(table)
+    names = [(name, name) for name in table.columns]
+    values = (found.first, found.second, found.target) if found else (None, None, None)
+    return [
+        gr.Dropdown([(BY_NAME, NONE), *names] if index == 0 else [("none", NONE), *names], value=value or NONE)
+        for index, value in enumerate(values)
+    ]
+
+
+def chosen_name(
+    services: Services, path: str, encoding: str, first: str | None, second: str | None, target: str | None
+) -> str:
+    """The name of an upload for the loaders of data, with the encoding and the columns that were chosen.
+
+    Raises:
+        InputError: the browser has sent a path that is no upload, or the columns do not fit.
+    """
+    if not first:
+        if second or target:
+            raise InputError("choose the column of sentence 1")
+        return as_named(path, encoding)
+    services.access.check_data(path)
+    chosen = ChosenColumns(first, second or None, target or None)
+    if set(filter(None, (first, second, target))) - set(open_table(path, encoding or None).columns):
+        return as_named(path, encoding)  # another of several files, found by its own names
+    services.check_kept_room(Path(path))
+    copy = named_columns(Path(path), chosen, services.settings.home, encoding or None)
+    return as_named(path, encoding) if copy is None else str(copy)

@@ -1,0 +1,71 @@
+"""What the tabs of the Explore page share: the open corpus, and how its clusters are found.
+
+The page puts an ``OpenCorpus`` into a ``gr.State`` once the embeddings are computed, so ``embed`` answers from memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sbert_app.services.clusters.clustering import ClusterSettings
+from training.errors import InputError
+from training.names import ModelName
+
+if TYPE_CHECKING:
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
+    from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+
+MAX_CHARACTERS = 400  # of a sentence
+
+
+@dataclass(frozen=True)
+class OpenCorpus:
+    """The open corpus, and the model that embeds it."""
+
+    corpus: str  # its key in the embedding cache
+    model: ModelName
+
+    def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
+        """The corpus with its embeddings.
+
+        Raises:
+            InputError: the corpus has been evicted from the cache meanwhile.
+        """
+        return embeddings.embed(self.corpus, self.model)
+
+
+def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
+    """The open corpus. InputError if there is none yet."""
+    if open_corpus is None:
+        raise InputError("no corpus is open yet.")
+    return open_corpus
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """How the clusters were found that were shown last; the map colours by the same ones."""
+
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
+    changes: int = 0  # counts names and merges, so that the map notices them
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The states that every tab gets."""
+
+    open_corpus: Any  # gr.State of an OpenCorpus, or None
+    clustering: Any  # gr.State of a Clustering
+
+
+@dataclass(frozen=True)
+class SelectedRows:
+    """Sentences that were selected, by lasso, by box, by their words or as a group."""
+
+    corpus: str = ""  # its key in the embedding cache
+    rows: tuple[int, ...] = ()  # ascending
+    group: str = ""  # the name of the group, if they are one
+
+
+def shorten(sentence: str) -> str:
+    return sentence if len(sentence) <= MAX_CHARACTERS else sentence[:MAX_CHARACTERS] + " …"

@@ -1,0 +1,129 @@
+"""Lesson 4: what a collapse looks like, and which metrics detect it.
+
+Unit vectors u are moved towards their mean direction m: w = (1 - t) u + t m, normalised. All cosines approach 1, but
+their order hardly changes, so ρ, which depends on the order only, stays. `training.evaluation.diagnostics` detects it.
+The paper has no such metrics; uniformity is by Wang & Isola (2020), effective rank by Roy & Vetterli (2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import gradio as gr
+import numpy as np
+from markupsafe import Markup
+
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.components.messages import note
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import cosine_histograms, measured, tiles
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
+from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
+
+PAIRS = 200
+
+
+@dataclass(frozen=True)
+class LessonVectors:
+    """The distribution of the vectors of 200 pairs."""
+
+    rho: float  # Spearman ×100 between cosine and gold score
+    random_cosine: float
+    random_std: float
+    uniformity: float
+    effective_rank: float
+    dimension: int
+    unrelated: np.ndarray  # cosines of sentences from different pairs
+    similar: np.ndarray  # cosines of pairs with a gold score of 4 or more
+    vectors: EncodedSample
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the app would flag a run with these vectors."""
+        from training.evaluation.diagnostics import COLLAPSED_FROM
+
+        return self.random_cosine > COLLAPSED_FROM
+
+
+def measure(context: Context, source: str, pull: float) -> LessonVectors:
+    """The vectors of ``source``, moved by ``pull`` 0..1.
+
+    ``source`` is "trained", the setup's model with mean pooling, or "random", random weights with CLS.
+    InputError if the model or the data cannot be loaded.
+    """
+    from training.evaluation.diagnostics import effective_rank, random_cosines, uniformity
+    from training.evaluation.metrics import cosine, spearman
+
+    model, pooling = (RANDOM_WEIGHTS, "cls") if source == "random" else (context.setup.model, "mean")
+    sample = encode_sample(context, model, PAIRS)
+    u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
+    cosines = cosine(u, v)
+    mean, std = random_cosines(u)
+    return LessonVectors(
+        rho=100 * spearman(cosines, sample.gold),
+        random_cosine=mean,
+        random_std=std,
+        uniformity=uniformity(u),
+        effective_rank=effective_rank(u),
+        dimension=u.shape[1],
+        unrelated=cosines_across(u),
+        similar=cosines[sample.gold >= SIMILAR_FROM],
+        vectors=sample,
+    )
+
+
+def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
+    """(N, D) -> (N, D) unit vectors, moved by ``pull`` 0..1 towards their mean direction."""
+    from training.evaluation.diagnostics import unit
+
+    directions = unit(vectors.astype(np.float64))
+    mean = unit(directions.mean(axis=0, keepdims=True))
+    return unit((1 - pull) * directions + pull * mean)
+
+
+def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> Markup:
+    """The diagnostics that see a collapse beside ρ, which does not; ``runs``: (name, reason) of flagged runs."""
+    sample = result.vectors
+    figures = (
+        (f"{result.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
+        (f"{result.random_cosine:.3f}", "random cosine", "healthy: near 0"),
+        (f"{result.uniformity:.2f}".replace("-", "−"), "uniformity", "spread: near −4, collapsed: 0"),
+        (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
+    )
+    flag = (
+        Markup('<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>')
+        if result.collapsed
+        else Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
+    )
+    if runs:
+        listed = Markup().join(Markup("<li><b>{}</b>: {}</li>").format(*run) for run in runs)
+        flagged = Markup('<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>').format(listed)
+    else:
+        flagged = note("No run on this machine has been flagged yet; the link below starts one that will be.")
+    return (
+        tiles(figures)
+        + flag
+        + flagged
+        + measured(
+            f"{sample.model}, {format_count(len(sample.gold), 'pair')} of {data_label(sample.data)}, pull {pull:.2f}; "
+            f"encoded in {format_duration(sample.seconds)} at {sample.measured_at}"
+        )
+    )
+
+
+def build(services: Services) -> Demo:
+    """Choose a model, and move its vectors together."""
+    choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
+    source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
+    pull = gr.Slider(
+        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
+    )
+
+    def show(context: Context, source: str, pull: float) -> Measurement:
+        result = measure(context, source, pull)
+        flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
+        return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, flagged[:3]))
+
+    return Demo([source, pull], [source.change, pull.change], show)

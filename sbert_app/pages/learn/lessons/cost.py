@@ -1,0 +1,156 @@
+"""Lesson 5: the cost of comparing N sentences with each other, for bi-encoder and cross-encoder.
+
+The rates are measured (`sbert_app.services.compare.throughput`, 512 sentences and 64 pairs of STSb, medians of three);
+the times for N sentences are extrapolated from them. Paper: section 1 (10,000 sentences: 49,995,000 pairs, about 65
+hours with BERT, about 5 seconds with SBERT, on a V100) and Table 7.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.formats import format_duration
+from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import legend, measured, table, tiles, title
+from sbert_app.pages.learn.samples import time_of_day
+from sbert_app.services.compare import throughput
+from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
+from sbert_app.services.container import Services
+from training.catalogue import DEFAULT_CROSS_ENCODER
+
+SENTENCES, PAIRS = 512, 64  # of a measurement
+PAPER_CROSS_SECONDS = 65 * 3600.0
+PAPER_ENCODE_SECONDS = 5.0
+UNITS = {
+    0.001: "1 ms",
+    1: "1 s",
+    60: "1 min",
+    3_600: "1 h",
+    86_400: "1 day",
+    31_557_600: "1 year",
+    3.15576e10: "1000 y",
+}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of this machine, and when they were measured."""
+
+    throughput: Throughput
+    seconds: float  # duration of the measurement
+    measured_at: str
+
+
+@lru_cache(maxsize=2)
+def measure(context: Context, moment: float) -> Rates:
+    """Measure the setup's model, once for each ``moment`` at which that was requested.
+
+    InputError if the models or the data cannot be loaded.
+    """
+    encoder, cross_encoder = context.encoder, context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
+    started = time.perf_counter()
+    found = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
+    return Rates(found, time.perf_counter() - started, time_of_day())
+
+
+def pairs_of(sentences: int) -> int:
+    """N(N-1)/2."""
+    return sentences * (sentences - 1) // 2
+
+
+def both_seconds(throughput: Throughput, sentences: int) -> tuple[float, float]:
+    """Extrapolated seconds of bi-encoder (N encodings, N × N product) and cross-encoder (N(N-1)/2 passes)."""
+    product = throughput.product_seconds * (sentences / PAPER_SENTENCES) ** 2
+    return throughput.encode_seconds(sentences) + product, throughput.cross_seconds(sentences) or 0.0
+
+
+def cost_lines(rates: Throughput, chosen: int) -> go.Figure:
+    """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
+    grid = np.logspace(1, 6, 41)
+    lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
+    names = (("bi-encoder", PALETTE["blue"]), ("cross-encoder", PALETTE["orange"]))
+    figure = go.Figure()
+    for (name, colour), line, point in zip(names, lines, both_seconds(rates, chosen), strict=True):
+        figure.add_scatter(
+            name=name,
+            x=grid.round().tolist(),
+            y=list(line),
+            mode="lines",
+            line={"color": colour, "width": 3},
+            hovertemplate="%{x:,} sentences: %{y:.3s} s<extra>" + name + "</extra>",
+        )
+        figure.add_scatter(
+            x=[chosen],
+            y=[point],
+            mode="markers",
+            marker={"size": 13, "color": colour},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    figure.add_scatter(
+        name="the paper, on a V100",
+        x=[PAPER_SENTENCES] * 2,
+        y=[PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS],
+        mode="markers",
+        marker={"size": 11, "symbol": "diamond-open", "color": PALETTE["grey"], "line": {"width": 2}},
+        hovertemplate="%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
+    )
+    apply_style(figure, height=360)
+    legend(figure)
+    figure.update_xaxes(type="log", title=title("sentences N"), dtick=1, tickformat=",")
+    figure.update_yaxes(type="log", tickvals=list(UNITS), ticktext=list(UNITS.values()))
+    return figure
+
+
+def describe(result: Rates, sentences: int) -> Markup:
+    """The measured rates; the times for N, extrapolated, and the paper's case."""
+    rates = result.throughput
+    figures = (
+        (f"{rates.sentences_per_second:,.0f}", "sentences/s", "bi-encoder, measured"),
+        (f"{rates.pairs_per_second or 0:,.0f}", "pairs/s", "cross-encoder, measured"),
+    )
+    rows = [_row(rates, sentences)]
+    if sentences != PAPER_SENTENCES:
+        rows.append(_row(rates, PAPER_SENTENCES, ": the paper’s case"))
+    rows.append((f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 s", "~65 h"))
+    says = Markup(
+        "the two rates only, on {} sentences and {} pairs of STSb dev, medians of three; {} at {}. "
+        "<b>The times of this machine are extrapolated from them</b>"
+    )
+    return (
+        tiles(figures)
+        + table(("sentences", "pairs", "bi-encoder", "cross-encoder"), rows)
+        + measured(says.format(SENTENCES, PAIRS, format_duration(result.seconds), result.measured_at))
+    )
+
+
+def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, str, str, str]:
+    bi, cross = both_seconds(rates, sentences)
+    return f"{sentences:,}{remark}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross)
+
+
+def build(services: Services) -> Demo:
+    """Choose N; measure the rates again."""
+    with gr.Row():
+        exponent = gr.Slider(
+            1, 6, 4, step=0.25, label="Sentences, as a power of ten", info="4 = 10,000, the paper’s case", scale=3,
+            elem_id="learn-n",
+        )  # fmt: skip
+        again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
+    moment = gr.State(0.0)  # when a measurement was last asked for
+    again.click(time.time, None, moment, **PRIVATE)
+
+    def show(context: Context, exponent: float, moment: float) -> Measurement:
+        result, sentences = measure(context, moment), round(10**exponent)
+        return Measurement(cost_lines(result.throughput, sentences), describe(result, sentences))
+
+    return Demo([exponent, moment], [exponent.change, moment.change], show)

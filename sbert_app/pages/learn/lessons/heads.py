@@ -1,0 +1,225 @@
+"""Lesson 3: seven softmax heads on frozen vectors. What can each learn from its concatenation of u and v?
+
+The labels are the terciles of STSb's gold scores. Only the head is trained (L-BFGS with weight decay, initialised with
+zeros, so without a seed), on pairs of STSb train, and tested on pairs of the lessons' data. A head over (u, v) is the
+sum of a function of u and a function of v: it cannot represent their agreement and can only memorise sentences, which
+the two accuracies show. Paper: section 3 and Table 6, where the encoder is trained through the head.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.components.messages import note
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement
+from sbert_app.pages.learn.parts import legend, measured, notes, table, title
+from sbert_app.pages.learn.samples import sample_rows
+from sbert_app.services.container import Services
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
+from sbert_app.services.results.results import data_label
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TEST_PAIRS = 200
+WEIGHT_DECAY = 0.03
+STEPS = 12  # of L-BFGS
+NOTE = (
+    "The first column scores the head; the other two train the encoder through it and score the cosine (ρ ×100 on STSb "
+    "dev). The shipped runs are short and start from a model that is tuned already; the paper starts from a raw BERT."
+)
+
+
+@dataclass(frozen=True)
+class Head:
+    """One concatenation. Accuracies in 0..1."""
+
+    concatenation: str
+    seen: float  # on its training pairs
+    unseen: float  # on the test pairs
+
+    @property
+    def label(self) -> str:
+        """How the paper writes the concatenation."""
+        return ABLATIONS["concat"].variants[self.concatenation].label
+
+
+@dataclass(frozen=True)
+class Heads:
+    """All seven, and the accuracy of always predicting the most frequent label."""
+
+    rows: list[Head]
+    chance: float
+    train_pairs: int
+    encode_seconds: float
+    train_seconds: float
+    data: str = DEFAULT_DATA
+
+
+@dataclass(frozen=True)
+class LabelledVectors:
+    """u and v (N, D) with components of variance one, and the label of each pair (N,) int64."""
+
+    u: Tensor
+    v: Tensor
+    labels: Tensor
+    seconds: float
+
+
+def measure(context: Context, train_pairs: int) -> Heads:
+    """Train and test the seven heads. InputError if the benchmark or the model cannot be loaded."""
+    from training.objectives import CONCATENATIONS
+
+    data = context.setup.data
+    train = _vectors(context, "stsb:train", train_pairs)
+    test = _vectors(context, data, TEST_PAIRS)
+    started = time.perf_counter()
+    rows = [_head(name, train, test) for name in CONCATENATIONS]
+    chance = float(test.labels.bincount().max() / len(test.labels))
+    return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, time.perf_counter() - started, data)
+
+
+def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> Head:
+    import torch
+    import torch.nn.functional as F
+
+    from training.objectives import concatenate
+
+    x, y = (concatenate(of.u, of.v, concatenation) for of in (train, test))
+    mean = x.mean(dim=0)
+    x, y = x - mean, y - mean
+    weight = torch.zeros(x.shape[1], 3, requires_grad=True)
+    bias = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(x @ weight + bias, train.labels) + WEIGHT_DECAY * weight.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    with torch.no_grad():
+        accuracies = [
+            float(((features @ weight + bias).argmax(dim=1) == of.labels).float().mean())
+            for features, of in ((x, train), (y, test))
+        ]
+    return Head(concatenation, *accuracies)
+
+
+@lru_cache(maxsize=8)  # the test pairs, and each number of training pairs
+def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
+    import torch
+
+    from training.objectives import training_data
+
+    dataset = training_data(data, "classification", home=context.home)
+    rows = sample_rows(len(dataset), pairs, context.setup.seed)
+    first, second = ([column[row] for row in rows] for column in dataset.columns)
+    encoder = context.encoder
+    started = time.perf_counter()
+    vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
+    seconds = time.perf_counter() - started
+    labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
+    return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, seconds)
+
+
+def head_bars(result: Heads) -> go.Figure:
+    """Accuracy ×100 on training pairs (pale) and on new pairs (solid), and by chance (dotted line)."""
+    seen, unseen = [row.seen for row in result.rows], [row.unseen for row in result.rows]
+    pale, blue = "rgba(0,114,178,0.28)", PALETTE["blue"]
+    bars = (("training pairs", seen, pale, PALETTE["grey"]), ("new pairs", unseen, blue, blue))
+    figure = go.Figure(
+        [
+            go.Bar(
+                name=name,
+                y=[row.label for row in result.rows],
+                x=[100 * value for value in values],
+                orientation="h",
+                marker={"color": colour},
+                text=[f"{100 * value:.0f}" for value in values],
+                textposition="outside",
+                textfont={"color": ink},
+                cliponaxis=False,
+                hovertemplate="%{y}, " + name + ": %{x:.1f}%<extra></extra>",
+            )
+            for name, values, colour, ink in bars
+        ]
+    )
+    apply_style(figure, height=470)
+    figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
+    legend(figure)
+    figure.update_layout(barmode="group", bargap=0.25)
+    figure.update_xaxes(range=[0, 116], title=title("accuracy, %; dotted: chance"))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
+    """Accuracy here, ρ of the runs that ship with the app, ρ of the paper: three different figures."""
+    variants = ABLATIONS["concat"].variants
+    rows = [
+        (
+            row.label,
+            f"{100 * row.unseen:.0f}%",
+            f"{shipped[row.concatenation]:.2f}" if row.concatenation in shipped else "",
+            f"{variants[row.concatenation].paper or 0.0:.2f}",
+        )
+        for row in result.rows
+    ]
+    return (
+        table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
+        + note(NOTE)
+        + notes(_findings(result, shipped))
+        + measured(
+            f"seven heads on {format_count(result.train_pairs, 'pair')} of STSb train, tested on {TEST_PAIRS} of "
+            f"{data_label(result.data)}; embeddings computed once, in {format_duration(result.encode_seconds)}; heads "
+            f"trained now, in {format_duration(result.train_seconds)}"
+        )
+    )
+
+
+def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
+    findings = [
+        f"{row.label} is right on {100 * row.seen:.0f}% of its training pairs and on "
+        f"{100 * row.unseen:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting the "
+        "most frequent label: what it memorised about single sentences misleads it on others."
+        for row in result.rows
+        if row.unseen < result.chance
+    ]
+    if len(shipped) > 1:
+        ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
+        span = (f"{shipped[name]:.2f} {ABLATIONS['concat'].variants[name].label}" for name in ends)
+        findings.append(f"The shipped runs span {' to '.join(span)}.")
+    return findings
+
+
+def _shipped_rho() -> dict[str, float]:
+    """Mean ρ ×100 of the runs that ship with the app, by concatenation."""
+    table = precomputed("concat")
+    after: dict[str, list[float]] = {}
+    for run in table.runs if table else ():
+        after.setdefault(run.variant, []).append(100 * run.after)
+    return {name: float(np.mean(values)) for name, values in after.items()}
+
+
+def build(services: Services) -> Demo:
+    """Choose on how many pairs the heads are trained."""
+    pairs = gr.Slider(100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs")
+
+    def show(context: Context, pairs: float) -> Measurement:
+        result = measure(context, int(pairs))
+        return Measurement(head_bars(result), describe(result, _shipped_rho()))
+
+    return Demo([pairs], [pairs.change], show)

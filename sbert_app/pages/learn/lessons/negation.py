@@ -1,0 +1,219 @@
+"""Lessons 8 and 12: what similarity misses. Sentences with a paraphrase and with one that says something else.
+
+Lesson 8: the other sentence is a negation. Lesson 12 (`word_order`): it has the same words in another order, as in PAWS
+(Zhang et al. 2019). Each set ships with the app (assets/examples/contrasts.json) and was written for it. Three scorers
+read the same pairs: TF-IDF, which sees no order; the bi-encoder; the cross-encoder, which reads both sentences at once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.formats import format_duration
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import findings, legend, measured, table, title
+from sbert_app.pages.learn.samples import time_of_day
+from sbert_app.services.container import Services
+from training.assets import asset
+from training.catalogue import DEFAULT_CROSS_ENCODER
+from training.errors import InputError
+
+NEGATION, WORD_ORDER = "negation", "word_order"
+# kind -> the names of its three kinds of pairs
+NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
+TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
+COLOURS = {TF_IDF: PALETTE["grey"], BI: PALETTE["blue"], CROSS: PALETTE["orange"]}
+OWN = "your pair"
+
+
+class Item(NamedTuple):
+    """A sentence, the same in other words, and a sentence that shares its words and says something else."""
+
+    sentence: str
+    paraphrase: str
+    contrast: str
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The similarities that one scorer gives to the pairs of each kind, (N,) each; row i belongs to item i."""
+
+    paraphrase: np.ndarray
+    contrast: np.ndarray
+    unrelated: np.ndarray  # with the sentence of another item
+
+    @property
+    def told_apart(self) -> int:
+        """Items whose paraphrase scores above the contrast."""
+        return int((self.paraphrase > self.contrast).sum())
+
+    @property
+    def above_unrelated(self) -> int:
+        """Items whose contrast scores above an unrelated sentence."""
+        return int((self.contrast > self.unrelated).sum())
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """All scorers on all items of a set, and on the pair that the reader typed."""
+
+    by_scorer: dict[str, Scores]
+    own: dict[str, float]  # of the reader's pair, by scorer
+    items: int
+    model: str
+    cross_encoder: str
+    seconds: float  # to score the set
+    measured_at: str
+
+
+def items(kind: str) -> list[Item]:
+    """The items of `NEGATION` or `WORD_ORDER`."""
+    sets = json.loads(asset("examples/contrasts.json").read_text(encoding="utf-8"))
+    return [Item(*row) for row in sets[kind]]
+
+
+def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
+    """Score the set and the reader's pair. InputError if a sentence is empty or a model cannot be loaded."""
+    for name, sentence in (("first", a), ("second", b)):
+        if not sentence.strip():
+            raise InputError(f"the {name} sentence is empty; type one")
+    by_scorer, seconds, measured_at = _score_set(context, kind)
+    own = {name: float(scores[0]) for name, scores in _score_pairs(context, [(a, b)], kind).items()}
+    return Contrast(by_scorer, own, len(items(kind)), context.setup.model, DEFAULT_CROSS_ENCODER, seconds, measured_at)
+
+
+@lru_cache(maxsize=8)  # while the reader types
+def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], float, str]:
+    chosen = items(kind)
+    half = len(chosen) // 2
+    others = [chosen[(i + half) % len(chosen)].sentence for i in range(len(chosen))]
+    pairs = [
+        *((item.sentence, item.paraphrase) for item in chosen),
+        *((item.sentence, item.contrast) for item in chosen),
+        *((item.sentence, other) for item, other in zip(chosen, others, strict=True)),
+    ]
+    started = time.perf_counter()
+    scores = _score_pairs(context, pairs, kind)
+    seconds = time.perf_counter() - started
+    return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, seconds, time_of_day()
+
+
+def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> dict[str, np.ndarray]:
+    """Pairs -> their similarity by each scorer, (N,) each."""
+    from training.evaluation.metrics import cosine
+    from training.models.baselines import TfIdf
+
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    known = [sentence for item in items(kind) for sentence in item]  # what TF-IDF takes its weights from as well
+    first_counts, second_counts = np.split(TfIdf().encode([*known, *first, *second])[len(known) :], 2)
+    vectors = context.encoder.encode([*first, *second])
+    bi = cosine(vectors[: len(pairs)], vectors[len(pairs) :])
+    cross = context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs)
+    return {TF_IDF: (first_counts * second_counts).sum(axis=1), BI: bi, CROSS: cross}
+
+
+def contrast_strips(result: Contrast, kind: str) -> go.Figure:
+    """The scores of each kind of pair by each scorer: quartiles and every point; the reader's pair as diamonds."""
+    figure = go.Figure()
+    for scorer, scores in result.by_scorer.items():
+        values = (scores.paraphrase, scores.contrast, scores.unrelated)
+        figure.add_box(
+            name=scorer,
+            x=np.concatenate(values).round(4).tolist(),
+            y=[name for name, of_kind in zip(NAMES[kind], values, strict=True) for _ in of_kind],
+            orientation="h",
+            boxpoints="all",
+            jitter=0.4,
+            pointpos=0,
+            marker={"color": COLOURS[scorer], "size": 4, "opacity": 0.55},
+            line={"width": 1.5, "color": COLOURS[scorer]},
+            fillcolor="rgba(0,0,0,0)",
+            hovertemplate="%{y}: %{x:.2f}<extra>" + scorer + "</extra>",
+        )
+    for scorer, value in result.own.items():
+        figure.add_scatter(
+            x=[round(value, 4)],
+            y=[OWN],
+            mode="markers",
+            marker={"symbol": "diamond", "size": 13, "color": COLOURS[scorer]},
+            hovertemplate=f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>",
+            showlegend=False,
+        )
+    apply_style(figure, height=430)
+    legend(figure)
+    figure.update_layout(boxmode="group", boxgap=0.25)
+    figure.update_xaxes(range=[-0.15, 1.05], title=title("cosine, or cross-encoder’s score"))
+    figure.update_yaxes(categoryorder="array", categoryarray=[*NAMES[kind], OWN][::-1])
+    return figure
+
+
+def describe(result: Contrast, kind: str) -> Markup:
+    """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
+    rows = [
+        (
+            scorer,
+            f"{scores.paraphrase.mean():.2f}",
+            f"{scores.contrast.mean():.2f}",
+            f"{scores.unrelated.mean():.2f}",
+            f"{scores.told_apart} of {result.items}",
+            f"{result.own[scorer]:.2f}",
+        )
+        for scorer, scores in result.by_scorer.items()
+    ]
+    return (
+        table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
+        + findings(_findings(result, NAMES[kind][1]))
+        + measured(
+            f"{result.items} sentences, three pairs each, by TF-IDF, {result.model} and {result.cross_encoder}, in "
+            f"{format_duration(result.seconds)} at {result.measured_at}. The sentences ship with the app; twenty are "
+            "few, and no sample of any language"
+        )
+    )
+
+
+def _findings(result: Contrast, contrasted: str) -> list[str]:
+    bi, cross, n = result.by_scorer[BI], result.by_scorer[CROSS], result.items
+    return [
+        f"By the bi-encoder, the {contrasted} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
+        f"and above the paraphrase in {n - bi.told_apart}.",
+        _comparison(bi, cross, n, contrasted),
+    ]
+
+
+def _comparison(bi: Scores, cross: Scores, n: int, contrasted: str) -> str:
+    """Whether the cross-encoder tells the contrast from the paraphrase more often than the bi-encoder does."""
+    figures = f"it puts the paraphrase above the {contrasted} in {cross.told_apart} of {n} cases, the bi-encoder in "
+    figures += f"{bi.told_apart}"
+    if cross.told_apart == bi.told_apart:
+        verdict = "The cross-encoder is no better here"
+    elif cross.told_apart < bi.told_apart:
+        verdict = "The cross-encoder is worse here"
+    elif cross.told_apart - bi.told_apart < max(2, n // 5):
+        verdict = "The cross-encoder is hardly better here"
+    else:
+        verdict = "The cross-encoder is better here"
+    half = " Guessing would give half." if cross.told_apart <= n // 2 + 1 else ""
+    return f"{verdict}: {figures}.{half}"
+
+
+def build(services: Services, kind: str = NEGATION) -> Demo:
+    """Type a pair of one's own."""
+    first = items(kind)[0]
+    a = gr.Textbox(first.sentence, label="First sentence of your pair", max_lines=3, elem_id=f"learn-{kind}-a")
+    b = gr.Textbox(first.contrast, label="Second sentence", max_lines=3, elem_id=f"learn-{kind}-b")
+
+    def show(context: Context, a: str, b: str) -> Measurement:
+        result = measure(context, kind, a, b)
+        return Measurement(contrast_strips(result, kind), describe(result, kind))
+
+    return Demo([a, b], [a.change, b.change], show)

@@ -1,0 +1,127 @@
+"""Lesson 2: one pair under mean, max and CLS pooling, and which words contribute to the cosine.
+
+Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max, leave-one-out for CLS. The quality of
+each pooling is measured on pairs of STSb dev. Paper: section 3 and Table 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures import compare
+from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.components.messages import lead
+from sbert_app.pages.components.pickers import POOLINGS
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, Setup
+from sbert_app.pages.learn.parts import measured, table, title
+from sbert_app.pages.learn.samples import EncodedSample, encode_sample
+from sbert_app.services.compare import examples
+from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
+from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
+from training.catalogue import DEFAULT_MODEL
+from training.pooling import pooling_label
+
+PAIRS = 200
+
+
+@dataclass(frozen=True)
+class PooledPair:
+    """A pair under one pooling, with its cosines under all."""
+
+    comparison: Comparison
+    left_out: list[LeftOut]  # under CLS, which has no exact attribution
+    sample: EncodedSample
+
+    @property
+    def strongest(self) -> tuple[str, str, float] | None:
+        """The word pair with the largest contribution, and the contribution; None under CLS."""
+        exact = self.comparison.attribution
+        if exact is None:
+            return None
+        row, column = divmod(int(exact.matrix.argmax()), exact.matrix.shape[1])
+        return exact.words_a[row], exact.words_b[column], float(exact.matrix[row, column])
+
+
+def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
+    """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
+    model = context.setup.model
+    comparison = compare_by_name(context.models, a, b, model, pooling)
+    changes = leave_one_out(context.models.encoder(model, pooling), None, comparison) if pooling == "cls" else []
+    return PooledPair(comparison, changes, encode_sample(context, model, PAIRS))
+
+
+def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
+    """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
+    at = list(range(len(left_out)))
+    changes = [each.cosine_change for each in left_out]
+    figure = go.Figure(
+        go.Bar(
+            y=at,
+            x=np.round(changes, 4).tolist(),
+            orientation="h",
+            marker={"color": [PALETTE["vermillion"] if change < 0 else PALETTE["blue"] for change in changes]},
+            customdata=[short_label(each.word) for each in left_out],
+            hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
+        )
+    )
+    apply_style(figure, height=max(240, 24 * len(at) + 80))
+    figure.update_xaxes(title=title("change of the cosine"), zeroline=True)
+    labels = [short_label(each.word, 18) for each in left_out]
+    figure.update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)
+    return figure
+
+
+def describe(result: PooledPair, pooling: str) -> Markup:
+    """The pair's cosine under each pooling, and the quality of each pooling over many pairs."""
+    comparison, sample = result.comparison, result.sample
+    if result.strongest:
+        says = Markup("The cells sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {:+.3f}.")
+        explained: str = says.format(comparison.cosine, *result.strongest)
+    else:
+        explained = "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
+    rows = [
+        (pooling_label(name) + (" (shown)" if name == pooling else ""), f"{cosine:.3f}", f"{sample.rho(name):.1f}")
+        for name, cosine in comparison.by_pooling.items()
+    ]
+    return (
+        lead(explained)
+        + table(("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.data)}"), rows)
+        + measured(
+            f"the pair in {comparison.encoder_ms:.0f} ms; ρ on {format_count(len(sample.gold), 'pair')}, encoded in "
+            f"{format_duration(sample.seconds)} at {sample.measured_at}"
+        )
+    )
+
+
+def build(services: Services) -> Demo:
+    """Type a pair, choose a pooling."""
+    first = examples.pairs()[0]
+    a = gr.Textbox(first.a, label="First sentence", max_lines=3, elem_id="learn-a")
+    b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
+    pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
+
+    def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
+        result = measure(context, a, b, pooling)
+        exact = result.comparison.attribution
+        figure = (
+            left_out_bars(result.left_out)
+            if exact is None
+            else compare.word_map(exact.words_a, exact.words_b, exact.matrix)
+        )
+        link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling, **_other_model(context.setup)})
+        return Measurement(figure, describe(result, pooling), link)
+
+    return Demo([a, b, pooling], [a.change, b.change, pooling.change], show)
+
+
+def _other_model(setup: Setup) -> dict[str, str]:
+    """The model for the address of Compare, unless it is the one that Compare opens with."""
+    return {} if setup.model == DEFAULT_MODEL else {"model": setup.model}

@@ -1,0 +1,213 @@
+"""Lesson 9: why the cosines of some models crowd near 1. The temperature of a contrastive objective.
+
+InfoNCE (mnrl here, scale 1/τ) compares cosines only after a division by the temperature τ: a gap of a few τ satisfies
+it, however close to 1 both cosines are. Models that start crowded, as a transformer does before it is trained, and are
+trained with τ = 0.01, such as E5 (Wang et al. 2022), therefore stay crowded.
+
+Here one linear layer is trained on frozen vectors, once for each temperature: from the identity, with Adam, on pairs of
+STSb train whose gold score is 4 or more. What it starts from is crowded (a transformer with random weights) or spread
+(the lessons' model).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import gradio as gr
+import numpy as np
+from markupsafe import Markup
+
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, Setup
+from sbert_app.pages.learn.parts import cosine_histograms, findings, measured, table
+from sbert_app.pages.learn.samples import (
+    RANDOM_WEIGHTS,
+    SIMILAR_FROM,
+    cosines_across,
+    encode_sample,
+    gold_sample,
+    sample_rows,
+    time_of_day,
+)
+from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+TRAIN_PAIRS = 512
+TEST_PAIRS = 200
+BATCH = 64
+STEPS = 60
+LEARNING_RATE = 2e-3
+HIGH = 0.7  # from where the cosines of E5 are said to begin
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The cosines of the test pairs after training with one temperature; None: before training."""
+
+    temperature: float | None
+    rho: float  # Spearman ×100 between cosine and gold score
+    random: np.ndarray  # cosines of sentences of different pairs
+    similar: np.ndarray  # cosines of pairs with a gold score of 4 or more
+
+    @property
+    def label(self) -> str:
+        """The temperature, as the table has it."""
+        return "before" if self.temperature is None else f"τ\u00a0=\u00a0{self.temperature:g}"
+
+    @property
+    def mean(self) -> float:
+        """The mean cosine of random pairs."""
+        return float(self.random.mean())
+
+    @property
+    def share_high(self) -> float:
+        """The share of random pairs whose cosine is above `HIGH`."""
+        return float((self.random > HIGH).mean())
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Before training, and after training with each of `TEMPERATURES`."""
+
+    before: Trained
+    after: list[Trained]
+    train_pairs: int
+    test_pairs: int
+    data: str
+    seconds: float  # of all trainings
+    measured_at: str
+
+
+@lru_cache(maxsize=4)  # while the reader looks at each temperature
+def measure(context: Context, start: str) -> Trainings:
+    """Train once for each temperature. InputError if model or data cannot be loaded.
+
+    ``start`` is what the layer starts from: "random" weights, or "trained", the setup's model.
+    """
+    import torch
+
+    setup = context.setup
+    model = RANDOM_WEIGHTS if start == "random" else setup.model
+    anchors, positives = _training_vectors(context, model)
+    sample = encode_sample(context, model, TEST_PAIRS)
+    tests = sample.by_pooling["mean"]
+    started = time.perf_counter()
+    after = []
+    for temperature in TEMPERATURES:
+        weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
+        first, second = (vectors @ weight.numpy().T for vectors in tests)
+        after.append(_cosines(temperature, first, second, sample.gold))
+    seconds = time.perf_counter() - started
+    before = _cosines(None, *tests, sample.gold)
+    return Trainings(before, after, len(anchors), len(sample.gold), sample.data, seconds, time_of_day())
+
+
+def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:
+    """A weight (D, D) from the identity: InfoNCE over batches of pairs, (N, D) each."""
+    import torch
+    import torch.nn.functional as F
+
+    from training.objectives import MultipleNegativesRanking
+
+    objective = MultipleNegativesRanking(scale=1 / temperature)
+    weight = torch.eye(anchors.shape[1], requires_grad=True)
+    optimizer = torch.optim.Adam([weight], lr=LEARNING_RATE)
+    random = torch.Generator().manual_seed(seed)
+    for _ in range(STEPS):
+        rows = torch.randperm(len(anchors), generator=random)[:BATCH]
+        optimizer.zero_grad()
+        objective([F.linear(anchors[rows], weight), F.linear(positives[rows], weight)]).backward()
+        optimizer.step()
+    return weight.detach()
+
+
+def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Trained:
+    from training.evaluation.metrics import cosine, spearman
+
+    pairs = cosine(first, second)
+    return Trained(temperature, 100 * spearman(pairs, gold), cosines_across(first), pairs[gold >= SIMILAR_FROM])
+
+
+def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of pairs of STSb train that mean about the same, (N, D) float32 each, not normalised."""
+    everything = gold_sample(replace(context, setup=Setup(data="stsb:train")), 1_000_000)
+    similar = np.flatnonzero(everything.gold >= SIMILAR_FROM)
+    rows = similar[sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
+    sentences = [column[row] for column in (everything.first, everything.second) for row in rows]
+    first, second = np.split(context.models.encoder(model).encode(sentences, normalize=False), 2)
+    return first, second
+
+
+def describe(result: Trainings, shown: Trained) -> Markup:
+    """The cosines before training and after training with each temperature."""
+    rows = [
+        (
+            each.label + (" (shown)" if each is shown else ""),
+            f"{each.mean:.2f}",
+            f"{each.similar.mean():.2f}",
+            f"{100 * each.share_high:.0f}%",
+            f"{each.rho:.1f}",
+        )
+        for each in (result.before, *result.after)
+    ]
+    header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
+    return (
+        table(header, rows, wide=True)
+        + findings(_findings(result))
+        + measured(
+            f"six trainings of {STEPS} steps on {format_count(result.train_pairs, 'pair')} of STSb train, tested on "
+            f"{format_count(result.test_pairs, 'pair')} of {data_label(result.data)}, in "
+            f"{format_duration(result.seconds)} at {result.measured_at}; one seed"
+        )
+    )
+
+
+def _findings(result: Trainings) -> list[str]:
+    low, before = result.after[0], result.before
+    most_spread = min(result.after, key=lambda each: each.mean)
+    effect = (
+        f"The temperature decides how crowded they end: random pairs have a mean cosine of {low.mean:.2f} after "
+        f"τ = {low.temperature:g} and of {most_spread.mean:.2f} after τ = {most_spread.temperature:g}."
+        if low.mean - most_spread.mean > 0.1
+        else f"From this start the temperature hardly matters: after every τ random pairs have a mean cosine between "
+        f"{most_spread.mean:.2f} and {max(each.mean for each in result.after):.2f}; before, it was "
+        f"{before.mean:.2f}. A low temperature crowds nothing by itself; it leaves crowded what is crowded."
+    )
+    best = max(result.after, key=lambda each: each.rho)
+    gap = best.rho - low.rho
+    quality = (
+        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
+    )
+    quality += (
+        "crowded or not, the order is about as good." if gap < 3 else f"{gap:.1f} points lower, in so short a training."
+    )
+    if best.rho < before.rho:
+        quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
+    return [effect, quality]
+
+
+def build(services: Services) -> Demo:
+    """Choose what the layer starts from, and the temperature that is shown."""
+    choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
+    start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
+    temperature = gr.Radio(
+        [(f"{each:g}", each) for each in TEMPERATURES],
+        value=TEMPERATURES[0],
+        label="Temperature τ in the figure",
+        info="All of them are trained; the table has all",
+        elem_id="learn-temperature",
+    )
+
+    def show(context: Context, start: str, temperature: float) -> Measurement:
+        result = measure(context, start)
+        shown = next(each for each in result.after if each.temperature == temperature)
+        return Measurement(cosine_histograms(shown.random, shown.similar), describe(result, shown))
+
+    return Demo([start, temperature], [start.change, temperature.change], show)

@@ -1,0 +1,171 @@
+"""Lesson 10: vectors that share a direction (anisotropy), and ten lines that remove it (whitening).
+
+Su, Cao, Liu & Ou 2021, arXiv 2103.15316: subtract the mean of all sentence vectors and multiply by W = U Λ^(-1/2) of
+their covariance U Λ Uᵀ; its first k columns also reduce the dimension. No labels are used. Here, as in the paper's
+"target" rows, the covariance is that of the sentences that are then compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import change_of_rho, findings, measured, table, title
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
+from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
+
+PAIRS = 500
+# (model, None for the setup's; pooling)
+SOURCES: dict[str, tuple[str | None, str]] = {
+    "trained": (None, "mean"),
+    "random": (RANDOM_WEIGHTS, "mean"),
+    "random cls": (RANDOM_WEIGHTS, "cls"),
+}
+DIMENSIONS = (16, 32, 64, 128, 256)  # kept, in the figure, beside all and those that the reader keeps
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The distribution of one set of vectors."""
+
+    rho: float  # Spearman ×100 between cosine and gold score
+    random_cosine: float  # mean over sentences of different pairs
+    effective_rank: float
+    dimensions: int
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The same vectors before and after."""
+
+    before: Spread
+    after: Spread
+    rho_by_dimension: dict[int, float]  # after, for each number of dimensions kept
+    sample: EncodedSample
+
+
+def measure(context: Context, source: str, keep: int) -> Whitened:
+    """Whiten the vectors of ``source`` (a key of `SOURCES`) and keep so many dimensions, or as many as there are.
+
+    InputError if the model or the data cannot be loaded.
+    """
+    model, pooling = SOURCES[source]
+    sample = encode_sample(context, model or context.setup.model, PAIRS)
+    u, v = (vectors.astype(np.float64) for vectors in sample.by_pooling[pooling])
+    gold = sample.gold
+    kernel, mean = whitening(np.concatenate([u, v]))
+    keep = max(1, min(keep, kernel.shape[1]))
+    white_u, white_v = (u - mean) @ kernel, (v - mean) @ kernel
+    return Whitened(
+        before=_spread(u, v, gold),
+        after=_spread(white_u[:, :keep], white_v[:, :keep], gold),
+        rho_by_dimension={
+            k: rho(white_u[:, :k], white_v[:, :k], gold)
+            for k in sorted({*(k for k in DIMENSIONS if k < kernel.shape[1]), keep, kernel.shape[1]})
+        },
+        sample=sample,
+    )
+
+
+def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (N, D) -> the kernel (D, R) and the mean (D,); (vectors - mean) @ kernel has covariance I.
+
+    Columns in descending order of variance. R is the rank, at most D and N - 1: along the other directions the vectors
+    do not vary, and nothing can be scaled to variance 1.
+    """
+    mean = vectors.mean(axis=0)
+    _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
+    rank = int((singular > singular[0] * 1e-6).sum())
+    return directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1), mean
+
+
+def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
+    from training.evaluation.diagnostics import effective_rank, random_cosines
+
+    return Spread(rho(u, v, gold), random_cosines(u)[0], effective_rank(u), u.shape[1])
+
+
+def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Figure:
+    """ρ ×100 after whitening against the dimensions that are kept, and ρ before (dashed). The chosen one is marked."""
+    figure = go.Figure(
+        go.Scatter(
+            name="whitened",
+            x=list(rho),
+            y=np.round(list(rho.values()), 2).tolist(),
+            mode="lines+markers",
+            line={"color": PALETTE["blue"], "width": 3},
+            marker={"size": 8},
+            hovertemplate="first %{x} dimensions: ρ %{y:.1f}<extra></extra>",
+        )
+    )
+    apply_style(figure, height=330)
+    figure.add_hline(
+        y=before,
+        line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
+        annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
+    )
+    figure.add_scatter(
+        x=[keep],
+        y=[round(rho[keep], 2)],
+        mode="markers",
+        marker={"size": 15, "color": PALETTE["blue"]},
+        hoverinfo="skip",
+    )
+    values = [*rho.values(), before]
+    margin = max(2.0, 0.12 * (max(values) - min(values)))
+    figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho], title=title("dimensions kept"))
+    figure.update_yaxes(range=[min(values) - margin, max(values) + margin], title=title("Spearman ρ ×100"))
+    return figure
+
+
+def describe(result: Whitened) -> Markup:
+    """The distribution of the vectors before and after, and whether ρ rose."""
+    before, after, sample = result.before, result.after, result.sample
+    rows = [
+        (
+            name,
+            f"{of.random_cosine:.2f}".replace("-0.00", "0.00"),
+            f"{of.effective_rank:.0f}",
+            str(of.dimensions),
+            f"{of.rho:.1f}",
+        )
+        for name, of in (("before", before), ("whitened", after))
+    ]
+    best = max(result.rho_by_dimension, key=result.rho_by_dimension.__getitem__)
+    found = [
+        change_of_rho(after.rho - before.rho, f"Whitening to {after.dimensions} dimensions"),
+        f"The best of the figure is {result.rho_by_dimension[best]:.1f}, with {best} dimensions; without whitening "
+        f"it is {before.rho:.1f}.",
+    ]
+    return (
+        table(("", "random cosine, mean", "effective rank", "dimensions", "ρ ×100"), rows)
+        + findings(found)
+        + measured(
+            f"{sample.model}, {format_count(len(sample.gold), 'pair')} of {data_label(sample.data)}; whitening fitted "
+            f"on their {format_count(2 * len(sample.gold), 'sentence')}; encoded in {format_duration(sample.seconds)} "
+            f"at {sample.measured_at}"
+        )
+    )
+
+
+def build(services: Services) -> Demo:
+    """Choose vectors, and how many dimensions are kept."""
+    choices = [("tuned model, mean", "trained"), ("random weights, mean", "random"), ("random, CLS", "random cls")]
+    source = gr.Radio(choices, value="random", label="Embeddings of", elem_id="learn-white-source")
+    keep = gr.Slider(16, 384, 256, step=16, label="Dimensions kept after whitening", elem_id="learn-keep")
+
+    def show(context: Context, source: str, keep: float) -> Measurement:
+        result = measure(context, source, int(keep))
+        figure = kept_dimensions(result.rho_by_dimension, result.before.rho, result.after.dimensions)
+        return Measurement(figure, describe(result))
+
+    return Demo([source, keep], [source.change, keep.change], show)

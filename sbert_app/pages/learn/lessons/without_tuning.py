@@ -1,0 +1,145 @@
+"""Lesson 1: sentence vectors of models that were not trained for them, compared with one that was.
+
+A raw BERT has to be downloaded from the Hub. These need no download: TF-IDF, a transformer with random weights, and
+three representations of the default model: the average of its input embeddings, its CLS vector, and the mean of its
+outputs. Paper: section 1 and Table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+
+from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import measured, table, title
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, encode_sample, gold_sample
+from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
+from training.catalogue import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Representation:
+    """A kind of sentence vector, and its quality."""
+
+    label: str
+    how: str  # it is computed
+    rho: float  # Spearman ×100 between cosine and gold score
+
+
+@dataclass(frozen=True)
+class Representations:
+    """All representations; ``seconds`` and ``measured_at`` are those of the first computation."""
+
+    rows: list[Representation]
+    seconds: float
+    measured_at: str
+
+
+def measure(context: Context, model: str, pairs: int) -> Representations:
+    """Measure all representations on the same pairs. InputError if a model cannot be loaded."""
+    sample = gold_sample(context, pairs)
+    rows = [Representation("TF-IDF", "counts of words, no network", _rho(_tf_idf(sample), sample))]
+    rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
+    encoder = context.models.encoder(model)
+    rows.append(
+        Representation(
+            f"{encoder.name}: word vectors",
+            "its input table, averaged, no attention",
+            _input_embeddings(encoder, sample),
+        )
+    )
+    rows += _cls_and_mean(context, model, encoder.name, pairs)
+    if model != DEFAULT_MODEL:
+        rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
+    samples = [encode_sample(context, name, pairs) for name in (RANDOM_WEIGHTS, model)]
+    return Representations(rows, sum(each.seconds for each in samples), samples[-1].measured_at)
+
+
+def _tf_idf(sample: GoldSample) -> np.ndarray:
+    """Cosines of TF-IDF vectors, fitted on the sample's own sentences: (N,)."""
+    from training.models.baselines import TfIdf
+
+    counts = TfIdf().encode([*sample.first, *sample.second])
+    half = len(sample.first)
+    return (counts[:half] * counts[half:]).sum(axis=1)
+
+
+def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:
+    sample = encode_sample(context, model, pairs)
+    mean = "all output vectors, averaged" + (" – what it was trained for" if model == DEFAULT_MODEL else "")
+    return [
+        Representation(f"{label}: CLS", "the vector of the first token", sample.rho("cls")),
+        Representation(f"{label}: mean", mean, sample.rho("mean")),
+    ]
+
+
+def _input_embeddings(encoder: Encoder, sample: GoldSample) -> float:
+    from training.evaluation.metrics import cosine
+
+    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()  # type: ignore[operator]
+    ids = encoder.tokenize([*sample.first, *sample.second])
+    vectors = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])  # without [CLS] and [SEP]
+    half = len(sample.first)
+    return _rho(cosine(vectors[:half], vectors[half:]), sample)
+
+
+def _rho(scores: np.ndarray, sample: GoldSample) -> float:
+    from training.evaluation.metrics import spearman
+
+    return 100 * spearman(scores, sample.gold)
+
+
+def quality_bars(rows: list[Representation]) -> go.Figure:
+    """Spearman ×100 of each kind of sentence vector, the last one in the accent colour."""
+    figure = go.Figure(
+        go.Bar(
+            y=[short_label(row.label, 40).replace(": ", ":<br>") for row in rows],
+            x=[round(row.rho, 2) for row in rows],
+            orientation="h",
+            marker={"color": [PALETTE["grey"]] * (len(rows) - 1) + [PALETTE["blue"]]},
+            text=[f"{row.rho:.1f}" for row in rows],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{y}: %{x:.2f}<extra></extra>",
+        )
+    )
+    apply_style(figure, height=44 * len(rows) + 70)
+    figure.update_xaxes(range=[0, 112], title=title("Spearman ρ ×100"))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def build(services: Services) -> Demo:
+    """Choose the number of pairs and the model."""
+    with gr.Row():
+        pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
+        model = gr.Textbox(
+            DEFAULT_MODEL,
+            label="Model",
+            info="Or a Hub id, where the Hub can be reached",
+            max_lines=1,
+            submit_btn=True,
+            min_width=220,
+            elem_id="learn-model",
+        )
+
+    def show(context: Context, pairs: float, model: str) -> Measurement:
+        result = measure(context, model.strip() or context.setup.model, int(pairs))
+        html = table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows])
+        html += measured(
+            f"{format_count(int(pairs), 'pair')} of {data_label(context.setup.data)}, cosine against people’s scores; "
+            f"embeddings computed in {format_duration(result.seconds)} at {result.measured_at}"
+        )
+        return Measurement(quality_bars(result.rows), html)
+
+    return Demo([pairs, model], [pairs.change, model.submit], show, model)  # not while a Hub id is typed

@@ -1,0 +1,151 @@
+"""The data of the lessons: pairs with gold scores, of STSb dev unless a class has other data, and the example corpus.
+
+A sample is taken at equal distances from the file, so it has the file's proportions of captions, news and forums and
+is always the same; a class may have a seed by which it is drawn instead. Vectors are computed once for each model and
+sample, for all three poolings in one pass, and kept with the time of day and the duration.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context
+from training.assets import asset
+from training.catalogue import SCORED
+from training.errors import InputError
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
+SIMILAR_FROM = 4.0  # gold score
+RANDOM_WEIGHTS = "scratch:6x384"  # a transformer that was not trained
+
+
+class GoldSample(NamedTuple):
+    """Sentence pairs with gold scores."""
+
+    first: list[str]
+    second: list[str]
+    gold: np.ndarray  # (N,) float64, 0–5
+    data: str = DEFAULT_DATA
+
+
+@dataclass(frozen=True)
+class EncodedSample:
+    """The vectors of a sample's sentences under three poolings, not normalised."""
+
+    model: str
+    gold: np.ndarray  # (N,), 0–5
+    by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
+    seconds: float
+    measured_at: str  # time of day
+    data: str = DEFAULT_DATA
+
+    def rho(self, pooling: str) -> float:
+        """Spearman's ρ ×100 between cosine and gold score."""
+        return rho(*self.by_pooling[pooling], self.gold)
+
+
+@lru_cache(maxsize=8)
+def gold_sample(context: Context, pairs: int) -> GoldSample:
+    """A number of pairs of the setup's data. InputError if it cannot be loaded, or has no gold scores."""
+    from training.data.load import load_data
+
+    setup = context.setup
+    data = load_data(setup.data, context.home, split="dev")
+    if data.kind != SCORED:
+        raise InputError(f"{setup.data} holds {data.kind}; the lessons need pairs with gold scores")
+    rows = sample_rows(len(data), pairs, setup.seed)
+    first, second = ([column[row] for row in rows] for column in data.columns)
+    return GoldSample(first, second, np.asarray(data.scores, dtype=np.float64)[rows], setup.data)
+
+
+def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
+    """``count`` of so many rows, ascending, int (count,): at equal distances with seed 0, else drawn at random."""
+    count = min(count, rows)
+    if seed == 0:
+        return np.linspace(0, rows - 1, count).astype(int)
+    return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
+
+
+@lru_cache(maxsize=12)
+def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
+    """The vectors of a sample. InputError if the model or the data cannot be loaded."""
+    first, second, gold, data = gold_sample(context, pairs)
+    encoder = context.models.encoder(model)
+    started = time.perf_counter()
+    vectors = _all_poolings(encoder, [*first, *second])
+    seconds = time.perf_counter() - started
+    by_pooling = {name: (both[: len(first)], both[len(first) :]) for name, both in vectors.items()}
+    return EncodedSample(encoder.name, gold, by_pooling, seconds, time_of_day(), data)
+
+
+def _all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
+    """Mean, max and CLS vectors from one pass: (N, D) float32 each, not normalised."""
+    import torch
+
+    from training.pooling import PAPER_POOLINGS, POOLINGS
+
+    hidden = [torch.from_numpy(tokens.hidden)[None] for tokens in encoder.token_vectors(sentences)]  # (1, T, D)
+    return {name: torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy() for name in PAPER_POOLINGS}
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """Sentences to search in and their vectors, not normalised."""
+
+    sentences: list[str]
+    vectors: np.ndarray  # (N, D) float32
+    seconds: float
+    measured_at: str
+    data: str = DEFAULT_DATA
+
+
+@lru_cache(maxsize=4)
+def encode_corpus(context: Context, source: str) -> EncodedCorpus:
+    """``source``: a key of `SENTENCES`. InputError if the model or the data cannot be loaded."""
+    sentences = SENTENCES[source](context)
+    encoder = context.encoder
+    started = time.perf_counter()
+    vectors = encoder.encode(sentences, normalize=False)
+    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, time_of_day(), context.setup.data)
+
+
+def _example_sentences(context: Context) -> list[str]:
+    with asset("examples/corpus.csv").open(encoding="utf-8", newline="") as file:
+        return [row["sentence"] for row in csv.DictReader(file)]
+
+
+def _scored_sentences(context: Context) -> list[str]:
+    sample = gold_sample(context, 500)
+    return list(dict.fromkeys(sentence for pair in zip(sample.first, sample.second, strict=True) for sentence in pair))
+
+
+SENTENCES: dict[str, Callable[[Context], list[str]]] = {"examples": _example_sentences, "stsb": _scored_sentences}
+
+
+def rho(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> float:
+    """Spearman's ρ ×100 between the cosines of u and v, (N, D) each, and gold scores (N,)."""
+    from training.evaluation.metrics import cosine, spearman
+
+    return 100 * spearman(cosine(u, v), gold)
+
+
+def cosines_across(vectors: np.ndarray) -> np.ndarray:
+    """The cosines of all N(N-1)/2 couples of the vectors (N, D): of sentences of different pairs."""
+    from training.evaluation.diagnostics import unit
+
+    directions = unit(vectors)
+    return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]
+
+
+def time_of_day() -> str:
+    """The local time, to show when something was measured."""
+    return time.strftime("%H:%M:%S")
