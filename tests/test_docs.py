@@ -14,6 +14,7 @@ from paths import ROOT
 
 from benchmarks.__main__ import BENCHMARKS
 from sbert_app import __version__, cli
+from sbert_app.services.store import HOME
 from sbert_app.settings import Settings
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -85,9 +86,9 @@ def test_the_table_of_commands_is_complete():
 
 @each_page
 def test_every_make_target_benchmark_and_script_shown_exists(page: Path):
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in shell_lines(page):
-        for target in re.findall(r"\bmake ([a-z]+)", line):
+        for target in re.findall(r"\bmake ([a-z-]+)", line):
             assert target in targets, line
         for name in re.findall(r"python -m benchmarks ([a-z-]+)", line):
             assert name in BENCHMARKS, line
@@ -118,8 +119,6 @@ def test_the_table_of_settings_is_complete():
     """The variables that `Settings` reads, and those of the queue and of the command line."""
     read = {f"SBERT_{name.upper()}" for name in Settings.model_fields} | {
         "SBERT_AUTH_FILE",
-        "SBERT_QUEUE",
-        "SBERT_STORE",
         "SBERT_DEBUG",
     }
     table = (ROOT / "docs" / "settings.md").read_text().partition("\n\n`HF_ENDPOINT`")[0]
@@ -143,3 +142,11 @@ def test_the_version_stands_in_one_place():
     """CITATION.cff repeats it, as the format wants; the changelog has its release."""
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {__version__.partition('.dev')[0]}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_home_folder_is_listed_as_it_is_declared():
+    text = (ROOT / "docs/settings.md").read_text()
+    assert "".join(f"{kept.name:15}{kept.what}\n" for kept in HOME) in text
+    work = [kept.is_work for kept in HOME]
+    assert work == sorted(work, reverse=True), "the page says that people's work is above data/"
+    assert HOME[work.index(False)].name == "data/"

@@ -60,6 +60,7 @@ def test_encode_has_a_rate_for_each_side_and_shape(bench: Bench):
     assert all(row["sentences_per_second"] > 0 and row["share_of_peak"] > 0 for row in found)
 
 
+@pytest.mark.slow
 def test_train_has_a_step_of_each_side_and_an_estimate_of_the_papers_run(bench: Bench):
     found = rows("train", bench)
     assert [row["side"] for row in found] == [
@@ -82,6 +83,7 @@ def test_cross_and_pairs(bench: Bench):
     assert row["seconds"] == row["encoding"] + row["comparing"] > 0
 
 
+@pytest.mark.slow
 def test_profile_names_kernels_and_the_compiled_rate(bench: Bench):
     found = rows("profile", bench)
     assert {row["model"] for row in found} == {"BERT-base"}
@@ -141,6 +143,7 @@ def test_what_is_taken_along_is_small_and_opens(tmp_path: Path):
     assert (full @ packed.T).item() > 0.999
 
 
+@pytest.mark.slow
 def test_neither_gradio_nor_datasets_is_needed(stand_in: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SBERT_HOME", str(stand_in))
     absent = ("gradio", "datasets", "plotly", "faiss", "pyarrow", "typer", "rich", "peft", "huey", "umap")

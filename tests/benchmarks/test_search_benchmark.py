@@ -1,8 +1,11 @@
 """The benchmark of search in its small form: each index finds the nearest, and its row says what it costs."""
 
+import pytest
+
 from benchmarks.search import INDEXES, run
 
 
+@pytest.mark.slow
 def test_every_index_has_its_row():
     found = run(rounds=20, small=True)
     assert [row["sentences"] for row in found["rows"]] == [found["vectors"]] == [1_000]

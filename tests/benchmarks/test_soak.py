@@ -5,6 +5,7 @@ import pytest
 from benchmarks import soak
 
 
+@pytest.mark.slow
 def test_a_short_soak_answers_everything_and_draws_a_curve(monkeypatch, home):
     monkeypatch.setattr(soak, "POINTS", 6)
     monkeypatch.setattr(soak, "LAST_ANSWERS_SECONDS", 30.0)

@@ -42,6 +42,7 @@ def test_the_page_opens_with_the_measured_pooling_table(open_page):
     expect(page.locator("#shipped-figure .js-plotly-plot")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
 def test_it_fits_the_screen(open_page, width, dark):
     page = opened(open_page, width=width, dark=dark)
@@ -69,10 +70,10 @@ def test_a_wrong_base_is_said_before_anything_starts(open_page, home: Path):
     page.locator("#sweep-base input").fill("run:nowhere")
     page.locator("#sweep-base input").press("Enter")
     expect(page.locator("#sweep-plan .problem")).to_contain_text("here is no run")
-    before = sorted((home / "sweeps").glob("*")) if (home / "sweeps").exists() else []
+    before = sorted((home / "experiments").glob("*"))
     page.locator("#start-sweep").click()
     expect(page.locator("#sweep-plan .problem")).to_contain_text("here is no run")
-    assert before == (sorted((home / "sweeps").glob("*")) if (home / "sweeps").exists() else [])
+    assert before == sorted((home / "experiments").glob("*"))
 
 
 def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
@@ -86,12 +87,14 @@ def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
     expect(page.locator("#sweep-table tbody tr")).to_have_count(3)
     expect(page.locator("#sweep-table")).to_contain_text("in the one seed: nothing to test")
     expect(page.locator("#sweep-figure .js-plotly-plot")).to_be_visible()
-    sweep = json.loads(next((home / "sweeps").glob("*-pooling.json")).read_text())
+    sweep = json.loads(next((home / "experiments").glob("*-pooling.json")).read_text())
     assert sweep["changes"] == {"max_steps": 2, "base": "scratch:1x32"}
     link = page.locator(CELL).first
-    assert (home / "runs" / sweep["runs"]["mean/0"] / "model").is_dir()
+    first = sweep["runs"][0]
+    assert (first["label"], first["config"]["seed"]) == ("mean", 0)
+    assert (home / "runs" / first["run"] / "model").is_dir()
     link.click()
-    expect(page).to_have_url(re.compile(r"/train\?run=" + sweep["runs"]["mean/0"]))
+    expect(page).to_have_url(re.compile(r"/train\?run=" + first["run"]))
     expect(page.locator("#run-status")).to_contain_text("pooling: mean, seed 0")
 
 

@@ -1,14 +1,10 @@
 """The Bulk page in a real browser: it opens scored, takes a file, scores it, stops, gives it back."""
 
 import csv
-import json
 import re
 from pathlib import Path
 
-import httpx
 import pytest
-from gradio_client import Client, handle_file
-from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -139,6 +135,7 @@ SLOW_FRAMES = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_what_arrives_while_the_page_is_busy_is_shown(open_page, tmp_path):
     """Several steps of an answer come while the first is being shown: none of their updates is lost."""
     path = tmp_path / "two.csv"
@@ -252,6 +249,7 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     expect(page.locator("#disagreements h2")).to_have_count(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, True)])
 def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
     page = opened(open_page, width=width, dark=dark)
@@ -265,41 +263,3 @@ def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     shade = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert (shade < 60) is dark
-
-
-class TestEndpoint:
-    def test_a_file_in_its_statistics_and_the_scored_file_out(self, app_url, pairs):
-        client = Client(app_url, verbose=False)
-        summary, scored = client.predict(handle_file(pairs), columns="left,right,rank", api_name="/score_file")
-        assert (summary["rows"], summary["scored"], summary["missing_text"]) == (3, 2, 1)
-        assert summary["columns"]["score"] == "rank"
-        json.dumps(summary, allow_nan=False)
-        with Path(scored).open(newline="", encoding="utf-8") as file:
-            assert list(csv.DictReader(file))[1]["note"] == "no text in right"
-
-    def test_a_threshold_adds_a_column(self, app_url, pairs):
-        client = Client(app_url, verbose=False)
-        summary, scored = client.predict(
-            handle_file(pairs), columns="left,right", threshold="0.7", api_name="/score_file"
-        )
-        assert (summary["matches"]["pairs"], summary["matches"]["matches"]) == (2, 1)
-        with Path(scored).open(newline="", encoding="utf-8") as file:
-            assert [row["match"] for row in csv.DictReader(file)] == ["true", "", "false"]
-        with pytest.raises(AppError, match=r"no column of mine\.csv says which rows match"):
-            client.predict(handle_file(pairs), columns="left,right", threshold="best-f1", api_name="/score_file")
-
-    def test_what_is_wrong_is_said(self, app_url, pairs):
-        with pytest.raises(
-            AppError, match="has the columns left, right, rank, what, but two with sentences are needed"
-        ):
-            Client(app_url, verbose=False).predict(handle_file(pairs), api_name="/score_file")
-
-    @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
-    def test_only_uploaded_files_are_read(self, app_url, pairs, meta):
-        foreign = {"path": str(pairs), **meta}
-        address = f"{app_url}/gradio_api/call/score_file"
-        asked = httpx.post(address, json={"data": [foreign, "left,right", "", "", "none", "csv"]}).json()
-        answer = httpx.get(f"{address}/{asked['event_id']}", timeout=60).text
-        assert "event: error" in answer
-        assert "upload the file first" in answer or '"error": null' in answer  # what Gradio refuses it does not explain
-        assert "left" not in answer, "a column of the file"

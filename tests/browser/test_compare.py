@@ -1,14 +1,10 @@
 """The Compare page in a real Chromium: what a person does, and what they must see."""
 
-import json
 import re
 import urllib.error
 import urllib.request
 
-import openai
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -189,6 +185,7 @@ def test_many_sentences_and_what_they_cost(open_page):
         expect(page.locator(stale)).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_five_hundred_sentences_fit_a_telephone(open_page):
     page = open_page("/?tab=many", width=390)
     expect(page.locator("#cosine-matrix .js-plotly-plot")).to_be_visible()
@@ -205,6 +202,7 @@ def test_five_hundred_sentences_fit_a_telephone(open_page):
     expect(page.locator("#cosine-matrix")).to_be_hidden()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_telephone(open_page, dark):
     page = open_page("/", width=390, dark=dark)
@@ -213,6 +211,7 @@ def test_it_fits_a_telephone(open_page, dark):
     assert ("dark" in (page.locator("body").get_attribute("class") or "")) == dark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_toolbar_of_a_figure_covers_no_title(open_page, width):
     page = open_page("/", width=width)
@@ -233,43 +232,3 @@ def test_the_keyboard_reaches_the_controls(open_page):
     page.locator("#sentence-a textarea").focus()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#sentence-b') !== null")
-
-
-def test_the_endpoint_answers_curl_as_the_page_writes_it(app_url):
-    body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
-    request = urllib.request.Request(f"{app_url}/gradio_api/run/compare", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        found = json.load(answer)["data"][0]
-    assert 0.5 < found["cosine"] < 1
-    assert found["cross_encoder"] is None
-
-
-def test_for_the_client_every_argument_but_the_text_has_a_default(app_url):
-    client = Client(app_url, verbose=False)
-    found = client.predict("A cat.", "A kitten.", api_name="/compare")
-    assert 0 <= found["cross_encoder"] <= 1
-    encoded = client.predict(["A cat.", ""], api_name="/encode")
-    assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
-    with pytest.raises(AppError, match="the first sentence is empty"):
-        client.predict(" ", "A kitten.", api_name="/compare")
-    with pytest.raises(AppError, match="data 'nonsense' cannot be used here"):
-        client.predict("nonsense", api_name="/evaluate")
-
-
-def test_openais_client_is_served_by_the_app(app_url):
-    client = openai.OpenAI(base_url=f"{app_url}/v1", api_key="any")
-    answer = client.embeddings.create(model="all-MiniLM-L6-v2", input=["A cat.", "A kitten."])
-    assert [len(each.embedding) for each in answer.data] == [384, 384]
-    with urllib.request.urlopen(f"{app_url}/metrics", timeout=60) as metrics:
-        assert b'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"} 1.0' in metrics.read()
-
-
-def test_only_the_documented_endpoints_are_public(app_url):
-    with urllib.request.urlopen(f"{app_url}/gradio_api/info", timeout=60) as answer:
-        names = set(json.load(answer)["named_endpoints"])
-    assert {"/compare", "/encode", "/evaluate"} <= names
-    documented = {
-        "/compare", "/score_file", "/encode", "/evaluate", "/start_run", "/run_status", "/stop_run", "/list_runs",
-        "/project", "/search", "/distill",
-    }  # fmt: skip
-    assert names <= documented

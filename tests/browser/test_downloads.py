@@ -26,7 +26,9 @@ def content(page: Page, press) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    "path", [path if path == "/" else pytest.param(path, marks=pytest.mark.slow) for path in PAGES]
+)
 def test_figures(open_page, path):
     page = open_page(path)
     plot = page.locator(PAGES[path]).first
@@ -43,7 +45,12 @@ def test_figures(open_page, path):
 
 
 @pytest.mark.parametrize(
-    ("path", "table"), [("/", "table.poolings"), ("/bulk", "#rows table"), ("/evaluate", "table.plain")]
+    ("path", "table"),
+    [
+        ("/", "table.poolings"),
+        pytest.param("/bulk", "#rows table", marks=pytest.mark.slow),
+        pytest.param("/evaluate", "table.plain", marks=pytest.mark.slow),
+    ],
 )
 def test_tables(open_page, path, table):
     page = open_page(path, dark=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PAIRS = "sentence1,sentence2,score\n" + "".join(f"Кот номер {i} спит.,Кошка {i} дремлет.,{i % 6}\n" for i in range(12))
 LABELLED = "sentence,label\n" + "".join(f"Кот номер {i} спит.,{'да' if i % 2 else 'нет'}\n" for i in range(24))

@@ -4,7 +4,6 @@ import csv
 import re
 
 import pytest
-from gradio_client import Client
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -71,6 +70,7 @@ def test_the_page_opens_with_a_measured_table(open_page):
     expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
 def test_it_fits_the_screen(open_page, width, dark):
     page = open_page("/evaluate", width=width, dark=dark)
@@ -184,10 +184,3 @@ def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     pick(page, "#errors-model", "tfidf:max")
     page.click("#show-errors")
     expect(page.locator("#errors-status .problem")).to_contain_text("leave the pooling out")
-
-
-def test_the_endpoint_scores_baselines_and_cross_encoders(app_url):
-    client = Client(app_url, verbose=False)
-    found = client.predict("stsb:test", "tfidf", api_name="/evaluate")
-    assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
-    assert client.predict("stsb:dev", "glove", api_name="/evaluate")["pooling"] == "mean"

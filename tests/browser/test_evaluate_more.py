@@ -83,6 +83,7 @@ def test_a_threshold_is_found_at_once_and_on_a_file_with_labels(opened):
     expect(table).to_contain_text("precision ≥ 90%")
 
 
+@pytest.mark.slow
 def test_the_table_of_thresholds_fits_a_telephone(opened):
     page = opened("Threshold", width=390, dark=True)
     last = page.locator("#threshold-status tbody tr").first.locator("td").last
@@ -100,7 +101,7 @@ def test_what_no_threshold_can_be_found_on_is_said(opened):
     expect(page.locator("#threshold-curve")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), pytest.param(390, True, marks=pytest.mark.slow)])
 def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened, width, dark):
     page = opened("Cost", width=width, dark=dark)
     expect(page.locator("#cost-table tbody tr")).to_have_count(5)
@@ -111,6 +112,7 @@ def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened, 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_the_tabs_are_used_by_keyboard_alone(opened):
     page = opened("Triplets and labels")
     page.get_by_role("tab", name="Triplets and labels").focus()

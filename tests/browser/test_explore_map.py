@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -114,6 +112,7 @@ def test_three_dimensions_and_how_it_is_drawn(open_page):
     assert text == "&lt;b&gt;Prices&lt;/b&gt; dropped &amp; fell."
 
 
+@pytest.mark.slow
 def test_two_models_paired_and_animated(open_page):
     page = opened(open_page)
     pick(page, "#corpus-source", "Data set")
@@ -143,6 +142,7 @@ def test_two_models_paired_and_animated(open_page):
     page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] === {end}")
 
 
+@pytest.mark.slow
 def test_where_a_map_makes_no_sense_there_are_words_and_all_fits_a_phone(open_page):
     page = opened(open_page, width=390)
     fits(page, 390)
@@ -194,18 +194,3 @@ def test_stop_keeps_what_was_open(open_page, tmp_path):
     expect(page.locator("#corpus-status .problem")).to_contain_text("Stopped: the tabs show what was open")
     expect(page.locator("#corpus-open")).to_be_enabled()
     expect(page.locator("#map-status")).to_contain_text("461 sentences")
-
-
-class TestEndpoint:
-    def test_sentences_in_points_out(self, app_url):
-        client = Client(app_url, verbose=False)
-        first, again = (client.predict(SENTENCES, neighbours=4, api_name="/project") for _ in range(2))
-        assert len(first["points"]) == 12
-        assert all(len(point) == 2 for point in first["points"])
-        assert first["points"] == again["points"]
-        assert again["from_cache"]
-        assert (first["model"], first["pooling"]) == ("all-MiniLM-L6-v2", "mean")
-
-    def test_what_is_wrong_is_said(self, app_url):
-        with pytest.raises(AppError, match="at least 5 different sentences"):
-            Client(app_url, verbose=False).predict(["one", "two"], api_name="/project")

@@ -5,25 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
-PUBLIC = {
-    "/compare",
-    "/distill",
-    "/encode",
-    "/evaluate",
-    "/list_runs",
-    "/project",
-    "/run_status",
-    "/score_file",
-    "/search",
-    "/start_run",
-    "/stop_run",
-}
 EVIL = "<img src=x onerror=alert(1)> is a sentence."
 
 
@@ -63,11 +48,6 @@ def rows_of(page: Page, button: str) -> list[dict[str, str]]:
 
 def clusters(page: Page) -> int:
     return int(re.search(r"([\d,]+) clusters of", page.locator("#clusters-status").inner_text())[1])
-
-
-@pytest.fixture(scope="module")
-def client(app_url) -> Client:
-    return Client(app_url, verbose=False)
 
 
 class TestSearch:
@@ -217,6 +197,7 @@ class TestClusters:
         expect(page.locator("#clusters-table")).to_be_empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tab", "part"), [("Search", "#search-hits"), ("Similar pairs", "#pairs-table")])
 def test_they_fit_a_phone_in_the_dark(open_page, tab, part):
     page = opened(open_page, tab, width=390, dark=True)
@@ -225,30 +206,3 @@ def test_they_fit_a_phone_in_the_dark(open_page, tab, part):
     box = page.locator(part).bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 391
-
-
-class TestEndpoint:
-    def test_a_set_or_a_list_is_searched(self, client):
-        found = client.predict("somebody is cooking", k=3, api_name="/search")
-        assert (found["data"], len(found["hits"]), found["exact"]) == ("stsb:dev", 3, True)
-        assert found["hits"][0]["cosine"] > 0.6
-        lines = ["A man cooks.", "A dog."]
-        found = client.predict("cooking", sentences=lines, cross_encoder="minilm-stsb", api_name="/search")
-        assert [hit["sentence"] for hit in found["hits"]] == lines
-        assert set(found["milliseconds"]) == {"encode", "search", "cross_encoder"}
-
-    @pytest.mark.parametrize(
-        ("asked", "words"),
-        [
-            ({"query": " "}, "the query is empty"),
-            ({"query": "x", "k": 101}, "k is '101', but must be a whole number from 1 to 100"),
-            ({"query": "x", "data": "/etc/passwd"}, "cannot be used here; upload a file, or give stsb"),
-            ({"query": "x", "sentences": []}, "sentences contains no sentence"),
-        ],
-    )
-    def test_what_is_wrong_is_said(self, client, asked, words):
-        with pytest.raises(AppError, match=words):
-            client.predict(**asked, api_name="/search")
-
-    def test_the_endpoints_have_the_names_that_the_readme_gives(self, client):
-        assert set(client.view_api(return_format="dict", print_info=False)["named_endpoints"]) == PUBLIC

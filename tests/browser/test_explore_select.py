@@ -143,6 +143,7 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
     expect(train.locator("#plan")).to_contain_text(re.compile("sentences|pairs|rows"))
 
 
+@pytest.mark.slow
 def test_two_sentences_go_to_bulk_as_one_pair(open_page):
     page = opened(open_page)
     page.locator("#map-words input, #map-words textarea").fill("interest rate")
@@ -184,6 +185,7 @@ def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
     expect_selected(page, rows)
 
 
+@pytest.mark.slow
 def test_what_is_found_lights_up_on_the_map_until_it_is_taken_off(open_page):
     page = opened(open_page)
     page.get_by_role("tab", name="Search").click()
@@ -233,6 +235,7 @@ def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
     expect(page.locator("#map-plot .legendtext").first).not_to_have_text("1: my favourite")
 
 
+@pytest.mark.slow
 def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
     page = opened(open_page, width=390, dark=True)
     words = page.locator("#map-words input, #map-words textarea")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MOST_STOPS = 200  # of a page; more would be a trap
 # The element with the focus: what it is, whether a ring is drawn around it, whether it is the page's last link.

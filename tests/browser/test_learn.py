@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from sbert_app.services.lessons.text import lessons
+from sbert_app.pages.learn.lesson import lessons
 
 pytestmark = pytest.mark.browser
 
@@ -36,6 +36,7 @@ def slide(page, control, value):
     number.press("Enter")
 
 
+@pytest.mark.slow
 def test_from_the_first_to_the_last_each_is_measured_and_hides_its_answer_until_asked(open_page):
     page = open_page("/learn")
     for lesson in lessons():
@@ -87,6 +88,7 @@ def test_2_pooling_changes_the_figure_and_the_link(open_page):
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
 
 
+@pytest.mark.slow
 def test_3_more_pairs_train_the_heads_anew(open_page):
     page = open_lesson(open_page, 3)
     slide(page, "#learn-train-pairs", 100)
@@ -122,6 +124,7 @@ def test_5_n_is_extrapolated_and_rates_are_measured_again(open_page):
     expect(page.locator("#lines")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_what_is_measured_again_moves_nothing_on_the_page(open_page):
     page = open_lesson(open_page, 5)
     expect(page.locator("#result-5 button.download")).to_be_visible()
@@ -145,6 +148,7 @@ def test_6_normalising_makes_the_orders_one(open_page):
     expect(page.locator("#result-6 .problem")).to_contain_text("The query is empty")
 
 
+@pytest.mark.slow
 def test_7_both_orders_stand_next_to_each_other(open_page):
     page = open_lesson(open_page, 7)
     expect(page.locator("#result-7 tbody tr").first).to_contain_text("Stocks close 2.47% higher")
@@ -167,6 +171,7 @@ def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_p
     expect(own).to_have_text(before)
 
 
+@pytest.mark.slow
 def test_9_the_temperature_is_chosen_by_the_arrow_keys(open_page):
     page = open_lesson(open_page, 9)
     expect(page.locator("#result-9 tbody tr")).to_have_count(7)
@@ -176,6 +181,7 @@ def test_9_the_temperature_is_chosen_by_the_arrow_keys(open_page):
     expect(page.locator("#result-9 tbody tr", has_text="(shown)")).to_contain_text("0.02")
 
 
+@pytest.mark.slow
 def test_10_random_weights_gain_by_whitening(open_page):
     page = open_lesson(open_page, 10)
     expect(page.locator("#result-10 .found")).to_contain_text("Whitening to 256 dimensions raises ρ by")
@@ -209,6 +215,7 @@ def test_a_class_link_that_is_wrong_says_what(open_page):
     expect(page.locator("#class-banner .problem")).to_contain_text("Seed is 'x', but must be a whole number")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_telephone(open_page, dark):
     page = open_lesson(open_page, 12, width=390, dark=dark)

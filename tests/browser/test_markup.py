@@ -5,7 +5,7 @@ import csv
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MARKUP = (
     "<img src=x onerror=window.ran=1>",

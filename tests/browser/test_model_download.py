@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from running_app import running_app
 from tiny_models import make_model
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]  # an app of its own, with a Hub of its own
 
 DOWNLOADING = re.compile(r"Downloading org/large, 102 MB · [1-9]\d?%")
 

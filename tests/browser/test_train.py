@@ -8,13 +8,17 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
 STATUS = "#run-status .card.run"
+
+# Wait for so many frames to be drawn.
+FRAMES = """frames => new Promise(done => {
+    const draw = left => left ? requestAnimationFrame(() => draw(left - 1)) : done();
+    draw(frames);
+})"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,6 +119,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     page.get_by_text("Rename, delete, push to the Hub, log").click()
     name = page.locator("#new-name textarea, #new-name input")
     expect(name).to_have_value("a short one")  # the field is mounted when its section opens, and gets its value then
+    page.evaluate(FRAMES, 20)  # … and once more some frames later, over what was typed meanwhile
     name.fill("<b>mine</b>")
     page.click("#rename-run")
     expect(page.locator(STATUS).locator("h2")).to_have_text("<b>mine</b>")
@@ -189,6 +194,7 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
     expect(page.locator("#mine-negatives")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
@@ -210,6 +216,7 @@ def test_a_preset_fills_the_form(open_page):
     expect(page.locator("#plan")).to_contain_text("1,440 steps of 16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_phone(open_page, dark):
     page = open_page("/train", width=390, dark=dark)
@@ -219,20 +226,3 @@ def test_it_fits_a_phone(open_page, dark):
     assert live["y"] < settings["y"], "the living half comes before the settings"
     page.locator("#to-settings").click()
     expect(page.locator("#objective")).to_be_in_viewport()
-
-
-def test_the_api_starts_follows_and_stops_runs(app_url):
-    client = Client(app_url, verbose=False)
-    run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
-    assert (run["state"], run["config"]["objective"]) == ("queued", "regression")
-    seen = 0
-    while not seen:
-        status = client.predict(run["id"], seen, api_name="/run_status")
-        seen = status["events_seen"]
-    assert status["events"][0]["kind"] == "state"
-    assert client.predict(run["id"], seen, api_name="/run_status")["events"] != status["events"]
-    client.predict(run["id"], api_name="/stop_run")
-    assert run["id"] in [each["id"] for each in client.predict(api_name="/list_runs")]
-    for refused in ({"train_data": "/etc/passwd"}, {"objective": "regression", "train_data": "snli"}, {"epochs": -1}):
-        with pytest.raises(AppError):
-            client.predict(**refused, api_name="/start_run")

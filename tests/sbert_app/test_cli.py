@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from paths import ROOT
 from tiny_models import make_model
+from waiting import wait_until
 
 from sbert_app import cli
 from sbert_app.commands import options
-from sbert_app.services.jobs.execution import PROCESS_ENDED
+from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
 from training.errors import InputError, Stopped
 
@@ -163,13 +164,14 @@ def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 99, 20_000])
 def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path, rows: int):
-    from sbert_app.services.files.encode import NpyFile
+    from sbert_app.services.files.encode import NpyWriter
+    from training.data.tables.rows import RowBatch
 
-    file = NpyFile(tmp_path / "x.npy", 3, "sentence")
+    file = NpyWriter(tmp_path / "x.npy", [], {"embedding": 3})
     vectors = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     for part in np.array_split(vectors, 3):
-        file.write(["text"] * len(part), part.copy())
-    file.close()
+        file.write(RowBatch(1, {}), {"embedding": part})
+    file.finish()
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), vectors)
 
 
@@ -363,11 +365,11 @@ def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
 
 def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: Path, home: Path):
     from training.data.load import load_data
-    from training.data.transforms import transform_for
+    from training.objectives import MultipleNegativesRanking
 
     (folder / "home").mkdir()
     (folder / "home" / "models").symlink_to(home / "models")
-    data = transform_for(load_data("stsb:dev"), "mnrl")
+    data = MultipleNegativesRanking.transform(load_data("stsb:dev"))
     rows = [f"{a}\t{b}" for a, b in zip(*data.columns, strict=True)][:80]
     (folder / "together.tsv").write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
     at = ("--home", folder / "home", "--base", "scratch:1x32", "--train-data", "together.tsv", "--eval-data", "none")
@@ -460,7 +462,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such device": ("encode sentences.jsonl out.npy --device abacus", "cannot be used"),
     "no such model": ("encode sentences.jsonl out.npy --model no-such-model", "no-such-model"),
     "a folder without a model": ("encode sentences.jsonl out.npy --model .", "holds no model"),
-    "an empty model": ("encode sentences.jsonl out.npy --model=", "neither"),
+    "an empty model": ("encode sentences.jsonl out.npy --model=", "names no model"),
     "no such run as a model": ("encode sentences.jsonl out.npy --model run:nobody", "nobody"),
     "a shape out of range": ("encode sentences.jsonl out.npy --model scratch:99x64", "out of range"),
     "a home that is a file": ("encode sentences.jsonl out.npy --home pairs.csv", "is a file"),
@@ -488,7 +490,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such verb for runs": ("runs frobnicate", "No such command"),
     "export to no known kind": ("export sentences.jsonl out.csv", "has to end with .parquet"),
     "export no such column": ("export pairs.csv out.parquet --column zork", "zork"),
-    "export into no folder": ("export sentences.jsonl no/such/out.parquet", "there is no folder"),
+    "export into no folder": ("export sentences.jsonl no/such/out.parquet", "no folder no"),
     "export onto itself": ("export in.parquet in.parquet", "in.parquet"),
     "export a map of a few points": ("export sentences.jsonl out.parquet --map-points 5", "--map-points"),
     "export fewer than no clusters": ("export sentences.jsonl out.parquet --clusters -1", "--clusters"),
@@ -526,12 +528,12 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
 def test_an_output_that_fails_in_the_middle_leaves_the_old_one(
     run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from sbert_app.services.files.encode import NpyFile
+    from sbert_app.services.files.encode import NpyWriter
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(NpyFile, "write", full)
+    monkeypatch.setattr(NpyWriter, "write", full)
     (folder / "out.npy").write_text("old")
     answer = run("encode", "sentences.jsonl", "out.npy", "--model", model)
     assert (answer.code, "No space left on device" in answer.complaint) == (cli.WRONG_INPUT, True)
@@ -647,11 +649,8 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 
 def wait_for(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not happened():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: happened() or process.poll() is not None)
+    assert happened(), process.communicate()
 
 
 def test_ctrl_c_leaves_no_half_written_file(folder: Path, model: Path):
@@ -661,7 +660,7 @@ def test_ctrl_c_leaves_no_half_written_file(folder: Path, model: Path):
     process = start(folder, "encode", "many.csv", "out.npy", "--model", model)
     wait_for(lambda: list(folder.glob(".out.npy.*")), process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", "stopped")
     assert left_over(folder) == {"many.csv"}
 
@@ -673,7 +672,7 @@ def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
     process = start(folder, "score", "many.csv", "out.csv", "--model", model)
     wait_for(lambda: any(part.stat().st_size > 10_000 for part in folder.glob(".out.csv.*")), process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     rows = len((folder / "out.csv").read_text().splitlines()) - 1
     assert 0 < rows < 400_000
     told = f"stopped: the {rows:,} rows before are scored in out.csv"
@@ -694,7 +693,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path,
 
     wait_for(has_begun, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (cli.INTERRUPTED, "")
     stopped = err.strip().splitlines()[-1]
     [listed] = run("runs", "list", "--home", folder / "home", "--json").json["runs"]
@@ -741,4 +740,4 @@ def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path):
     process.stdout.close()
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
-    process.wait(timeout=60)
+    process.wait()

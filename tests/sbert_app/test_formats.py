@@ -7,6 +7,7 @@ import math
 import time
 
 import pytest
+from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ json_like = st.recursive(
 
 
 @given(value=st.dictionaries(st.text(), json_like, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_any_value_becomes_strict_json(value: dict[str, object]):
     def no_constant(name: str) -> None:
         raise AssertionError(name)

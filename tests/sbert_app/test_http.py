@@ -3,13 +3,14 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from running_app import RUN as PATH
-from running_app import running_app
+from running_app import RunningApp
+from waiting import wait_until
 
 Ask = Callable[..., tuple[int, str]]
 RUN = ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "", None]
@@ -17,20 +18,21 @@ PROJECT = [[f"Sentence {i}." for i in range(12)], "scratch:1x32", "", 2, 5, 0.1,
 
 
 @pytest.fixture(scope="module")
-def ask(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """ask("compare", "a", "b") -> (status, body). The app has a home folder of its own."""
-    with running_app(home, tmp_path_factory.mktemp("http"), "--upload-limit-mb", "1") as app:
+def ask(shared_app: RunningApp) -> Ask:
+    """ask("compare", "a", "b") -> (status, body)."""
 
-        def send(path: str, body: bytes, content_type: str) -> tuple[int, str]:
-            answer = app.ask(path, body, {"Content-Type": content_type})
-            return answer.status, answer.text
+    def send(path: str, body: bytes, content_type: str) -> tuple[int, str]:
+        answer = shared_app.ask(path, body, {"Content-Type": content_type})
+        return answer.status, answer.text
 
-        def call(name: str, *arguments: object, body: bytes | None = None) -> tuple[int, str]:
-            content = json.dumps({"data": list(arguments)}).encode() if body is None else body
-            return send(f"{PATH}{name}", content, "application/json")
+    def call(name: str, *arguments: object, body: bytes | None = None) -> tuple[int, str]:
+        content = json.dumps({"data": list(arguments)}).encode() if body is None else body
+        return send(f"{PATH}{name}", content, "application/json")
 
-        call.send, call.port, call.home, call.app = send, app.port, app.home, app  # type: ignore[attr-defined]
-        yield call
+    call.send, call.port, call.home, call.app = (  # type: ignore[attr-defined]
+        send, shared_app.port, shared_app.home, shared_app,
+    )  # fmt: skip
+    return call
 
 
 @pytest.mark.parametrize(
@@ -123,10 +125,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(ask):
         with socket.create_connection(("127.0.0.1", ask.port)) as connection:
             connection.sendall(request.encode() + head + b"a" * sent)
             time.sleep(0.3)  # until it has been written
-    deadline = time.monotonic() + 30
-    while (left := files_below(ask.home / "tmp") - before) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == set()
+    wait_until(lambda: files_below(ask.home / "tmp") <= before)
 
 
 def files_below(folder: Path) -> set[Path]:

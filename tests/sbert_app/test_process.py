@@ -289,3 +289,11 @@ def test_the_command_line_and_the_app_skip_the_teardown_of_python(
     )
     assert ended.returncode == code, ended.stderr
     assert (TORN_DOWN in ended.stderr) == (arguments == ["-c", "pass"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"), [("600, 0.3", "while True: pass"), ("0.3, 600", "import threading; threading.Event().wait()")]
+)
+def test_a_process_ends_whatever_it_computes_or_waits_for(limits: str, code: str) -> None:
+    ended = python(f"from sbert_app.process import end_within; end_within({limits})\n{code}")
+    assert ended.returncode == 0, ended.stderr

@@ -17,7 +17,7 @@ HEAVY = {
     *("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "datasets", "huggingface_hub"),
     *("gradio", "fastapi", "plotly", "huey", "umap", "faiss", "sklearn"),
     *("numpy", "scipy", "pandas", "pyarrow", "openpyxl", "rich"),
-    *("mcp", "redis"),
+    "mcp",
 }
 
 
@@ -30,7 +30,7 @@ def loaded_by(code: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["training", "training.errors", "training.registry", "training.trainer.config", "training.sources.resolve"],
+    ["training", "training.errors", "training.catalogue", "training.trainer.config", "training.sources.resolve"],
 )
 def test_the_core_costs_nothing_until_it_is_used(module: str):
     assert loaded_by(f"import {module}") == set()
@@ -79,20 +79,18 @@ build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
 
 
-def test_what_gradio_and_huey_can_do_without_is_not_loaded_until_it_is_asked_for():
+def test_what_gradio_can_do_without_is_not_loaded_until_it_is_asked_for():
     hidden = """
 from sbert_app.process import not_installed
-with not_installed("mcp", "redis"):
+with not_installed("mcp"):
     import sbert_app.pages
 """
-    assert loaded_by(hidden) & {"gradio", "huey", "mcp", "redis"} == {"gradio", "huey"}
+    assert loaded_by(hidden) & {"gradio", "mcp"} == {"gradio"}
     assert "mcp" in loaded_by(f"{hidden}\nimport mcp"), "it is there afterwards"
 
 
-@pytest.mark.parametrize(("asked_for", "hidden"), [(False, ["mcp", "redis"]), (True, [])])
-def test_the_app_loads_them_where_they_are_asked_for(monkeypatch, tmp_path, asked_for: bool, hidden: list[str]):
-    if asked_for:
-        monkeypatch.setenv("SBERT_QUEUE", "redis://localhost:1/0")
+@pytest.mark.parametrize(("asked_for", "hidden"), [(False, ["mcp"]), (True, [])])
+def test_the_app_loads_it_where_it_is_asked_for(monkeypatch, tmp_path, asked_for: bool, hidden: list[str]):
     seen: list[str] = []
 
     @contextmanager

@@ -7,7 +7,7 @@ import sys
 from hub_server import HubServer
 from remote import MINILM_ID, NO_INDEX, ROOT, Client, visible, write
 
-from training.registry import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 from training.sources import package_index, resolve
 
 

@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.figures.map import MapData, PairLines, hover_text, paired_maps, single_map
-from sbert_app.figures.map_colours import BLANK, MAX_LABELS, OTHER, Labels, Scale, make_colouring, make_labels
+from sbert_app.figures.map import (
+    BLANK,
+    MAX_LABELS,
+    OTHER,
+    Labels,
+    MapData,
+    PairLines,
+    Scale,
+    hover_text,
+    make_colouring,
+    make_labels,
+    paired_maps,
+    single_map,
+)
 
 SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from sbert_app.pages.ablation import views
-from sbert_app.pages.ablation.sweep import refresh
+from sbert_app.pages.ablation.page import refresh
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
-from sbert_app.services.experiments.ablations import ABLATIONS
-from sbert_app.services.experiments.precomputed import precomputed
-from sbert_app.services.experiments.sweeps import Sweeps
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
+from sbert_app.services.experiments.experiment import Experiments, new_sweep
 from sbert_app.settings import Settings
 
 POOLING = ABLATIONS["pooling"]
@@ -19,10 +18,10 @@ AFTER = {("mean", 0): 86.0, ("mean", 1): 86.4, ("max", 0): 80.0, ("max", 1): 80.
 
 
 @pytest.fixture
-def sweeps(tmp_path: Path) -> Sweeps:
+def sweeps(tmp_path: Path) -> Experiments:
     services = Services.start(Settings(home=tmp_path))
     services.jobs.starts_workers = False
-    return Sweeps(services.jobs)
+    return Experiments(services.jobs)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
@@ -76,7 +75,7 @@ def test_variants_that_are_not_precomputed_are_named():
 
 
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
-    sweep = sweeps.start("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
+    sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"}))
     html = views.grid(sweep)
     assert html.count('<a class="cell queued" href="train?run=') == 6
     assert html.count("queued</a>") == 6
@@ -89,7 +88,7 @@ def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
 
 
 def test_the_reason_of_a_failed_run_is_text(sweeps):
-    sweep = sweeps.start("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"})
+    sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
     run = sweep.cells[0].run
     record = {"state": "failed", "created": 1.0, "reason": '"><script>alert(1)</script>'}
     (run.folder / "run.json").write_text(json.dumps(record))
@@ -100,7 +99,7 @@ def test_the_reason_of_a_failed_run_is_text(sweeps):
 
 
 def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
-    estimate = sweeps.estimate("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"})
+    estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
     html = views.planned(estimate, None, measuring=True)
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
     assert "measuring the throughput" in html
@@ -109,7 +108,7 @@ def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
 def test_only_a_change_is_sent(sweeps):
     first = refresh(sweeps, "pooling", None, None)
     assert first[1] is None, "no sweep"
-    sweep = sweeps.start("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"})
+    sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
     second = refresh(sweeps, "pooling", None, first[0])
     assert second[1] == sweep.id, "the newest is shown"
     unchanged = refresh(sweeps, "pooling", sweep.id, second[0])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sbert_app.pages.api import arguments
-from sbert_app.pages.api.arguments import with_all_arguments
+from sbert_app.pages.api import endpoint as arguments
+from sbert_app.pages.api.endpoint import with_all_arguments
 from training.errors import InputError
 
 

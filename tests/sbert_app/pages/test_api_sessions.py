@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -12,18 +13,25 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.api import arguments
+from sbert_app.pages.api import endpoint as arguments
 from sbert_app.pages.api.sessions import SESSION, OneSession, completed
+from sbert_app.pages.server.limits import BodyLimits, UploadLimits
 
 
 async def echo(request: Request) -> JSONResponse:
     return JSONResponse({"got": (await request.body()).decode(), "length": request.headers["content-length"]})
 
 
+def behind(*paths: str) -> TestClient:
+    routes = [Route(path, echo, methods=["POST"]) for path in paths]
+    app = Starlette(routes=routes, middleware=[Middleware(OneSession)])
+    return TestClient(BodyLimits(app, UploadLimits(Path("nothing is uploaded"), 0, 0)))
+
+
 @pytest.fixture(scope="module")
 def client():
-    routes = [Route("/gradio_api/run/compare", echo, methods=["POST"]), Route("/other", echo, methods=["POST"])]
-    return TestClient(Starlette(routes=routes, middleware=[Middleware(OneSession)]))
+    with behind("/gradio_api/run/compare", "/other") as client:  # what a server sends as it starts has no path
+        yield client
 
 
 def test_a_request_without_a_session_gets_the_shared_one(client):
@@ -32,11 +40,18 @@ def test_a_request_without_a_session_gets_the_shared_one(client):
     assert int(answer["length"]) == len(answer["got"].encode())
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"data": [], "session_hash": "mine"}', b"[1, 2]", b"no json", b"", b"\xff\xfe", b"null"]
-)
-def test_everything_else_is_as_it_came(body):
-    assert completed(body) == body
+def test_a_request_that_names_its_session_keeps_it():
+    asked = {"data": [], "session_hash": "mine"}
+    assert completed(asked) == asked
+
+
+@pytest.mark.parametrize("body", [b"[1, 2]", b"no json", b"\xff\xfe", b"null"])
+def test_what_is_no_request_is_refused(client, body):
+    assert client.post("/gradio_api/run/compare", content=body).status_code == 400
+
+
+def test_an_empty_body_is_as_it_came(client):
+    assert client.post("/gradio_api/run/compare", content=b"").json()["got"] == ""
 
 
 def test_arguments_that_were_added_later_are_filled_in_for_everybody(monkeypatch):
@@ -46,12 +61,10 @@ def test_arguments_that_were_added_later_are_filled_in_for_everybody(monkeypatch
     monkeypatch.setattr(arguments.gr, "api", lambda *_, **__: None)
     arguments.register(score)
     for session in ({"session_hash": "mine"}, {}):
-        body = json.dumps({"data": ["a.csv"], **session}).encode()
-        assert json.loads(completed(body, "score")) == {"data": ["a.csv", ""], "session_hash": SESSION, **session}
-        assert json.loads(completed(body, "score", None)) == {"data": ["a.csv", ""], **session}
-    routes = [Route("/gradio_api/call/{name}", echo, methods=["POST"])]
-    with TestClient(Starlette(routes=routes, middleware=[Middleware(OneSession)])) as client:
-        answer = client.post("/gradio_api/call/score", json={"data": ["a.csv"]}).json()
+        asked = {"data": ["a.csv"], **session}
+        assert completed(asked, "score") == {"data": ["a.csv", ""], "session_hash": SESSION, **session}
+        assert completed(asked, "score", None) == {"data": ["a.csv", ""], **session}
+    answer = behind("/gradio_api/call/{name}").post("/gradio_api/call/score", json={"data": ["a.csv"]}).json()
     assert json.loads(answer["got"]) == {"data": ["a.csv", ""]}
 
 

@@ -9,6 +9,7 @@ import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 
 from sbert_app.pages.bulk.page import _Page
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.settings import Settings
@@ -80,9 +81,9 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert seen[page.as_csv].value == scored[page.as_csv].value
     assert (seen[page.first].value, seen[page.gold].value) == ("sentence1", "label")
 
-    applied = merged(page.duplicates.find(job, 0.9, SimpleNamespace(session_hash="me")))
-    assert "10</b> of 20 pairs match" in applied[page.duplicates.status]
-    assert all(button.visible for button in (applied[each] for each in page.duplicates.downloads.values()))
+    applied = merged([page.duplicates.find(Watch(), job, 0.9)])
+    assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
+    assert all(button["visible"] for button in (applied[each] for each in page.duplicates.downloads.values()))
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
 

@@ -7,10 +7,10 @@ from bag_encoder import BagEncoder, OverlapCrossEncoder
 from paths import ROOT
 
 from sbert_app.figures import bulk as figures_bulk
-from sbert_app.pages.bulk import views
+from sbert_app.pages.bulk import results
 from sbert_app.pages.components.messages import error_message
+from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.files.score import score_file
-from sbert_app.services.tasks import TaskProgress
 from training.data.tables.table import open_table, pick_columns
 
 EVIL = "<script>alert(1)</script>"
@@ -34,21 +34,21 @@ def summary(evil, tmp_path):
 def test_no_text_of_a_file_becomes_markup(evil, summary):
     table = open_table(evil)
     shown = [
-        views.file_line(table, is_example=False),
-        views.preview(table, pick_columns(table)),
-        views.scored_rows(summary),
-        views.outcome(summary, 21),
-        views.agreements(summary),
-        views.disagreements(summary),
+        results.file_line(table, is_example=False),
+        results.preview(table, pick_columns(table)),
+        results.scored_rows(summary),
+        results.outcome(summary, 21),
+        results.agreements(summary),
+        results.disagreements(summary),
         error_message(EVIL),
-        views.progress(TaskProgress(EVIL, 0, 1, 0)),
+        results.progress(TaskProgress(EVIL, 0, 1, 0)),
     ]
     assert not any("<script" in html or "<i>name" in html for html in shown)
     assert "&lt;script&gt;" in shown[1]
 
 
 def test_scores_stand_first_and_the_note_only_where_there_is_one(summary):
-    html = views.scored_rows(summary)
+    html = results.scored_rows(summary)
     assert html.index('<th class="added">cosine') < html.index("<th>sentence1")
     assert '<th class="added">note' not in html
 
@@ -58,7 +58,7 @@ def test_only_the_first_columns_of_a_wide_file_are_shown(tmp_path):
     names = ["sentence1", "sentence2", *(f"extra{i}" for i in range(11))]
     path.write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
     table = open_table(path)
-    html = views.preview(table, pick_columns(table))
+    html = results.preview(table, pick_columns(table))
     assert "1 more column is not shown" in html
     assert "extra10" not in html
 
@@ -67,7 +67,7 @@ def test_a_column_is_marked_with_its_role_unless_its_name_says_it(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("left,sentence 2\na,b\n")
     table = open_table(path)
-    html = views.preview(table, pick_columns(table, ["left", "sentence 2"]))
+    html = results.preview(table, pick_columns(table, ["left", "sentence 2"]))
     assert '<th>left <span class="role">sentence 1</span></th>' in html
     assert "<th>sentence 2</th>" in html
 
@@ -83,7 +83,7 @@ def test_a_column_is_marked_with_its_role_unless_its_name_says_it(tmp_path):
     ],
 )
 def test_what_happened_to_the_rows_is_said(summary, changes, remark):
-    assert remark in views.outcome(replace(summary, **changes), 5_000)
+    assert remark in results.outcome(replace(summary, **changes), 5_000)
 
 
 def test_the_example_has_sixty_pairs_of_all_kinds():
@@ -98,7 +98,7 @@ def test_the_example_has_sixty_pairs_of_all_kinds():
 
 
 def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
-    html = views.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
+    html = results.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
     assert 'role="progressbar"' in html
     assert 'aria-valuenow="42"' in html
     assert "421 of 1,000 rows · 210 rows/s · 3 s left" in html

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components.columns import ColumnPicker, chosen_name
+from sbert_app.pages.components.upload_options import ColumnPicker, chosen_name
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.data.load import load_data

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from sbert_app.pages.compare import snippets, views
+from sbert_app.pages.compare import answers, many, scores
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.compare.calibration import Calibration
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
@@ -38,24 +38,24 @@ def comparison(**changes: object) -> Comparison:
 
 class TestScores:
     def test_a_cosine_has_its_place_on_the_gold_scale(self):
-        html = views.result([comparison()], [CURVE], gold=None)
+        html = scores.result([comparison()], [CURVE], gold=None)
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
         assert "3.0 of 5 on the gold scale" in html
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
 
     def test_an_uncalibrated_model_has_no_scale(self):
-        html = views.result([comparison()], [None], gold=None, measuring=True)
+        html = scores.result([comparison()], [None], gold=None, measuring=True)
         assert "being measured" in html
         assert "on the gold scale" not in html
-        html = views.result([comparison()], [None], gold=None)
+        html = scores.result([comparison()], [None], gold=None)
         assert "being measured" not in html
         assert "not measured for this model" in html
 
     def test_cross_encoder_and_gold_score_stand_beside_it(self):
         card = {"spearman": {"test": 86.4}}
         scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card)
-        html = views.result([scored], [CURVE], gold=4.6)
+        html = scores.result([scored], [CURVE], gold=4.6)
         assert html.count("<section") == 3
         assert html.count('class="card first"') == 1
         assert "Spearman 86.4 on STSb test" in html
@@ -63,20 +63,20 @@ class TestScores:
 
     def test_of_a_truncated_sentence_it_says_how_much_had_no_effect(self):
         long = replace(side("word", truncated=True), unread=340)
-        html = views.result([comparison(b=long)], [CURVE], None)
+        html = scores.result([comparison(b=long)], [CURVE], None)
         assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words had no effect." in html
         assert "The first" not in html
 
     def test_a_sentence_in_another_language_is_named(self):
         german = replace(side("Ein Hund bellt."), language="German")
-        assert "The first sentence looks like German" in views.result([comparison(a=german)], [CURVE], None)
+        assert "The first sentence looks like German" in scores.result([comparison(a=german)], [CURVE], None)
 
     def test_a_pooling_that_is_not_the_models_own_is_said(self):
-        assert "made with max pooling" in views.result([comparison(own_pooling="max")], [CURVE], None)
-        assert "made with" not in views.result([comparison(own_pooling="mean")], [CURVE], None)
+        assert "made with max pooling" in scores.result([comparison(own_pooling="max")], [CURVE], None)
+        assert "made with" not in scores.result([comparison(own_pooling="mean")], [CURVE], None)
 
     def test_a_second_model_has_a_card_of_its_own(self):
-        html = views.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
+        html = scores.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
         assert html.count("<section") == 2
         assert "Cosine · other · mean pooling" in html
 
@@ -92,21 +92,21 @@ class TestScores:
         ],
     )
     def test_it_says_where_the_model_is_wrong(self, gold, expected, said):
-        html = views.result([comparison()], [CURVE], gold, expected)
+        html = scores.result([comparison()], [CURVE], gold, expected)
         assert ("wrong here" in html) == bool(said)
         assert said in html
 
     def test_an_error_stands_below_the_scores_that_there_are(self):
-        html = views.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
+        html = scores.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
         assert html.index("0.60") < html.index("No such cross-encoder")
 
     def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_an_empty_bar(self):
-        html = views.poolings(comparison(), {"mean": CURVE, "max": None})
+        html = scores.poolings(comparison(), {"mean": CURVE, "max": None})
         assert html.count('<tr class="chosen">') == 1
         assert "3.0 of 5" in html
         assert "width:0.0%" in html
         assert html.count("not measured for this model") == 2
-        measuring = views.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
+        measuring = scores.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
         assert measuring.count("being measured") == 2
 
 
@@ -114,27 +114,27 @@ class TestLeftOut:
     CHANGES = (LeftOut("a", "dog", 2, 5, -0.3, 0.1), LeftOut("b", "cat", 2, 5, 0.15, -0.2))
 
     def test_each_word_has_a_colour_and_a_row(self):
-        html = views.left_out(self.CHANGES, comparison())
+        html = scores.left_out(self.CHANGES, comparison())
         assert 'A <span style="background:rgba(0,114,178,0.63)" title="-0.300">dog</span> barks.' in html
         assert "rgba(213,94,0,0.36)" in html
         assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "the most harmful omission first"
         assert "cross-encoder" in html
 
     def test_without_a_cross_encoder_its_column_is_absent(self):
-        html = views.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
+        html = scores.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
         assert "cross-encoder" not in html
 
     def test_without_words_a_note_says_so(self):
-        assert "no word to leave out" in views.left_out([], comparison())
+        assert "no word to leave out" in scores.left_out([], comparison())
 
 
 def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
     change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
     shown = [
-        views.result([hostile], [CURVE], 1.0, errors=[HOSTILE]),
-        views.left_out([change], hostile),
-        views.tokens(hostile.a, hostile.b),
+        scores.result([hostile], [CURVE], 1.0, errors=[HOSTILE]),
+        scores.left_out([change], hostile),
+        scores.tokens(hostile.a, hostile.b),
     ]
     assert not any("<script" in html for html in shown)
     assert all("&lt;script&gt;" in html for html in shown)
@@ -152,7 +152,7 @@ def test_of_a_model_that_is_not_found_the_reasons_are_behind_details():
 def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
     seconds = None if pairs_per_second is None else 0.132
     pairs = AllPairs(["a"] * 12, None, 0.004, 0.00001, cross_seconds=seconds, notes=[HOSTILE])
-    html = views.all_pairs_times(pairs, Throughput(2_000.0, pairs_per_second, 0.25))
+    html = many.all_pairs_times(pairs, Throughput(2_000.0, pairs_per_second, 0.25))
     assert "12 encodings took <b>4 ms</b>" in html
     assert "49,995,000 passes" in html
     assert ("66 cross-encoder passes took <b>132 ms</b>" in html) == (pairs_per_second is not None)
@@ -163,20 +163,20 @@ def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
 
 class TestSnippets:
     def test_a_link_holds_every_input_that_is_given(self):
-        link = snippets.link("http://host/", a="One & two", b="drei", model="m", pooling="max", cross=None)
+        link = answers.link("http://host/", a="One & two", b="drei", model="m", pooling="max", cross=None)
         assert link.startswith("http://host/?")
         assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
 
     def test_sentences_that_no_address_could_hold_are_said_to_be_too_long(self):
-        assert snippets.link("http://host/", a="word " * 2_000, b="x") == "These sentences are too long for a link."
+        assert answers.link("http://host/", a="word " * 2_000, b="x") == "These sentences are too long for a link."
 
     def test_python_quotes_the_sentences_and_loads_a_cross_encoder_only_if_there_is_one(self):
-        code = snippets.as_python('say "hi"', "it's", "m", "mean", None)
+        code = answers.as_python('say "hi"', "it's", "m", "mean", None)
         compile(code, "snippet", "exec")
         assert "CrossEncoder" not in code
-        assert "CrossEncoder.load('minilm-stsb')" in snippets.as_python("a", "b", "m", "mean", "minilm-stsb")
+        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python("a", "b", "m", "mean", "minilm-stsb")
 
     def test_curl_survives_a_shell(self):
-        arguments = shlex.split(snippets.as_curl("http://host", "it's", "b", "m", "max", None).replace("\\\n", ""))
+        arguments = shlex.split(answers.as_curl("http://host", "it's", "b", "m", "max", None).replace("\\\n", ""))
         sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}
         assert json.loads(arguments[-1]) == sent

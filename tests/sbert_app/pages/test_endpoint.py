@@ -2,7 +2,6 @@
 
 import errno
 import os
-import threading
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,19 +9,18 @@ import gradio as gr
 import pytest
 
 from sbert_app.pages import build_app
-from sbert_app.pages.api import arguments
+from sbert_app.pages.api import endpoint as endpoints
 from sbert_app.pages.api.endpoint import (
     LONGEST_NAME,
     MOST_CHARACTERS,
     MOST_SENTENCES,
-    AtOnce,
     Between,
     endpoint,
-    visitor_of,
 )
+from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
-from training.errors import InputError, unwritable
+from training.errors import unwritable
 
 
 @endpoint(sentences=("query",), k=Between(1, 100), share=Between(0, 1))
@@ -116,38 +114,15 @@ def test_gradio_sees_the_types_of_the_function():
     assert next(one for one in described if one["parameter_name"] == "k")["type"]["type"] == "integer"
 
 
-def test_a_visitor_has_so_many_requests_at_once():
-    started, release = threading.Semaphore(0), threading.Event()
-    slots = AtOnce(2)
-
-    def hold():
-        with slots.one_more("a"):
-            started.release()
-            release.wait(10)
-
-    threads = [threading.Thread(target=hold) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        started.acquire(timeout=10)
-    with pytest.raises(InputError, match="2 such requests from your address"), slots.one_more("a"):
-        pass
-    with slots.one_more("b"):
-        release.set()
-    for thread in threads:
-        thread.join(10)
-    with slots.one_more("a"):
-        pass
-
-
 def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
     assert visitor_of(None) == ""
 
 
 def test_no_event_of_a_page_takes_the_name_of_an_endpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(arguments, "_signatures", {})  # other tests have endpoints of their own
+    monkeypatch.setattr(endpoints, "_signatures", {})  # other tests have endpoints of their own
     app = build_app(Services.start(Settings(home=tmp_path)))
     public = [function.api_name for function in app.fns.values() if function.api_visibility == "public"]
     assert {"compare", "encode", "score_file", "start_run"} <= set(public)
     assert [
-        name for name in public if not arguments.is_registered(name)
+        name for name in public if not endpoints.is_registered(name)
     ] == []  # Gradio calls the second "compare" compare_1

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from sbert_app.figures import thresholds as figures
+from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components.decisions import criterion_labels, decision_table
-from sbert_app.pages.evaluate import views
+from sbert_app.pages.evaluate import error_analysis, sts
 from sbert_app.services.results.error_analysis import RankedError, Slice
 from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
 from sbert_app.services.results.grid import make_grid
-from sbert_app.services.results.precomputed import PrecomputedResults
+from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
 from sbert_app.services.results.table import tabulate
+from sbert_app.services.store.documents import read_document
 from training.evaluation.thresholds import DataDecision, decide
 
 HOSTILE = "<script>alert(1)</script>"
@@ -24,7 +25,7 @@ def assert_escaped(html):
 
 @pytest.fixture(scope="module")
 def shipped():
-    return PrecomputedResults.read()
+    return read_document(SHIPPED, PrecomputedResults)
 
 
 @pytest.fixture
@@ -40,47 +41,47 @@ def grid():
 
 class TestScoreTable:
     def test_names_and_reasons_are_escaped(self, grid):
-        assert_escaped(views.score_table(grid, tabulate(grid, Metric())))
+        assert_escaped(sts.score_table(grid, tabulate(grid, Metric())))
 
     def test_what_was_measured_here_is_counted(self, grid):
-        html = views.score_table(grid, tabulate(grid, Metric()))
+        html = sts.score_table(grid, tabulate(grid, Metric()))
         assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
-        assert views.FAILED in html
+        assert sts.FAILED in html
         assert "100.00" in html
 
     def test_the_shipped_table_names_its_machine_and_its_command(self, shipped):
-        html = views.score_table(shipped, tabulate(shipped, Metric()))
+        html = sts.score_table(shipped, tabulate(shipped, Metric()))
         assert "<b>Shipped with the app</b>" in html
-        assert shipped.values["command"] in html
+        assert shipped.command in html
         assert 'class="paper-row"' in html
 
     def test_cautions_come_with_what_they_are_about(self, shipped):
-        plain = views.score_table(shipped, tabulate(shipped, Metric()))
-        pearson = views.score_table(shipped, tabulate(shipped, Metric("dot", "pearson")))
+        plain = sts.score_table(shipped, tabulate(shipped, Metric()))
+        pearson = sts.score_table(shipped, tabulate(shipped, Metric("dot", "pearson")))
         assert "Reimers et al. (2016)" in pearson
         assert "Reimers et al. (2016)" not in plain
-        assert views.CROSS_ENCODER_NOTE in pearson
-        assert views.CROSS_ENCODER_NOTE not in plain
+        assert sts.CROSS_ENCODER_NOTE in pearson
+        assert sts.CROSS_ENCODER_NOTE not in plain
 
 
 class TestDifferences:
     def test_one_sentence_for_each_data_set(self, shipped):
-        html = views.differences(shipped, "tfidf", "glove", Metric())
+        html = sts.differences(shipped, "tfidf", "glove", Metric())
         assert html.count("<li>") == len(shipped.data) + 1
         assert "points better than GloVe average, 50 d on STSb (paired bootstrap" in html
 
     def test_a_model_is_not_compared_with_itself(self, shipped):
-        assert "two different models" in views.differences(shipped, "tfidf", "tfidf", Metric())
+        assert "two different models" in sts.differences(shipped, "tfidf", "tfidf", Metric())
 
     def test_without_a_test_the_button_is_named(self, shipped):
-        assert "press <b>Measure</b>" in views.differences(shipped, "tfidf", "glove", Metric("dot"))
+        assert "press <b>Measure</b>" in sts.differences(shipped, "tfidf", "glove", Metric("dot"))
 
     def test_nothing_is_said_while_a_model_is_missing(self, shipped):
-        assert views.differences(shipped, None, "tfidf", Metric()) == ""
+        assert sts.differences(shipped, None, "tfidf", Metric()) == ""
 
 
 def test_a_pair_is_escaped_and_its_note_is_kept():
-    html = views.error_pair(RankedError(1, HOSTILE, HOSTILE, 4.0, 0.5, 0.9, 0.1), Markup("<b>note</b>"))
+    html = error_analysis.error_pair(RankedError(1, HOSTILE, HOSTILE, 4.0, 0.5, 0.9, 0.1), Markup("<b>note</b>"))
     assert_escaped(html)
     assert "gold 4.00 of 5, score 0.500" in html
     assert "<b>note</b>" in html
@@ -91,7 +92,7 @@ def test_slices_name_their_property_once_and_show_none_without_rho():
         Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)),
         Slice("negation", "in both", 3, None),
     ]
-    html = views.slices(found)
+    html = error_analysis.slices(found)
     assert html.count("negation") == 1
     assert 'style="width:80.0%"' in html
     assert "too few, or all alike" in html

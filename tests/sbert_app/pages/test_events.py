@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 from markupsafe import Markup
 
 from sbert_app.pages import build_app
-from sbert_app.pages.api import arguments
+from sbert_app.pages.api import endpoint
 from sbert_app.pages.components.events import ask
 from sbert_app.pages.learn import page as learn
-from sbert_app.pages.learn.demo import Demo, Measurement
+from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
+from sbert_app.pages.learn.teacher import ClassLink
 from sbert_app.services.container import Services
-from sbert_app.services.lessons.setup import SchoolClass
-from sbert_app.services.lessons.text import lessons
 from sbert_app.settings import Settings
 from training.errors import InputError
 
@@ -23,7 +23,7 @@ from training.errors import InputError
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "_signatures", {})  # other tests have endpoints of their own
+        patch.setattr(endpoint, "_signatures", {})  # other tests have endpoints of their own
         return build_app(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
 
 
@@ -76,9 +76,9 @@ def test_a_question_is_the_newest_one_until_the_next_about_the_same():
 def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
     asked: dict = {}
 
-    def measure(setup: object, seconds: float) -> Measurement:
+    def measure(context: object, seconds: float) -> Measurement:
         if seconds == 4:  # meanwhile the visitor moves the slider, and that is answered first
-            answers.append(learn._measure(view, asked, SchoolClass(), 3))
+            answers.append(learn._measure(view, asked, ClassLink(), 3))
             if fails:
                 raise InputError("there is no such model")
         return Measurement(None, Markup("of {}").format(seconds))
@@ -87,7 +87,8 @@ def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
     with gr.Blocks():
         outputs = [gr.Plot(), gr.HTML(), gr.HTML()]
         column, reset = gr.Column(), gr.Button()
-    view = learn._LessonView(lessons()[4], Demo([], [], measure), outputs, column, reset)
-    older = learn._measure(view, asked, SchoolClass(), 4)
+    services = SimpleNamespace(models=None, settings=SimpleNamespace(home=None))
+    view = learn._LessonView(services, lessons()[4], Demo([], [], measure), outputs, column, reset)
+    older = learn._measure(view, asked, ClassLink(), 4)
     assert answers[0][1] == "of 3"
     assert older == [gr.skip()] * 3

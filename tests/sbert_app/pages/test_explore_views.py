@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbert_app.pages.explore import views
+from sbert_app.pages.explore import clusters, map_figure, open_corpus, page, pairs, search
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import Hit, SearchResult
-from sbert_app.services.corpus.similar import NearDuplicates, SimilarPairs
+from sbert_app.services.corpus.similar_pairs import NearDuplicates, SimilarPairs
 from sbert_app.services.maps.corpus_map import MapResult
 
 HOSTILE = "<script>alert(1)</script>"
@@ -34,12 +34,12 @@ def test_texts_of_a_corpus_are_escaped(embedded):
     hit = Hit(0, HOSTILE, 0.9, 1, 0.8, 1)
     result = SearchResult("query", [hit], 3, True, 1.0, 2.0, [hit], 3.0, 3, HOSTILE)
     for html in (
-        views.corpus_summary(embedded, is_example=False),
-        views.nearest([embedded, embedded], 0),
-        views.search_status(result),
-        views.hits(result),
-        views.pairs_table(SimilarPairs([(0, 1, 0.9)], 3, 0, 0.1), corpus, 0.5),
-        views.clusters([group], corpus),
+        page.corpus_summary(embedded, is_example=False),
+        map_figure.nearest([embedded, embedded], 0),
+        search.search_status(result),
+        search.hits(result),
+        pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 3, 0, 0.1), corpus, 0.5),
+        clusters.clusters([group], corpus),
     ):
         assert_escaped(html)
 
@@ -47,7 +47,7 @@ def test_texts_of_a_corpus_are_escaped(embedded):
 def test_the_nearest_sentences_come_without_the_clicked_one(embedded):
     vectors = np.eye(3, dtype=np.float32)
     vectors[1] = [0.8, 0.6, 0]
-    html = views.nearest([replace(embedded, vectors=vectors)], 0)
+    html = map_figure.nearest([replace(embedded, vectors=vectors)], 0)
     assert html.count("<tr>") == 2
     assert html.index("0.800") < html.index("0.000")
 
@@ -59,36 +59,36 @@ def test_the_nearest_sentences_come_without_the_clicked_one(embedded):
 def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
     points = np.zeros((3, 2), dtype=np.float32)
     result = MapResult([embedded, embedded], [points, points], "key", False, 1.5)
-    html = views.map_status(result, None, {"name": "mine", "base": "<base>", "is_base": is_base})
+    html = map_figure.map_status(result, None, {"name": "mine", "base": "<base>", "is_base": is_base})
     assert words in html
     assert "Two aligned maps</b> of 3 sentences in 2 dimensions, computed in 1.5 s" in html
     assert "Before: " in html
 
 
 def test_the_summary_of_a_corpus(embedded):
-    html = views.corpus_summary(embedded, is_example=True)
+    html = page.corpus_summary(embedded, is_example=True)
     assert "an example · 3 sentences · with" in html
     assert "embeddings from the cache" in html
 
 
 def test_a_hit_that_the_cross_encoder_moved_names_its_rank_by_cosine():
     first, second = Hit(0, "one", 0.9, 1, 0.2, 2), Hit(1, "two", 0.8, 2, 0.7, 1)
-    html = views.hits(SearchResult("q", [first, second], 2, True, 1.0, 1.0, [second, first], 1.0, 2, "cross"))
+    html = search.hits(SearchResult("q", [first, second], 2, True, 1.0, 1.0, [second, first], 1.0, 2, "cross"))
     assert '<small class="up">↑ from 2</small>' in html
     assert '<small class="down">↓ from 1</small>' in html
 
 
 def test_long_sentences_are_cut(embedded):
     corpus = Corpus("long", ["word " * 200, "A dog."])
-    html = views.pairs_table(SimilarPairs([(0, 1, 0.9)], 2, 0, 0.1), corpus, 0.5)
-    assert html.count("word") == views.MAX_CHARACTERS // len("word ")
+    html = pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 2, 0, 0.1), corpus, 0.5)
+    assert html.count("word") == open_corpus.MAX_CHARACTERS // len("word ")
 
 
 @pytest.mark.parametrize(
     ("compared", "reason"), [(1, "one sentence makes no pair"), (9, "no pair has a cosine of 0.50 or more")]
 )
 def test_no_pairs_is_explained(embedded, compared, reason):
-    assert reason in views.pairs_table(SimilarPairs([], compared, 0, 0.1), embedded.corpus, 0.5)
+    assert reason in pairs.pairs_table(SimilarPairs([], compared, 0, 0.1), embedded.corpus, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_no_pairs_is_explained(embedded, compared, reason):
     ],
 )
 def test_near_duplicates_are_counted(embedded, owner, words):
-    assert words in views.near_duplicates(NearDuplicates(np.array(owner), 0.95, 0.1), embedded.corpus)
+    assert words in pairs.near_duplicates(NearDuplicates(np.array(owner), 0.95, 0.1), embedded.corpus)
 
 
 def test_clusters_singletons_and_the_rest_are_counted(embedded):
     groups = [Cluster(1, np.array([0]), ["dog"], [0], None), Cluster(0, np.array([1, 2]), [], [], None)]
-    status = views.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
+    status = clusters.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
     assert "<b>1 cluster</b> of 3 sentences · 2 in none (67%) · 1 with a single sentence" in status
-    assert "In no cluster</b> 2 sentences, between the dense groups" in views.clusters(groups, embedded.corpus)
-    assert "No group is dense enough" in views.clusters([], embedded.corpus)
+    assert "In no cluster</b> 2 sentences, between the dense groups" in clusters.clusters(groups, embedded.corpus)
+    assert "No group is dense enough" in clusters.clusters([], embedded.corpus)

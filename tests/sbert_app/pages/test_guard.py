@@ -6,9 +6,14 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.server.guard import Guard
-from sbert_app.pages.server.hosts import AllowedHosts, is_same_origin
-from sbert_app.pages.server.login import FREE_ATTEMPTS, LoginThrottle, PasswordCheck, has_token
+from sbert_app.pages.server.guard import (
+    FREE_ATTEMPTS,
+    AllowedHosts,
+    Guard,
+    PasswordCheck,
+    has_token,
+    is_same_origin,
+)
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound here
 RUN = "/gradio_api/run/list_runs"
@@ -145,30 +150,6 @@ class TestLogin:
         refused = lab.post("/login", content=b"right")
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
-
-
-class TestThrottle:
-    def test_the_delay_doubles_up_to_a_minute_and_a_right_password_ends_it(self):
-        now = [0.0]
-        throttle = LoginThrottle(clock=lambda: now[0])
-        delays = []
-        for _ in range(FREE_ATTEMPTS + 9):
-            delays.append(throttle.seconds_to_wait("a"))
-            now[0] += delays[-1]
-            throttle.failed("a")
-        assert delays == [0.0] * FREE_ATTEMPTS + [1, 2, 4, 8, 16, 32, 60, 60, 60]
-        assert throttle.seconds_to_wait("b") == 0
-        throttle.succeeded("a")
-        assert throttle.seconds_to_wait("a") == 0
-
-    def test_old_mistakes_are_forgotten(self):
-        now = [0.0]
-        throttle = LoginThrottle(clock=lambda: now[0])
-        for _ in range(FREE_ATTEMPTS - 1):
-            throttle.failed("a")
-        now[0] = 10_000.0
-        throttle.failed("a")
-        assert throttle.seconds_to_wait("a") == 0
 
 
 def test_passwords_are_compared_whole():

@@ -27,8 +27,8 @@ def page(home, tmp_path_factory):
 
 def make(page, name, data, file=None, how=("", "", "", "")):
     """The last update of the button that makes a project."""
-    asked = SimpleNamespace(session_hash=name)
-    return list(page.make(name, data, file, *MODELS, 0.5, 15, asked, *how))[-1]
+    press = page.tab.handler(page.make, {})
+    return list(press(SimpleNamespace(session_hash=name), name, data, file, *MODELS, 0.5, 15, *how))[-1]
 
 
 def uploaded(page, name, content):
@@ -44,7 +44,7 @@ def project(page):
     rows = "".join(f"Кот номер {i} спит.,x,Собака {i} лает.\n" for i in range(20))
     file = uploaded(page, "тексты.csv", ("левый,id,правый\n" + rows).encode("koi8-r"))
     made = make(page, "Кот 1", "", file, ("koi8-r", "левый", "правый", ""))
-    return page.projects.open(made[page.project].value)
+    return page.projects.open(made[page.project]["value"])
 
 
 def test_the_encoding_and_the_columns_that_were_picked_are_those_of_the_pairs(project):
@@ -55,10 +55,10 @@ def test_the_encoding_and_the_columns_that_were_picked_are_those_of_the_pairs(pr
 
 @pytest.mark.parametrize("data", ["/etc/passwd", "stsb:dev+/etc/passwd", "../../etc/passwd", "~/pairs.csv"])
 def test_a_path_that_nobody_uploaded_is_refused(page, data):
-    assert "cannot be used here" in make(page, "paths", data)[page.status]
-    assert "cannot be used here" in make(page, "paths", "stsb:dev", data)[page.status]
+    assert "cannot be used here" in make(page, "paths", data)[page.tab.status]
+    assert "cannot be used here" in make(page, "paths", "stsb:dev", data)[page.tab.status]
     picked = make(page, "paths", "stsb:dev", data, ("koi8-r", "a", "b", ""))
-    assert "cannot be used here" in picked[page.status]
+    assert "cannot be used here" in picked[page.tab.status]
     assert "paths" not in dict(page.projects.list())
 
 
@@ -85,12 +85,27 @@ def test_what_is_no_project_is_said(page, project_id):
     assert len(shown) < 500
 
 
+def test_a_damaged_project_is_a_sentence_on_a_page_that_opens(page):
+    made = make(page, "damaged", "stsb:dev")
+    project = page.projects.open(made[page.project]["value"])
+    (project.folder / "training.json").write_bytes(b"\xff")
+    opened = page.opened(project.id, "Ann")
+    assert "training.json cannot be read" in opened[page.results.training]
+    assert "data-pair" in opened[page.card]
+    (project.folder / "pairs.jsonl").write_bytes(b"{")
+    assert "line 1 is damaged" in page.opened(project.id, "Ann")[page.error]
+    (project.folder / "project.json").write_bytes(b"{")
+    opened = page.opened("", "Ann")
+    assert "amaged/project.json cannot be read" in opened[page.error]
+    assert str(page.services.settings.home) not in opened[page.error]
+
+
 def test_words_of_users_are_text(page):
     markup = "<img src=x onerror=alert(1)>"
     rows = "".join(f"{markup} {i},<b>{i}</b>\n" for i in range(20))
     file = uploaded(page, "markup.csv", ("sentence1,sentence2\n" + rows).encode())
     made = make(page, f"{markup} p", "", file)
-    project = made[page.project].value
+    project = made[page.project]["value"]
     event = gr.EventData(None, {"pair": 0, "score": 1})
     shown = page.judge(project, "<script>Ann", event)
     page.judge(project, "Ben", event)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from sbert_app.pages.server import limits
-from sbert_app.pages.server.limits import MOST_BODY, BodyLimits, UploadLedger, UploadLimits
+from sbert_app.pages.server.limits import MOST_BODY, BodyLimits, UploadLimits
 
 COMPARE = "/gradio_api/run/compare"
 MB = 1 << 20
@@ -109,6 +109,12 @@ class TestBodies:
         )
         assert answer.status_code == 400
 
+    @pytest.mark.parametrize(("body", "status"), [(b"9" * 5_000, 400), (b" " * (MOST_BODY + 1), 413)])
+    def test_what_is_refused_at_v1_is_said_as_openai_does(self, tmp_path, body, status):
+        headers = {"Content-Type": "application/json"}
+        answer = client(tmp_path).post("/v1/embeddings", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
+
     def test_named_arguments_are_passed_on(self, tmp_path):
         assert client(tmp_path).post("/gradio_api/call/v2/compare", content=b'{"a": 1}').status_code == 200
         assert client(tmp_path).post(COMPARE, content=b'{"a": 1}').status_code == 200
@@ -150,23 +156,6 @@ class TestUploads:
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=iter([b"x"])).status_code for _ in range(8)]
         assert codes == [200] * 6 + [429] * 2  # of 20 MB, each may have had 2 and an envelope of 1
-
-    def test_the_hour_passes(self):
-        now = [0.0]
-        ledger = UploadLedger(100, clock=lambda: now[0])
-        assert ledger.add("a", 90) == 0
-        now[0] = 600.0
-        assert ledger.add("a", 20) == 3000
-        assert ledger.add("b", 20) == 0
-        now[0] = 3600.0
-        assert ledger.add("a", 20) == 0
-
-    def test_addresses_are_forgotten_when_there_are_too_many(self, monkeypatch):
-        monkeypatch.setattr(limits, "MOST_ADDRESSES", 3)
-        ledger = UploadLedger(100)
-        for n in range(10):
-            ledger.add(str(n), 100)
-        assert ledger.add("0", 100) == 0
 
 
 def test_an_upload_that_is_cut_off_ends_as_the_parser_cleans_up():

@@ -5,8 +5,7 @@ import pytest
 
 from sbert_app.pages.components.model_settings import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
 from sbert_app.pages.evaluate.pickers import _with_dimension
-from sbert_app.services.results.model_spec import ModelSpec
-from training.models.reference import BY_ROLE, parse_reference
+from training.names import BY_ROLE, ModelName
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,7 @@ from training.models.reference import BY_ROLE, parse_reference
 )
 def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
     assert _with_settings("m?dim=3&prompt=x", dimension, prompt, AUTO) == name
-    stated = parse_reference(name)
+    stated = ModelName.parse(name)
     assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension or ALL, prompt)
 
 
@@ -42,5 +41,3 @@ def test_bi_encoders_are_added_with_fewer_dimensions_and_nothing_else_is():
     chosen, _ = _with_dimension(["m:cls", "tfidf", "minilm-stsb", "m"], "64")
     assert chosen == ["m:cls", "tfidf", "minilm-stsb", "m", "m?dim=64:cls", "m?dim=64"]
     assert _with_dimension(chosen, "64")[0] == chosen
-    assert ModelSpec.parse("m?dim=64:cls") == ("m?dim=64", "cls")
-    assert ModelSpec.parse("m?dim=64:cls").label == "m, 64 dimensions, CLS pooling"

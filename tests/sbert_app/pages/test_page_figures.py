@@ -1,18 +1,15 @@
 """Figures in the labels and notes of the pages are those of the data and the tables that they speak of."""
 
-import re
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 from sbert_app.figures.evaluation import SPEED_NOISE
-from sbert_app.pages.components.pickers import CROSS_ENCODER_REMARKS, MODEL_REMARKS
-from sbert_app.pages.evaluate import cost, sts, views
+from sbert_app.pages.components.pickers import CROSS_ENCODER_REMARKS
+from sbert_app.pages.evaluate import cost, sts
 from sbert_app.pages.train import form
-from sbert_app.services.lessons.text import lessons
 from sbert_app.services.results.paper import SIZES
-from sbert_app.services.runs.estimate import HUB_FORMS
+from training.catalogue import DATA_SETS, DOWNLOADS
 from training.data.load import load_data
 from training.sources.package_index import MPNET
 from training.sources.resolve import stsb_folder
@@ -25,17 +22,17 @@ def test_a_choice_of_data_names_its_size(label, name, home):
     head = name.partition(":")[0]
     if head == "stsb":
         assert f"{len(load_data(name, home)):,} scored pairs" in label
-    elif head == "wiki-sections":
-        assert f"{HUB_FORMS[head][1] / 1e6:.1f} million triplets" in label
     elif head != "none":
-        assert f"{HUB_FORMS[head][1]:,} labelled pairs" in label
+        rows = DATA_SETS[head].splits["train"].rows
+        size = f"{rows / 1e6:.1f} million triplets" if head == "wiki-sections" else f"{rows:,} labelled pairs"
+        assert label.endswith(f": {size}")
 
 
 def test_a_download_names_its_size():
     size = f"{MPNET.megabytes} MB"
     teachers = {name: label for label, name in form.TEACHERS}
     assert size in CROSS_ENCODER_REMARKS["mpnet-stsb"] and size in teachers["mpnet-stsb"]
-    assert MODEL_REMARKS["all-mpnet-base-v2"] == size
+    assert DOWNLOADS["all-mpnet-base-v2"] == size
 
 
 def test_what_trained_cross_encoders_have_seen_of_the_semeval_sets_is_counted(home: Path):
@@ -43,14 +40,9 @@ def test_what_trained_cross_encoders_have_seen_of_the_semeval_sets_is_counted(ho
     years = [line.split("\t")[YEAR] for line in lines]
     assert years.count("2012test") / SIZES["sts12"] == pytest.approx(1 / 3, abs=0.03)
     assert years.count("2014") / SIZES["sts14"] == pytest.approx(1 / 2, abs=0.03)
-    assert "about a third of STS12 and half of STS14" in views.SEEN_NOTE
+    assert "about a third of STS12 and half of STS14" in sts.SEEN_NOTE
 
 
 def test_the_noise_of_a_speed_and_the_size_of_a_million_vectors():
     assert f"within {SPEED_NOISE:.0%} count as equal" in sts.SCATTER_NOTE
     assert f"take {1_000_000 * 384 * 4 / 1e9:.1f} GB" in cost.INTRO
-
-
-def test_the_documentation_lists_the_lessons_by_their_titles():
-    listed = re.findall(r"^\d+\. (.+)$", (ROOT / "docs/learn.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert listed == [lesson.title for lesson in lessons()]

@@ -1,13 +1,18 @@
 """Templates escape what they are given; the shared macros mark up text, bars, figures and tables."""
 
+import ast
+from collections.abc import Iterator
+
 import jinja2
 import pytest
+from jinja2 import meta, nodes
 from markupsafe import Markup
+from paths import ROOT
 
 from sbert_app.pages.components.messages import error_message, error_of, progress_bar, sentence_case
-from sbert_app.pages.components.templates import macro
-from sbert_app.services.runs.errors import RunBusy, RunNotFound
-from sbert_app.services.tasks import TaskProgress
+from sbert_app.pages.components.templates import _environment, macro
+from sbert_app.services.background.tasks import TaskProgress
+from sbert_app.services.runs.record import RunBusy, RunNotFound
 from training.errors import InputError
 
 HOSTILE = "<script>alert(1)</script>"
@@ -34,6 +39,39 @@ def test_a_macro_escapes_every_text(name, arguments):
     html = macro(name)(*arguments)
     assert "<script" not in html
     assert "&lt;script&gt;" in html
+
+
+def calls_of(function: str) -> Iterator[tuple[str, int, set[str]]]:
+    """Each call of `macro` or `render` with a name that stands in the code: the name, and what it is given."""
+    for file in sorted((ROOT / "sbert_app").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(ast.Call(ast.Name("macro"), [ast.Constant(name)]), given, keywords):
+                    kind = "macro"
+                case ast.Call(ast.Name("render"), [ast.Constant(name)], keywords):
+                    kind, given = "render", []
+                case _:
+                    continue
+            is_plain = not any(isinstance(each, ast.Starred) for each in given) and all(each.arg for each in keywords)
+            if kind == function and is_plain:
+                yield str(name), len(given), {str(each.arg) for each in keywords}
+
+
+def test_each_macro_is_given_what_it_takes():
+    wrong = [
+        (name, given, named)
+        for name, given, named in calls_of("macro")
+        if given > len(taken := macro(name).arguments) or not named <= set(taken[given:])  # type: ignore[attr-defined]
+    ]
+    assert wrong == []
+
+
+def test_each_template_is_given_all_that_it_shows():
+    environment = _environment()
+    for name, _, named in calls_of("render"):
+        template = environment.parse(environment.loader.get_source(environment, name)[0])
+        made = {node.target.name for node in template.find_all(nodes.Assign)}
+        assert meta.find_undeclared_variables(template) <= named | made, name
 
 
 def test_markup_among_the_values_is_inserted_as_it_is():

@@ -8,20 +8,19 @@ import gradio as gr
 import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
-from sbert_app.pages.components.columns import ColumnPicker
+from sbert_app.pages.components.upload_options import ColumnPicker
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import views as train_views
-from sbert_app.pages.train.uploads import UploadControls
+from sbert_app.pages.train.form import UploadControls
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
-from sbert_app.services.experiments.groups import RunGroup
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
-from sbert_app.services.runs.negatives import NegativesPreview
+from sbert_app.services.experiments.experiment import RunGroup
+from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError
-from training.trainer.config import CHOICES, RunConfig
+from training.trainer.config import RunConfig
 from training.trainer.negatives import MinedTriplet
 
 HOSTILE = "<img src=x onerror=alert(1)> & more"
@@ -116,8 +115,11 @@ def test_the_bases_offered_include_the_networks_over_word_vectors():
     assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "scratch:bilstm", "scratch:dan"]
 
 
-def test_each_objective_has_a_line_about_it():
-    assert tuple(train_form.OBJECTIVES) == CHOICES["objective"]
+def test_an_objective_shows_the_fields_that_it_needs():
+    shown = dict(zip(train_form.OF_OBJECTIVE, train_form.objective_updates("mse"), strict=True))
+    assert "a teacher’s vectors" in shown["objective"]["info"]
+    assert [shown[name]["visible"] for name in ("concatenation", "teacher", "negatives_group")] == [False, True, False]
+    assert shown["batch_size"]["info"] == "Rows per step"
 
 
 @pytest.mark.parametrize(

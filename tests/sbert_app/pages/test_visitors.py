@@ -15,12 +15,14 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from sbert_app.pages.api import endpoint as endpoints
-from sbert_app.pages.api.endpoint import AtOnce, endpoint, visitor_of
-from sbert_app.pages.server.visitors import HEADER, MCP, McpCalls, agent_address, signed, visitor_address
+from sbert_app.pages.api.endpoint import endpoint
+from sbert_app.pages.server.address import HEADER, agent_address, signed, visitor_of
+from sbert_app.pages.server.mcp import MCP, McpCalls
+from sbert_app.services.quota import Quota
 
 
 async def headers(request):
-    return JSONResponse({"agent": agent_address(request.headers), "visitor": visitor_of(request)})
+    return JSONResponse({"agent": agent_address(request), "visitor": visitor_of(request)})
 
 
 BEHIND = Starlette(routes=[Route("/{path:path}", headers, methods=["GET", "POST"])])
@@ -32,8 +34,8 @@ def test_a_tool_call_names_its_agent_and_nothing_else_can():
     for forged in ("10.0.0.8", "secret 10.0.0.8", " 10.0.0.8", ""):
         for path in (f"{MCP}/", "/gradio_api/run/compare"):
             assert client.post(path, headers={HEADER: forged}).json()["visitor"] == "10.0.0.7"
-    assert visitor_address("127.0.0.1", {HEADER: signed("10.0.0.9")}) == "10.0.0.9"
-    assert visitor_address("127.0.0.1", {}) == "127.0.0.1"
+    for headers, visitor in (({HEADER: signed("10.0.0.9")}, "10.0.0.9"), ({}, "127.0.0.1")):
+        assert visitor_of(SimpleNamespace(headers=headers, client=SimpleNamespace(host="127.0.0.1"))) == visitor
 
 
 def test_so_many_connections_to_the_mcp_server_are_open_from_one_address():
@@ -105,7 +107,7 @@ def test_the_app_s_request_to_itself_is_counted_for_the_agent(tools):
 
 
 def test_an_agent_has_so_many_calls_at_once_of_all_tools_together(monkeypatch):
-    monkeypatch.setattr(endpoints, "_tool_calls", AtOnce(1))
+    monkeypatch.setattr(endpoints, "_tool_calls", Quota(1))
     asked = SimpleNamespace(headers={HEADER: signed("10.0.0.7")}, client=SimpleNamespace(host="127.0.0.1"))
 
     @endpoint()

@@ -5,24 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbert_app.pages.learn import views, views_beyond
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.learn import page
+from sbert_app.pages.learn.lesson import Setup, lessons
+from sbert_app.pages.learn.lessons import (
+    collapse,
+    cost,
+    heads,
+    layers,
+    negation,
+    orders,
+    rerank,
+    temperature,
+    whitening,
+)
+from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample
+from sbert_app.pages.learn.teacher import ClassLink
 from sbert_app.services.compare.throughput import Throughput
-from sbert_app.services.lessons.collapse import LessonVectors
-from sbert_app.services.lessons.contrast import Contrast, Scores
-from sbert_app.services.lessons.cost import Rates
-from sbert_app.services.lessons.crowding import Crowding, Trained
-from sbert_app.services.lessons.heads import Head, Heads
-from sbert_app.services.lessons.layers import Layers
-from sbert_app.services.lessons.orders import Line, Orders
-from sbert_app.services.lessons.rerank import Candidate, Reranked
-from sbert_app.services.lessons.sample import EncodedCorpus, EncodedSample
-from sbert_app.services.lessons.setup import SchoolClass, Setup
-from sbert_app.services.lessons.text import lessons
-from sbert_app.services.lessons.whitening import Spread, Whitened
 
 HOSTILE = "<script>alert(1)</script>"
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), 1.0, "12:00:00")
-RATES = Rates(Throughput(1_000, 100, 0.5), 2.0, "12:00:00")
+RATES = cost.Rates(Throughput(1_000, 100, 0.5), 2.0, "12:00:00")
 
 
 def assert_escaped(html):
@@ -32,58 +35,57 @@ def assert_escaped(html):
 
 @pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.key)
 def test_the_prose_of_a_lesson_keeps_its_markup(lesson):
-    html = views.lesson_text(lesson, 12) + views.question(lesson)
+    html = render("learn/templates/lesson.html", lesson=lesson, count=12) + macro("learn/question")(lesson)
     assert all(paragraph in html for paragraph in (*lesson.text, lesson.answer))
     assert f"Lesson {lesson.number} of 12" in html
     assert html.count("<details") == 1
 
 
 def test_an_address_with_a_users_text_stays_one_attribute():
-    html = views.page_link(lessons()[1], '/?a="><script>&b=2')
+    html = page._page_link(lessons()[1], '/?a="><script>&b=2')
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
 
 
 def test_sentences_and_names_are_escaped():
-    line = Line(HOSTILE, 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
+    line = orders.Line(HOSTILE, 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
-    orders = Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0)
-    candidates = [Candidate(HOSTILE, 0.9, 0.1, 1, 2), Candidate("A dog.", 0.8, 0.7, 2, 1)]
+    found = orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0)
+    candidates = [rerank.Candidate(HOSTILE, 0.9, 0.1, 1, 2), rerank.Candidate("A dog.", 0.8, 0.7, 2, 1)]
     sample = EncodedSample(HOSTILE, np.ones(3), {}, 1.0, "12:00:00")
-    vectors = LessonVectors(80.0, 0.95, 0.1, -0.1, 3.0, 384, np.ones(3), np.ones(3), sample)
-    assert_escaped(views.orders(orders, normalised=False))
-    assert_escaped(views.rerank(Reranked(candidates, CORPUS, 1.0, 2.0), (85.0, 88.0), 200))
-    assert_escaped(views.collapse(vectors, 0.9, [(HOSTILE, HOSTILE)]))
+    vectors = collapse.LessonVectors(80.0, 0.95, 0.1, -0.1, 3.0, 384, np.ones(3), np.ones(3), sample)
+    assert_escaped(orders.describe(found, normalised=False))
+    assert_escaped(rerank.describe(rerank.Reranked(candidates, CORPUS, 1.0, 2.0), (85.0, 88.0)))
+    assert_escaped(collapse.describe(vectors, 0.9, [(HOSTILE, HOSTILE)]))
 
 
 def test_a_rank_that_differs_from_the_cosines_is_marked():
-    line = Line("A dog.", 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
+    line = orders.Line("A dog.", 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
-    html = views.orders(Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0), normalised=True)
+    html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0), normalised=True)
     assert html.count('class="red"') == 1
     assert "All vectors have length 1" in html
 
 
 class TestCost:
     def test_times_are_extrapolated_from_the_rates(self):
-        html = views.cost(RATES, 1_000)
+        html = cost.describe(RATES, 1_000)
         assert "499,500" in html
         assert "1 h 23 min" in html  # 499,500 pairs at 100 a second
         assert "10,000: the paper’s case" in html
 
     def test_the_papers_case_comes_once(self):
-        assert "512 sentences and 64 pairs" in views.cost(RATES, 10_000)
-        assert "the paper’s case" not in views.cost(RATES, 10_000)
+        assert "512 sentences and 64 pairs" in cost.describe(RATES, 10_000)
+        assert "the paper’s case" not in cost.describe(RATES, 10_000)
 
     def test_without_a_cross_encoder_its_rate_is_zero(self):
         rates = replace(RATES, throughput=Throughput(1_000, None, 0.5))
-        assert "<b>0</b><span>pairs/s</span>" in views.cost(rates, 1_000)
+        assert "<b>0</b><span>pairs/s</span>" in cost.describe(rates, 1_000)
 
 
 def test_a_head_below_chance_is_explained_with_its_figures():
-    rows = [Head("uv", seen=0.98, unseen=0.27), Head("diff", seen=0.9, unseen=0.6)]
-    result = Heads(rows, chance=0.355, train_pairs=300, encode_seconds=1.0, train_seconds=1.0)
-    labels = {"uv": "(u, v)", "diff": "(|u−v|)"}
-    html = views.heads(result, labels, {"uv": 66.04, "diff": 69.78}, {"uv": 80.71, "diff": 86.25})
+    rows = [heads.Head("uv", seen=0.98, unseen=0.27), heads.Head("diff", seen=0.9, unseen=0.6)]
+    result = heads.Heads(rows, chance=0.355, train_pairs=300, encode_seconds=1.0, train_seconds=1.0)
+    html = heads.describe(result, {"uv": 80.71, "diff": 86.25})
     assert "(u, v) is right on 98% of its training pairs and on 27% of new ones, fewer than the 36%" in html
     assert "(|u−v|) is right" not in html
     assert "The shipped runs span 80.71 (u, v) to 86.25 (|u−v|)." in html
@@ -96,11 +98,11 @@ class TestFindings:
     def contrast(bi, cross):
         def scores(told_apart):
             paraphrase = np.where(np.arange(20) < told_apart, 0.9, 0.5)
-            return Scores(paraphrase, np.full(20, 0.8), np.full(20, 0.1))
+            return negation.Scores(paraphrase, np.full(20, 0.8), np.full(20, 0.1))
 
         by_scorer = {"TF-IDF": scores(0), "bi-encoder": scores(bi), "cross-encoder": scores(cross)}
         own = dict.fromkeys(by_scorer, 0.5)
-        return views_beyond.contrast(Contrast(by_scorer, own, 20, HOSTILE, "c", 1.0, "12:00:00"), "negation")
+        return negation.describe(negation.Contrast(by_scorer, own, 20, HOSTILE, "c", 1.0, "12:00:00"), "negation")
 
     @pytest.mark.parametrize(
         ("bi", "cross", "said"),
@@ -119,13 +121,13 @@ class TestFindings:
         assert_escaped(html)
 
     @staticmethod
-    def trained(temperature, mean, rho=60.0):
-        return Trained(temperature, rho, np.full(10, mean), np.full(4, min(1.0, mean + 0.2)))
+    def trained(tau, mean, rho=60.0):
+        return temperature.Trained(tau, rho, np.full(10, mean), np.full(4, min(1.0, mean + 0.2)))
 
     def crowding(self, means, rhos=(60.0, 60.0), before=50.0):
         after = [self.trained(tau, mean, rho) for tau, mean, rho in zip((0.01, 0.1), means, rhos, strict=True)]
-        result = Crowding(self.trained(None, 0.93, before), after, 512, 200, "stsb:dev", 1.0, "12:00:00")
-        return views_beyond.crowding(result, after[0])
+        result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, 200, "stsb:dev", 1.0, "12:00:00")
+        return temperature.describe(result, after[0])
 
     def test_what_the_temperature_does_is_said_from_the_means(self):
         assert "0.72 after τ = 0.01 and of 0.05 after τ = 0.1" in self.crowding((0.72, 0.05))
@@ -141,8 +143,8 @@ class TestFindings:
     )
     def test_whitening_is_said_to_help_or_not(self, after, said):
         sample = EncodedSample(HOSTILE, np.ones(3), {}, 1.0, "12:00:00")
-        spreads = (Spread(55.0, 0.93, 130.0, 384), Spread(after, 0.0, 250.0, 256))
-        html = views_beyond.whitening(Whitened(*spreads, {256: after}, np.ones(3), np.ones(3), sample))
+        spreads = (whitening.Spread(55.0, 0.93, 130.0, 384), whitening.Spread(after, 0.0, 250.0, 256))
+        html = whitening.describe(whitening.Whitened(*spreads, {256: after}, sample))
         assert f"Whitening to 256 dimensions {said}" in html
         assert_escaped(html)
 
@@ -156,8 +158,10 @@ class TestFindings:
     )
     def test_layers_are_compared_by_their_figures(self, rho, first_last, said):
         by_pooling = dict.fromkeys(("mean", "max", "cls"), rho)
-        result = Layers(HOSTILE, by_pooling, dict.fromkeys(by_pooling, first_last), 200, "stsb:dev", 1.0, "12:00:00")
-        html = views_beyond.layers(result, "mean")
+        result = layers.Layers(
+            HOSTILE, by_pooling, dict.fromkeys(by_pooling, first_last), 200, "stsb:dev", 1.0, "12:00:00"
+        )
+        html = layers.describe(result, "mean")
         assert all(part in html for part in said)
         assert ("–" in html) == np.isnan(rho).any()
         assert_escaped(html)
@@ -165,8 +169,8 @@ class TestFindings:
 
 class TestSheet:
     def test_it_has_the_questions_of_the_class_and_the_answers_apart(self):
-        school_class = SchoolClass(HOSTILE, Setup(seed=7), (4, 8))
-        plain, full = views.sheet(school_class, answers=False), views.sheet(school_class, answers=True)
+        link = ClassLink(HOSTILE, Setup(seed=7), (4, 8))
+        plain, full = link.sheet(answers=False), link.sheet(answers=True)
         assert_escaped(plain)
         assert all(lessons()[n - 1].question in plain for n in (4, 8)) and lessons()[0].question not in plain
         assert lessons()[3].answer not in plain and "seed 7" in plain
@@ -174,8 +178,8 @@ class TestSheet:
         assert lessons()[3].answer in answers and lessons()[3].answer not in questions
 
     def test_its_address_is_that_of_the_class(self):
-        school_class = SchoolClass("A b", Setup(seed=7), (4, 8))
-        address = views.sheet_address(school_class, answers=True)
+        link = ClassLink("A b", Setup(seed=7), (4, 8))
+        address = link.sheet_address(answers=True)
         assert address.startswith("/learn/sheet?class=A+b&") and address.endswith("&lessons=4,8&answers=1")
-        assert 'href="/learn?class=A+b&amp;' in views.class_links(school_class)
-        assert views.class_banner(SchoolClass()) == ""
+        assert 'href="/learn?class=A+b&amp;' in link.links()
+        assert ClassLink().banner() == ""

@@ -1,0 +1,339 @@
+"""The claims of the lessons, measured with the real model and the real benchmark."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbert_app.pages.learn import lessons as package
+from sbert_app.pages.learn import samples
+from sbert_app.pages.learn.lesson import Context, Setup, lesson_number, lessons
+from sbert_app.pages.learn.lessons import (
+    collapse,
+    cost,
+    heads,
+    layers,
+    negation,
+    orders,
+    pooled_pair,
+    rerank,
+    temperature,
+    whitening,
+    without_tuning,
+)
+from sbert_app.services.compare.throughput import Throughput
+from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.presets import PRESETS
+from training.catalogue import DEFAULT_MODEL
+from training.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def context(home: Path) -> Context:
+    return Context(ModelCache(home), home)
+
+
+@pytest.fixture
+def models(context: Context) -> ModelCache:
+    return context.models
+
+
+# ------------------------------------------------------------ what they say
+
+
+def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_a_paper():
+    assert [lesson.number for lesson in lessons()] == list(range(1, len(lessons()) + 1))
+    folder = Path(package.__path__[0])
+    assert sorted(lesson.key for lesson in lessons()) == sorted(file.stem for file in folder.glob("[!_]*.py"))
+    for lesson in lessons():
+        assert lesson.question.rstrip().endswith("?")
+        assert len(lesson.answer) > 80
+        assert lesson.paper
+        assert any(source in lesson.section for source in ("Table", "section", "arXiv"))
+
+
+def test_a_lesson_is_read_in_five_minutes():
+    for lesson in lessons():
+        words = " ".join([lesson.idea, *lesson.text, lesson.try_it, lesson.paper_note, lesson.question, lesson.answer])
+        assert len(words.split()) < 5 * 110  # slow reading, and time to play
+
+
+def test_links_lead_to_presets_that_exist():
+    links = {lesson.number: lesson.href for lesson in lessons()}
+    assert links[3].removeprefix("/ablation?preset=") in ABLATIONS
+    assert links[4].removeprefix("/train?preset=") in PRESETS
+
+
+def test_the_papers_figures_are_those_of_the_ablation_page():
+    variants = ABLATIONS["pooling"].variants
+    assert dict(lessons()[1].paper)["max"].endswith(f"{variants['max'].paper:.2f}")
+    told = " ".join(figure for _, figure in lessons()[2].paper)
+    assert all(f"{ABLATIONS['concat'].variants[name].paper:.2f}" in told for name in ("uv", "uv+diff"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"), [("4", 4), ("1", 1), ("12", 12), ("13", 1), ("0", 1), ("four", 1), ("", 1), (None, 1)]
+)
+def test_a_link_to_no_lesson_opens_the_first(asked, number):
+    assert lesson_number(asked) == number
+
+
+# ------------------------------------------------------------ what they measure
+
+
+def test_1_tuned_for_sentences_beats_everything_that_was_not(context):
+    found = without_tuning.measure(context, DEFAULT_MODEL, 100)
+    rho = {row.label: row.rho for row in found.rows}
+    assert max(rho, key=rho.get) == f"{DEFAULT_MODEL}: mean"
+    assert rho[f"{DEFAULT_MODEL}: mean"] > rho[f"{DEFAULT_MODEL}: CLS"] > rho["random weights: CLS"] > 0
+    assert list(rho)[-1] == f"{DEFAULT_MODEL}: mean"  # the bar in the accent colour
+    assert found.seconds > 0
+
+
+def test_1_another_model_stands_beside_the_default(context):
+    rows = without_tuning.measure(context, "scratch:2x64", 100).rows
+    assert [row.label for row in rows][-4:] == [
+        "scratch:2x64: word vectors",
+        "scratch:2x64: CLS",
+        "scratch:2x64: mean",
+        f"{DEFAULT_MODEL}: mean",
+    ]
+
+
+def test_2_cells_add_up_and_cls_leaves_words_out_instead(context):
+    found = pooled_pair.measure(context, "A man plays the guitar.", "Someone plays a guitar.", "max")
+    assert found.comparison.attribution.matrix.sum() == pytest.approx(found.comparison.cosine, abs=1e-4)
+    word_a, word_b, share = found.strongest
+    assert share == found.comparison.attribution.matrix.max()
+    assert {word_a, word_b} == {"guitar"}
+    cls = pooled_pair.measure(context, "A man plays.", "Someone plays.", "cls")
+    assert cls.strongest is None
+    assert len(cls.left_out) == len(["A", "man", "plays", ".", "Someone", "plays", "."])
+
+
+def test_2_the_poolings_of_the_sample_are_those_of_the_encoder(context):
+    found = samples.encode_sample(context, DEFAULT_MODEL, 100)
+    first = samples.gold_sample(context, 100).first
+    for name, (u, _) in found.by_pooling.items():
+        direct = context.models.encoder(DEFAULT_MODEL, name).encode(first, normalize=False)
+        np.testing.assert_allclose(u, direct, atol=0.06)  # bfloat16, other batches
+
+
+def test_3_a_head_on_u_and_v_alone_only_memorises(context):
+    found = heads.measure(context, 300)
+    heads_of = {row.concatenation: row for row in found.rows}
+    assert list(heads_of) == list(ABLATIONS["concat"].variants)
+    assert heads_of["uv"].seen > 0.9
+    assert heads_of["uv"].unseen < found.chance + 0.1
+    for name, row in heads_of.items():
+        if name != "uv":
+            assert row.unseen > found.chance + 0.1, name
+
+
+def test_4_a_pull_moves_the_cosines_and_hardly_the_order(context):
+    free, pulled = (collapse.measure(context, "trained", pull) for pull in (0, 0.9))
+    assert free.random_cosine < 0.1 and not free.collapsed
+    assert pulled.random_cosine > 0.98 and pulled.collapsed
+    assert abs(free.rho - pulled.rho) < 1.5
+    assert free.uniformity < -3 < -0.2 < pulled.uniformity
+    assert pulled.effective_rank < free.effective_rank / 3
+    assert (pulled.similar.mean() - pulled.unrelated.mean()) < 0.02 < (free.similar.mean() - free.unrelated.mean())
+
+
+def test_4_random_weights_have_collapsed_without_a_pull(context):
+    assert collapse.measure(context, "random", 0).collapsed
+
+
+@given(st.floats(0, 0.99), st.integers(0, 1_000))
+def test_4_pulled_vectors_have_length_one_and_never_part(pull, seed):
+    vectors = np.random.default_rng(seed).normal(size=(6, 5)) + 1
+    moved = collapse.pulled(vectors, pull)
+    np.testing.assert_allclose(np.linalg.norm(moved, axis=1), 1)
+    free = collapse.pulled(vectors, 0)
+    assert (moved @ moved.T).sum() >= (free @ free.T).sum() - 1e-9
+
+
+def test_5_rates_are_measured_once_for_each_request(context):
+    found = cost.measure(context, 1.0)
+    assert found is cost.measure(context, 1.0)
+    assert found.throughput.sentences_per_second > 0 and found.throughput.pairs_per_second > 0
+    assert found is not cost.measure(context, 2.0)  # asked again: measured again
+
+
+def test_5_ten_times_the_sentences_cost_ten_times_and_a_hundred_times():
+    throughput = Throughput(sentences_per_second=1_000, pairs_per_second=500, product_seconds=0.5)
+    bi, cross = cost.both_seconds(throughput, 10_000)
+    assert bi == pytest.approx(10_000 / 1_000 + 0.5)
+    assert cross == pytest.approx(49_995_000 / 500)
+    less_bi, less_cross = cost.both_seconds(throughput, 1_000)
+    assert cross / less_cross == pytest.approx(100, rel=0.01)
+    assert bi / less_bi == pytest.approx(10, rel=0.06)
+    assert cost.pairs_of(10_000) == 49_995_000
+
+
+def test_6_with_length_one_three_orders_are_the_same(context):
+    query = "The orchestra played too loudly."
+    free, normalised = (orders.measure(context, query, on) for on in (False, True))
+    assert [normalised.agreement[name] for name in ("dot", "euclidean")] == pytest.approx([1, 1])
+    assert 0.8 < normalised.agreement["manhattan"] < 1
+    assert free.agreement["euclidean"] < 0.9
+    for line in normalised.lines:
+        assert line.ranks["cosine"] == line.ranks["dot"] == line.ranks["euclidean"]
+    assert normalised.rho["dot"] == pytest.approx(normalised.rho["cosine"], abs=0.01)
+    assert free.rho["dot"] < free.rho["cosine"] - 5
+
+
+def test_6_ranks_count_from_one_and_ties_keep_their_place():
+    assert orders.ranks(np.array([0.1, 0.9, 0.5, 0.5 + 1e-9])).tolist() == [4, 1, 2, 3]
+
+
+def test_7_the_cross_encoder_changes_the_order_and_is_the_better_judge(context):
+    found = rerank.measure(context, "The stock market fell sharply.", 10)
+    assert [candidate.rank for candidate in found.candidates] == list(range(1, 11))
+    assert sorted(candidate.cross_rank for candidate in found.candidates) == list(range(1, 11))
+    assert "higher" in found.candidates[0].sentence  # by cosine the topic wins …
+    best = min(found.candidates, key=lambda candidate: candidate.cross_rank)
+    assert "fell" in best.sentence  # … by the cross-encoder the direction
+    cosines = [candidate.cosine for candidate in found.candidates]
+    assert cosines == sorted(cosines, reverse=True)
+    bi, cross = rerank.quality(context)
+    assert cross > bi > 80
+
+
+@pytest.mark.parametrize("blank", ["", "  \n"])
+def test_an_empty_query_is_refused(context, blank):
+    with pytest.raises(InputError, match="the query is empty"):
+        orders.measure(context, blank, True)
+    with pytest.raises(InputError, match="the query is empty"):
+        rerank.measure(context, blank, 10)
+
+
+def words(text):
+    return sorted("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+class TestContrast:
+    def test_a_swap_has_exactly_the_words_of_its_sentence_and_a_paraphrase_has_not(self):
+        for item in negation.items(negation.WORD_ORDER):
+            assert words(item.contrast) == words(item.sentence) and item.contrast != item.sentence
+            assert words(item.paraphrase) != words(item.sentence)
+
+    def test_every_negation_negates(self):
+        for item in negation.items(negation.NEGATION):
+            assert any(word in words(item.contrast) for word in ("not", "no", "never", "nobody", "cannot")), item
+        assert len(set(negation.items(negation.NEGATION))) == 20
+
+    def test_word_counts_cannot_see_order(self, context):
+        found = negation.measure(context, negation.WORD_ORDER, "A dog bit a man.", "A man bit a dog.")
+        np.testing.assert_allclose(found.by_scorer[negation.TF_IDF].contrast, 1, atol=1e-6)
+        assert found.by_scorer[negation.TF_IDF].told_apart == 0
+        assert found.own[negation.TF_IDF] == pytest.approx(1, abs=1e-6)
+        assert found.own[negation.BI] < 1
+
+    def test_scores_are_those_of_the_models(self, context, models):
+        found = negation.measure(context, negation.NEGATION, "It is hot.", "It is not hot.")
+        item = negation.items(negation.NEGATION)[3]
+        u, v = models.encoder(DEFAULT_MODEL).encode([item.sentence, item.contrast])
+        assert found.by_scorer[negation.BI].contrast[3] == pytest.approx(float(u @ v), abs=0.01)
+        assert found.by_scorer[negation.BI].unrelated.mean() < 0.3 < found.by_scorer[negation.BI].paraphrase.mean()
+
+    def test_the_counts_are_of_items(self):
+        scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
+        assert (scores.told_apart, scores.above_unrelated) == (1, 1)
+
+    def test_an_empty_sentence_is_refused(self, context):
+        with pytest.raises(InputError, match="the second sentence is empty"):
+            negation.measure(context, negation.NEGATION, "A dog.", " ")
+
+
+@pytest.fixture(scope="module")
+def from_crowded(context):
+    return temperature.measure(context, "random")
+
+
+class TestCrowding:
+    def test_a_low_temperature_leaves_crowded_vectors_crowded_and_a_higher_one_spreads_them(self, from_crowded):
+        means = {each.temperature: float(each.random.mean()) for each in from_crowded.after}
+        assert from_crowded.before.random.mean() > 0.9
+        assert means[0.01] > means[0.02] > means[0.05]
+        assert means[0.01] > 0.5 and means[0.1] < 0.2
+
+    def test_every_temperature_learns(self, from_crowded):
+        for each in from_crowded.after:
+            gap = each.similar.mean() - each.random.mean()
+            assert gap > from_crowded.before.similar.mean() - from_crowded.before.random.mean()
+
+    def test_the_same_seed_gives_the_same_figures(self, context, from_crowded):
+        temperature.measure.cache_clear()
+        again = temperature.measure(context, "random")
+        assert [each.rho for each in again.after] == pytest.approx([each.rho for each in from_crowded.after])
+
+
+class TestWhitening:
+    def test_whitened_vectors_have_covariance_one(self):
+        random = np.random.default_rng(0)
+        vectors = random.normal(size=(200, 12)) @ random.normal(size=(12, 12)) + 5
+        kernel, mean = whitening.whitening(vectors)
+        white = (vectors - mean) @ kernel
+        np.testing.assert_allclose(np.cov(white.T), np.eye(12), atol=1e-8)
+        np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-8)
+
+    def test_directions_without_variance_are_left_out(self):
+        vectors = np.random.default_rng(0).normal(size=(30, 4))
+        kernel, _ = whitening.whitening(np.hstack([vectors, vectors[:, :1]]))
+        assert kernel.shape == (5, 4)
+
+    def test_it_removes_the_cone_of_random_weights(self, context):
+        found = whitening.measure(context, "random", 256)
+        assert found.before.random_cosine > 0.9 and abs(found.after.random_cosine) < 0.05
+        assert found.after.effective_rank > found.before.effective_rank
+        assert found.after.dimensions == 256
+        assert found.rho_by_dimension[256] == found.after.rho
+
+    def test_no_more_dimensions_are_kept_than_there_are(self, context):
+        found = whitening.measure(context, "random cls", 10_000)
+        assert found.after.dimensions <= 384
+
+
+class TestLayers:
+    def test_the_last_layer_is_what_the_model_encodes_with(self, context, models):
+        encoder = models.encoder(DEFAULT_MODEL)
+        sentences = ["A dog.", "A much longer sentence about a dog.", "A dog."]
+        found = layers.layer_vectors(encoder, sentences)
+        for pooling, vectors in found.items():
+            assert vectors.shape == (7, 3, 384)
+            direct = models.encoder(DEFAULT_MODEL, pooling).encode(sentences, normalize=False)
+            np.testing.assert_allclose(vectors[-1], direct, atol=0.06)  # bfloat16 against float32
+            np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)  # whatever the batch
+
+    def test_cls_is_the_same_for_all_sentences_before_the_first_layer(self, context):
+        found = layers.measure(context, DEFAULT_MODEL, 100)
+        assert math.isnan(found.by_pooling["cls"][0])
+        assert found.best("cls") > 0
+        assert len(found.by_pooling["mean"]) == 7
+
+    def test_the_model_of_a_class_is_measured(self, context):
+        found = layers.measure(replace(context, setup=Setup("scratch:2x64", seed=3)), "scratch:2x64", 100)
+        assert found.model == "scratch:2x64" and len(found.by_pooling["max"]) == 3
+
+
+class TestSamples:
+    def test_seed_zero_takes_equal_distances_and_another_draws(self):
+        assert samples.sample_rows(11, 3, 0).tolist() == [0, 5, 10]
+        drawn = samples.sample_rows(1_000, 50, 7)
+        assert len(set(drawn.tolist())) == 50 and (np.diff(drawn) > 0).all()
+        assert (
+            drawn.tolist() == samples.sample_rows(1_000, 50, 7).tolist() != samples.sample_rows(1_000, 50, 8).tolist()
+        )
+        assert samples.sample_rows(4, 10, 7).tolist() == [0, 1, 2, 3]
+
+    def test_data_without_gold_scores_is_refused(self, context, tmp_path):
+        file = tmp_path / "labels.csv"
+        file.write_text("sentence1,sentence2,label\na b,c d,yes\ne f,g h,no\n")
+        with pytest.raises(InputError, match="the lessons need pairs with gold scores"):
+            samples.gold_sample(replace(context, setup=Setup(data=str(file))), 10)

@@ -1,0 +1,99 @@
+"""A tab that measures: progress, result, error, stop and the first opening, as updates of its components."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.background.watch import Watch
+from training.errors import InputError
+
+REQUEST: Any = SimpleNamespace(session_hash="visitor")
+
+
+class Tab:
+    """A tab with one input and one result that may be hidden; ``answer`` is what its measurement does."""
+
+    def __init__(self, once: bool = False) -> None:
+        self.calls: list[str] = []
+        self.runner = TaskRunner()
+        with gr.Blocks() as self.blocks, gr.Tab("tab"):
+            text = gr.Textbox()
+            services: Any = SimpleNamespace(tasks=self.runner)
+            self.tab = MeasureTab.build(services, "test", "Measure", ("start", "stop", "status"), "Press Measure.")
+            self.result = gr.HTML(visible=False)
+            self.tab.wire(self.measure, [text], {self.result: hidden()}, once=once)
+
+    def measure(self, watch: Watch, text: str) -> dict:
+        self.calls.append(text)
+        if text == "wrong":
+            raise InputError("there is no such model")
+        if text == "long":
+            self.runner.stop(self.tab.owner(REQUEST))
+            while not watch.should_stop():
+                pass
+        return {self.tab.status: "done", self.result: shown(text)}
+
+
+@pytest.fixture
+def tab() -> Tab:
+    return Tab()
+
+
+def handler_of(tab: Tab, component: Any, event: str) -> Any:
+    return next(fn.fn for fn in tab.blocks.fns.values() if (component._id, event) in fn.targets)
+
+
+def press(tab: Tab, text: str) -> list[dict]:
+    return list(handler_of(tab, tab.tab.start, "click")(REQUEST, text))
+
+
+def test_a_result_is_shown_and_start_can_be_pressed_again(tab: Tab):
+    first, *_, last = press(tab, "a text")
+    assert first[tab.tab.start].interactive is False
+    assert first[tab.tab.stop].interactive is True
+    assert last[tab.tab.status] == "done"
+    assert last[tab.result] == {"value": "a text", "visible": True, "__type__": "update"}
+    assert last[tab.tab.start].interactive is True
+    assert last[tab.tab.stop].interactive is False
+
+
+def test_an_error_hides_the_last_result_and_stands_in_its_place(tab: Tab):
+    last = press(tab, "wrong")[-1]
+    assert last[tab.result]["visible"] is False
+    assert "There is no such model" in last[tab.tab.status]
+    assert last[tab.tab.start].interactive is True
+
+
+def test_a_stop_says_so(tab: Tab):
+    last = press(tab, "long")[-1]
+    assert "Stopped before there was a result." in last[tab.tab.status]
+    assert last[tab.result]["visible"] is False
+
+
+def test_the_example_is_measured_once_when_the_tab_is_opened():
+    tab = Tab(once=True)
+    [opened] = [fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)]
+    was_opened = next(each for each in opened.inputs if isinstance(each, gr.State))
+    first, *_ = opened.fn(REQUEST, False, "example")
+    assert first == {was_opened: True}
+    assert list(opened.fn(REQUEST, True, "example")) == [{was_opened: True}]  # it yields: its outputs stay
+    assert tab.calls == ["example"]
+
+
+def test_nothing_is_measured_where_there_is_nothing_to_measure(tab: Tab):
+    handler = tab.tab.handler(tab.measure, {}, unless=lambda text: not text)
+    assert list(handler(REQUEST, "")) == [{tab.tab.status: gr.skip()}]
+    assert tab.calls == []
+
+
+def test_a_fault_of_the_app_is_told_and_ends_the_bar(tab: Tab):
+    [failed] = [fn.fn for fn in tab.blocks.fns.values() if fn.trigger_only_on_failure]
+    update = failed()
+    assert "fault in the app" in update[tab.tab.status]
+    assert update[tab.tab.start].interactive is True

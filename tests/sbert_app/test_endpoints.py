@@ -1,0 +1,168 @@
+"""The endpoints of a running app, as curl, Gradio's client and OpenAI's use them."""
+
+import csv
+import json
+import urllib.request
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+from running_app import RunningApp
+
+SENTENCES = [f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def app_url(shared_app: RunningApp) -> str:
+    return f"http://127.0.0.1:{shared_app.port}"
+
+
+@pytest.fixture(scope="module")
+def client(app_url: str) -> Client:
+    return Client(app_url, verbose=False)
+
+
+def test_the_endpoint_answers_curl_as_the_page_writes_it(app_url):
+    body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
+    request = urllib.request.Request(f"{app_url}/gradio_api/run/compare", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found = json.load(answer)["data"][0]
+    assert 0.5 < found["cosine"] < 1
+    assert found["cross_encoder"] is None
+
+
+def test_for_the_client_every_argument_but_the_text_has_a_default(client):
+    found = client.predict("A cat.", "A kitten.", api_name="/compare")
+    assert 0 <= found["cross_encoder"] <= 1
+    encoded = client.predict(["A cat.", ""], api_name="/encode")
+    assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
+    with pytest.raises(AppError, match="the first sentence is empty"):
+        client.predict(" ", "A kitten.", api_name="/compare")
+    with pytest.raises(AppError, match="data 'nonsense' cannot be used here"):
+        client.predict("nonsense", api_name="/evaluate")
+
+
+def test_openais_client_is_served_by_the_app(app_url):
+    client = openai.OpenAI(base_url=f"{app_url}/v1", api_key="any")
+    answer = client.embeddings.create(model="all-MiniLM-L6-v2", input=["A cat.", "A kitten."])
+    assert [len(each.embedding) for each in answer.data] == [384, 384]
+    with urllib.request.urlopen(f"{app_url}/metrics", timeout=60) as metrics:
+        assert b'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"} 1.0' in metrics.read()
+
+
+def test_only_the_documented_endpoints_are_public(app_url):
+    with urllib.request.urlopen(f"{app_url}/gradio_api/info", timeout=60) as answer:
+        names = set(json.load(answer)["named_endpoints"])
+    documented = {
+        "/compare", "/score_file", "/encode", "/evaluate", "/start_run", "/run_status", "/stop_run", "/list_runs",
+        "/project", "/search", "/distill",
+    }  # fmt: skip
+    assert names == documented
+
+
+def test_the_endpoint_scores_baselines_and_cross_encoders(client):
+    found = client.predict("stsb:test", "tfidf", api_name="/evaluate")
+    assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
+    assert client.predict("stsb:dev", "glove", api_name="/evaluate")["pooling"] == "mean"
+
+
+def test_the_api_starts_follows_and_stops_runs(client):
+    run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
+    assert (run["state"], run["config"]["objective"]) == ("queued", "regression")
+    seen = 0
+    while not seen:
+        status = client.predict(run["id"], seen, api_name="/run_status")
+        seen = status["events_seen"]
+    assert status["events"][0]["kind"] == "state"
+    assert client.predict(run["id"], seen, api_name="/run_status")["events"] != status["events"]
+    client.predict(run["id"], api_name="/stop_run")
+    assert run["id"] in [each["id"] for each in client.predict(api_name="/list_runs")]
+    for refused in ({"train_data": "/etc/passwd"}, {"objective": "regression", "train_data": "snli"}, {"epochs": -1}):
+        with pytest.raises(AppError):
+            client.predict(**refused, api_name="/start_run")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "left;right;rank;what\nA man sleeps.;A man is asleep.;5;x\nA dog barks.;;1;y\n<b>bold</b>;=1+1;2;z\n"
+    )
+    return path
+
+
+class TestScoreFile:
+    def test_a_file_in_its_statistics_and_the_scored_file_out(self, client, pairs):
+        summary, scored = client.predict(handle_file(pairs), columns="left,right,rank", api_name="/score_file")
+        assert (summary["rows"], summary["scored"], summary["missing_text"]) == (3, 2, 1)
+        assert summary["columns"]["score"] == "rank"
+        json.dumps(summary, allow_nan=False)
+        with Path(scored).open(newline="", encoding="utf-8") as file:
+            assert list(csv.DictReader(file))[1]["note"] == "no text in right"
+
+    def test_a_threshold_adds_a_column(self, client, pairs):
+        summary, scored = client.predict(
+            handle_file(pairs), columns="left,right", threshold="0.7", api_name="/score_file"
+        )
+        assert (summary["matches"]["pairs"], summary["matches"]["matches"]) == (2, 1)
+        with Path(scored).open(newline="", encoding="utf-8") as file:
+            assert [row["match"] for row in csv.DictReader(file)] == ["true", "", "false"]
+        with pytest.raises(AppError, match=r"no column of mine\.csv says which rows match"):
+            client.predict(handle_file(pairs), columns="left,right", threshold="best-f1", api_name="/score_file")
+
+    def test_what_is_wrong_is_said(self, client, pairs):
+        with pytest.raises(
+            AppError, match="has the columns left, right, rank, what, but two with sentences are needed"
+        ):
+            client.predict(handle_file(pairs), api_name="/score_file")
+
+    @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+    def test_only_uploaded_files_are_read(self, app_url, pairs, meta):
+        foreign = {"path": str(pairs), **meta}
+        address = f"{app_url}/gradio_api/call/score_file"
+        asked = httpx.post(address, json={"data": [foreign, "left,right", "", "", "none", "csv"]}).json()
+        answer = httpx.get(f"{address}/{asked['event_id']}", timeout=60).text
+        assert "event: error" in answer
+        assert "upload the file first" in answer or '"error": null' in answer  # what Gradio refuses it does not explain
+        assert "left" not in answer, "a column of the file"
+
+
+class TestProject:
+    def test_sentences_in_points_out(self, client):
+        first, again = (client.predict(SENTENCES, neighbours=4, api_name="/project") for _ in range(2))
+        assert len(first["points"]) == 12
+        assert all(len(point) == 2 for point in first["points"])
+        assert first["points"] == again["points"]
+        assert again["from_cache"]
+        assert (first["model"], first["pooling"]) == ("all-MiniLM-L6-v2", "mean")
+
+    def test_what_is_wrong_is_said(self, client):
+        with pytest.raises(AppError, match="at least 5 different sentences"):
+            client.predict(["one", "two"], api_name="/project")
+
+
+class TestSearch:
+    def test_a_set_or_a_list_is_searched(self, client):
+        found = client.predict("somebody is cooking", k=3, api_name="/search")
+        assert (found["data"], len(found["hits"]), found["exact"]) == ("stsb:dev", 3, True)
+        assert found["hits"][0]["cosine"] > 0.6
+        lines = ["A man cooks.", "A dog."]
+        found = client.predict("cooking", sentences=lines, cross_encoder="minilm-stsb", api_name="/search")
+        assert [hit["sentence"] for hit in found["hits"]] == lines
+        assert set(found["milliseconds"]) == {"encode", "search", "cross_encoder"}
+
+    @pytest.mark.parametrize(
+        ("asked", "words"),
+        [
+            ({"query": " "}, "the query is empty"),
+            ({"query": "x", "k": 101}, "k is '101', but must be a whole number from 1 to 100"),
+            ({"query": "x", "data": "/etc/passwd"}, "cannot be used here; upload a file, or give stsb"),
+            ({"query": "x", "sentences": []}, "sentences contains no sentence"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, client, asked, words):
+        with pytest.raises(AppError, match=words):
+            client.predict(**asked, api_name="/search")

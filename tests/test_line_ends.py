@@ -1,0 +1,31 @@
+r"""Only "\n" ends a line of what people wrote: sentences hold U+2028, U+0085 and form feeds, and stay whole."""
+
+import numpy as np
+import pytest
+from paths import ROOT
+
+from sbert_app.services.corpus.corpus import Corpus
+from training.data.dataset import Dataset
+from training.trainer.negatives import MinedNegatives
+
+# What is read there are messages of other programs.
+MESSAGES = {"sbert_app/services/runs/on_ray.py", "training/errors.py"}
+ODD = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
+
+
+def test_splitlines_is_for_messages():
+    files = [file for folder in ("training", "sbert_app") for file in (ROOT / folder).rglob("*.py")]
+    using = {str(file.relative_to(ROOT)) for file in files if ".splitlines(" in file.read_text(encoding="utf-8")}
+    assert using == MESSAGES
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_mined_negatives_are_read_as_they_were_written(tmp_path, odd):
+    data = Dataset("mine", ([f"a{odd}b"], [f"c{odd}"], [f"{odd}d"]))
+    MinedNegatives(data, np.array([[0.9, 0.5]])).write(tmp_path)
+    assert MinedNegatives.read(tmp_path, data).data.columns == data.columns
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_pasted_sentence_stays_one(odd):
+    assert Corpus.from_text(f"first{odd}half\nsecond\r\n").sentences == [f"first{odd}half", "second"]
