@@ -30,6 +30,7 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "memory": "benchmarks.memory",
     "pairs": "benchmarks.pairs",
     "peers": "benchmarks.peers",
+    "runs": "benchmarks.runs",
     "scaling": "benchmarks.scaling",
     "search": "benchmarks.search",
     "serving": "benchmarks.serving",
@@ -37,7 +38,6 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "start-up": "benchmarks.start_up",
     "train": "benchmarks.train",
     "users": "benchmarks.users",
-    "workers": "benchmarks.workers",
 }
 ON_REQUEST = {"gpu", "peers", "serving", "soak"}  # which need another machine, other environments, half an hour
 RESULTS = Path(__file__).parent / "results"

@@ -123,6 +123,7 @@ def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
 
 
 def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
+    from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
     from training.data.tables.table import open_table
     from training.models.encoder import Encoder
@@ -147,7 +148,7 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
     encoder.encode(sentences)
     encode_alone()
     watch = Stopwatch()
-    score_file(folder / "encoder.csv", [folder / "scored.csv"], encoder, on_progress=note)
+    score_file(folder / "encoder.csv", [folder / "scored.csv"], encoder, watch=Watch.of(note))
     wall, processor = watch.lap()
     encode_alone()
     alone_wall = statistics.median(seconds for seconds, _ in alone) / SAMPLE_ROWS

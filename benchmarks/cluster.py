@@ -30,13 +30,14 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
+from sbert_app.services.runs.on_ray import MISSING
 from sbert_app.services.shards import on_ray
 from sbert_app.services.shards.job import BlockWorker, ShardJob
 from sbert_app.services.shards.run import run_job
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder
-from training.registry import DEFAULT_MODEL
 
 ROOT = Path(__file__).parents[1]
 FILES = 10
@@ -71,7 +72,7 @@ def run(
         InputError: Ray is not installed.
     """
     if find_spec("ray") is None:
-        raise InputError(on_ray.MISSING)
+        raise InputError(MISSING)
     about = machine.describe()
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
         folder = Path(name)

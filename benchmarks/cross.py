@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
-from training.registry import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 Pairs = list[tuple[str, str]]
 Predict = Callable[[Pairs], np.ndarray]

@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 from benchmarks import machine, where
+from training.catalogue import DEFAULT_MODEL
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.encoder import Encoder, EncodeReport
-from training.registry import DEFAULT_MODEL
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from sbert_app.services.atlas.placing import place_all
-from sbert_app.services.cache import DiskCache
+from sbert_app.services.atlas.export import place_all
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
-from sbert_app.services.corpus.pairs import estimate_seconds
-from sbert_app.services.corpus.sample import sample_of
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
 from sbert_app.services.corpus.search import search
+from sbert_app.services.corpus.similar_pairs import estimate_seconds
 from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
 from training.models.distill import distill
 from training.models.encoder import Encoder

@@ -25,9 +25,9 @@ import torch
 
 from benchmarks import gpu_home, gpu_train, machine
 from benchmarks.encode import flop_per_token
+from training.catalogue import DEFAULT_MODEL
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder, EncodeReport
-from training.registry import DEFAULT_MODEL
 
 Row = dict[str, Any]
 Sentences = list[str]
@@ -137,7 +137,7 @@ def cross(bench: Bench) -> Iterator[Row]:
 
 def pairs(bench: Bench) -> Iterator[Row]:
     """The most similar pair of 10,000 sentences, from strings, exactly."""
-    from sbert_app.services.corpus.pairs import most_similar_pairs
+    from sbert_app.services.corpus.similar_pairs import most_similar_pairs
 
     sentences = some_sentences(min(10_000, bench.sizes.sentences))
     encoder = bench.load(DEFAULT_MODEL)

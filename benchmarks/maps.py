@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from sbert_app.services.cache import DiskCache
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.maps import umap_engine
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, project
+from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
 from training.models.encoder import Encoder
 from training.sources.home import home_folder

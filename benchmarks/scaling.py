@@ -23,7 +23,7 @@ from training.data.load import load_data
 from training.inference.packing import Row
 from training.inference.runner import InferenceRunner, PaddedRunner
 from training.models.encoder import Encoder
-from training.models.pooling import mean
+from training.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SINGLE_ROUND_FROM = 100_000  # sentences from which one measurement suffices

@@ -15,19 +15,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import psutil
 
 from benchmarks import machine
 from sbert_app.process import release_memory
-from sbert_app.services.corpus import index as index_module
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.index import SearchIndex
-from sbert_app.services.corpus.quantized_index import QuantizedIndex
 from sbert_app.services.corpus.search import search
+from sbert_app.services.corpus.search_index import QuantizedIndex, SearchIndex
 from training.data.load import load_data
 from training.models.encoder import Encoder
 
@@ -117,16 +114,10 @@ def resident_mb() -> float:
     return psutil.Process().memory_info().rss / 1e6
 
 
-def _search_index(vectors: np.ndarray, exact: bool) -> SearchIndex:
-    with patch.object(index_module, "MAX_EXACT", len(vectors) if exact else 0):
-        return SearchIndex(vectors)
-
-
 INDEXES: dict[str, Callable[[np.ndarray], Any]] = {
-    "flat (exact)": partial(_search_index, exact=True),
+    "flat (exact)": SearchIndex,
     "one byte a dimension, rescored": partial(QuantizedIndex, bits=8),
     "one bit a dimension, rescored": partial(QuantizedIndex, bits=1),
-    "HNSW": partial(_search_index, exact=False),  # last: it takes minutes
 }
 
 

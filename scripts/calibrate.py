@@ -6,9 +6,9 @@ python -m scripts.calibrate
 from __future__ import annotations
 
 from sbert_app.services.compare.calibration import SHIPPED, fit_on_stsb, save_calibration
+from training.catalogue import DEFAULT_MODEL
 from training.models.encoder import Encoder
-from training.models.pooling import PAPER_POOLINGS
-from training.registry import DEFAULT_MODEL
+from training.pooling import PAPER_POOLINGS
 from training.sources.home import home_folder
 
 

@@ -12,7 +12,7 @@ from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.settings import Settings
-from training.registry import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 
 
 def main() -> None:

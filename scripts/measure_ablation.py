@@ -24,8 +24,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.experiments.ablations import ABLATIONS, AT_THE_END, NLI, Ablation
-from sbert_app.services.experiments.precomputed import SHIPPED, PrecomputedRun, PrecomputedTable
+from sbert_app.services.experiments.ablations import (
+    ABLATIONS,
+    AT_THE_END,
+    NLI,
+    SHIPPED,
+    Ablation,
+    PrecomputedRun,
+    PrecomputedTable,
+)
+from sbert_app.services.store.documents import read_document, write_document
 from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.events import Event
@@ -60,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     ),  # the variants' training data may differ in length
                     machine=_machine_of(table, events[0]["device"], events[0]["dtype"]),
                 )
-                table.write(args.out)
+                args.out.parent.mkdir(parents=True, exist_ok=True)
+                write_document(args.out, table)
                 _say(f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s", 0)
     except InputError as error:
         return _say(f"error: {error}", 2)
@@ -131,7 +140,7 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     command += f" --nli {' '.join(path.name for path in args.nli)}" if args.nli else ""
     if not args.out.exists():
         return PrecomputedTable(args.ablation, settings, 0, {}, command, "", [])
-    table = PrecomputedTable.read(args.out)
+    table = read_document(args.out, PrecomputedTable)
     # A table of an earlier version lacks the fields that came later; what they are now, they were by default then.
     added = {name: value for name, value in settings.items() if name not in table.settings}
     defaults = RunConfig("regression").to_dict()

@@ -11,22 +11,27 @@ use the machine meanwhile.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.eval_result import Metric
+from sbert_app.services.results.eval_result import STATISTICS, Metric
 from sbert_app.services.results.grid import ResultGrid, load_scored_pairs, score_pairs
-from sbert_app.services.results.model_spec import ModelSpec
-from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, as_text, to_dict
+from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
+from sbert_app.services.results.results import AVERAGE, Results, averaged_of
+from sbert_app.services.store.documents import read_document
 from scripts.measure_ablation import machine
 from training.atomic import write_text
 from training.errors import InputError
+from training.evaluation.metrics import SIMILARITIES
+from training.names import ModelName
 from training.sources.home import home_folder
 
 MODELS = (
@@ -43,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parse(arguments)
     cache = ModelCache(home_folder())
     try:
-        values = PrecomputedResults.read(args.out).values if args.speed else measure(cache, args.models, args.sts)
+        if args.speed:
+            read_document(args.out, PrecomputedResults)  # it is such a table
+            values = json.loads(args.out.read_text(encoding="utf-8"))
+        else:
+            values = measure(cache, args.models, args.sts)
         values |= speeds(cache, list(values["figures"]), args.rounds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -59,8 +68,8 @@ def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
     datasets = {name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name) for name in grid.data}
     grid.sizes |= {name: len(data) for name, data in datasets.items()}
     for model in grid.models:
-        spec = ModelSpec.parse(model)
-        scorer = cache.scorer(spec.name, spec.pooling)
+        spec = ModelName.parse(model)
+        scorer = cache.scorer(spec)
         for name, data in datasets.items():
             grid.results[model, name] = score_pairs(scorer, data)
             print(
@@ -77,8 +86,8 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
     """Sentences per second of each model, and the machine."""
     data, sentences_per_second = load_scored_pairs(TIMED_ON, cache.home), {}
     for model in models:
-        spec = ModelSpec.parse(model)
-        scorer = cache.scorer(spec.name, spec.pooling)
+        spec = ModelName.parse(model)
+        scorer = cache.scorer(spec)
         fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
         sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
         print(f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
@@ -88,6 +97,40 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
         "machine": {**about, "rounds": str(rounds), "load": f"{os.getloadavg()[0]:.1f}"},
         "speeds": sentences_per_second,
     }
+
+
+def to_dict(results: Results) -> dict[str, Any]:
+    """The data sets, estimates and differences of any results, in the format of the file."""
+    columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
+    return {
+        "data": {name: results.size(name) for name in results.data},
+        "figures": {model: {name: _estimates(results, model, name) for name in columns} for model in results.models},
+        "differences": {name: dict(_differences(results, name)) for name in columns},
+    }
+
+
+def as_text(values: dict[str, Any]) -> str:
+    """JSON with a line for each estimate."""
+    text = json.dumps(values, ensure_ascii=False, indent=1)
+    return re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text) + "\n"
+
+
+def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:
+    estimates = {
+        statistic: {
+            similarity: [round(number, 3) for number in estimate]
+            for similarity in SIMILARITIES
+            if (estimate := results.estimate(model, data, Metric(similarity, statistic)))
+        }
+        for statistic in STATISTICS
+    }
+    return estimates if estimates["spearman"] else None
+
+
+def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    for i, a in enumerate(results.models):
+        differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
+        yield a, {b: [*(round(number, 4) for number in each)] for b, each in differences.items() if each}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

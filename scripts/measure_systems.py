@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.services.results.grid import load_scored_pairs
-from sbert_app.services.results.systems import SHIPPED, System, Systems
+from sbert_app.services.results.precomputed import SHIPPED_SYSTEMS, System, Systems
+from sbert_app.services.store.documents import read_document, write_document
+from training.catalogue import DEFAULT_MODEL
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.scoring import evaluate
 from training.models.distill import distill
 from training.models.encoder import Encoder
-from training.registry import DEFAULT_MODEL
 from training.sources.home import home_folder
 
 DATA = ("stsb:test", "stsb:dev")
@@ -41,19 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts.measure_systems", description="Measure systems that were made here.")
     parser.add_argument("models", type=Path, help="the folder that measure_ablation --keep filled")
     parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
-    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--out", type=Path, default=SHIPPED_SYSTEMS)
     args = parser.parse_args(arguments)
     command = "python -m scripts.measure_systems models"
     command += f" --sts {' '.join(path.name for path in args.sts)}" if args.sts else ""
     try:
         names = {path.stem: str(path) for path in args.sts} | {name: name for name in DATA}
         data = {name: load_scored_pairs(source, home_folder()) for name, source in names.items()}
-        before = {system.label: system for system in Systems.read(args.out).systems} if args.out.exists() else {}
+        before = (
+            {system.label: system for system in read_document(args.out, Systems).systems} if args.out.exists() else {}
+        )
         systems = [*_trained(args.models, data, before), *_distilled(data)]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    Systems(systems, date.today().isoformat(), command).write(args.out)
+    write_document(args.out, Systems(systems, date.today().isoformat(), command))
     return 0
 
 

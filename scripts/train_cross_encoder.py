@@ -34,7 +34,7 @@ from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
 from training.models.model_format import write_json
-from training.models.pair_tokenization import PairRow, PairTokenizer, pad_pairs
+from training.models.tokenization import PairRow, PairTokenizer, pad_pairs
 
 CPU = torch.device("cpu")
 
