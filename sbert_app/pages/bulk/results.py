@@ -77,10 +77,7 @@ def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
     if summary.cross_encoder:
         models += f", and {summary.cross_encoder}"
     html = macro("bulk/outcome")(
-        summary=summary,
-        models=models,
-        remarks=_remarks(summary, expected_rows),
-        longest_note=LONGEST_NOTE,
+        summary=summary, models=models, remarks=_remarks(summary, expected_rows), longest_note=LONGEST_NOTE
     )
     return of_job(html, job)
 

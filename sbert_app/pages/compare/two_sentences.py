@@ -16,12 +16,7 @@ from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, 
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
 from sbert_app.pages.components.model_settings import model_settings
-from sbert_app.pages.components.pickers import (
-    cross_encoder_picker,
-    model_picker,
-    pooling_picker,
-    pooling_radio,
-)
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker, pooling_radio
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, leave_one_out

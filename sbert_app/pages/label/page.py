@@ -169,10 +169,7 @@ class _LabelPage:
             listen(handler, chosen, after, **EVERY)
         inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
         made = self.tab.on(
-            self.tab.start.click,
-            self.tab.handler(self.make, {}),
-            [*inputs, *self.how_read.inputs],
-            [self.project],
+            self.tab.start.click, self.tab.handler(self.make, {}), [*inputs, *self.how_read.inputs], [self.project]
         )
         made.success(self.opened, chosen, everything, **UNQUEUED).then(None, chosen, None, js=REMEMBER)
         self.results.wire()

@@ -64,10 +64,7 @@ class Results:
 
     def rated(self, project: Project) -> Update:
         """What changes with a rating: the agreement. The export is of before."""
-        return {
-            self.agreement: agreement_table(quality.agreement(project)),
-            self.download: gr.update(visible=False),
-        }
+        return {self.agreement: agreement_table(quality.agreement(project)), self.download: gr.update(visible=False)}
 
     def shown(self, project: Project | None) -> Update:
         """What is known without a model: agreement, and how the training is doing."""
@@ -150,9 +147,7 @@ def agreement_table(found: Agreement) -> Markup:
         for (a, b), (rho, pairs) in found.between.items()
     ]
     return macro("label/agreement")(
-        raters=list(found.judged.items()),
-        found=_agreement_findings(found),
-        between=between,
+        raters=list(found.judged.items()), found=_agreement_findings(found), between=between
     )
 
 
@@ -204,11 +199,7 @@ def training_state(run: Run, training: Training, found: BeforeAfter | None) -> M
             verdict = found.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
     return macro("label/training")(
-        run=run,
-        training=training,
-        is_at_work=run.state in AT_WORK,
-        rows=rows,
-        verdict=verdict,
+        run=run, training=training, is_at_work=run.state in AT_WORK, rows=rows, verdict=verdict
     )
 
 

@@ -60,10 +60,7 @@ class ProjectRequest:
 
 
 def choose_pairs(
-    request: ProjectRequest,
-    models: ModelCache,
-    home: Path,
-    watch: Watch = UNWATCHED,
+    request: ProjectRequest, models: ModelCache, home: Path, watch: Watch = UNWATCHED
 ) -> tuple[ProjectInfo, list[ChosenPair]]:
     """Read the data, score it with both models, choose.
 

@@ -209,12 +209,7 @@ ROWS = 8_192  # at a time
 
 
 def place_all(
-    vectors: np.ndarray,
-    sample: Sample,
-    settings: MapSettings,
-    cache: DiskCache,
-    home: Path,
-    watch: Watch = UNWATCHED,
+    vectors: np.ndarray, sample: Sample, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
 ) -> np.ndarray:
     """A point for each vector of float32 (N, D): float32 (N, dimensions).
 

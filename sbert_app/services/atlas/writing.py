@@ -122,12 +122,7 @@ def _kinds(added: AtlasColumns) -> dict[str, Any]:
     """The Arrow types of the added columns."""
     import pyarrow as pa
 
-    kinds = {
-        X: pa.float32(),
-        Y: pa.float32(),
-        CLUSTER: pa.string(),
-        EMBEDDING: added.vectors.shape[1],
-    }
+    kinds = {X: pa.float32(), Y: pa.float32(), CLUSTER: pa.string(), EMBEDDING: added.vectors.shape[1]}
     if added.neighbours is not None:
         ids, distances = pa.field("ids", pa.list_(pa.int64())), pa.field("distances", pa.list_(pa.float32()))
         kinds[NEIGHBORS] = pa.struct([ids, distances])

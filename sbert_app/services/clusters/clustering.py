@@ -154,8 +154,7 @@ def _cluster_k_means(task: _Task) -> np.ndarray:
     """Mini-batch k-means of the vectors."""
     embedded, count = task.embedded, min(task.settings.num_clusters or CENTRES, len(task.embedded))
     return task.cache.get_or_compute(
-        digest(["mini-batch k-means", embedded.key, str(count)]),
-        lambda: k_means(embedded.vectors, count, task.watch),
+        digest(["mini-batch k-means", embedded.key, str(count)]), lambda: k_means(embedded.vectors, count, task.watch)
     )
 
 
@@ -184,11 +183,7 @@ METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
 }
 
 
-def linkage_tree(
-    embedded: EmbeddedCorpus,
-    cache: DiskCache,
-    watch: Watch = UNWATCHED,
-) -> np.ndarray:
+def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> np.ndarray:
     """Average linkage under cosine distance in SciPy's format: float64 (N−1, 4).
 
     Raises:
@@ -263,12 +258,7 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     return labels
 
 
-def join_nearest(
-    vectors: np.ndarray,
-    sample: np.ndarray,
-    sample_labels: np.ndarray,
-    watch: Watch,
-) -> np.ndarray:
+def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndarray, watch: Watch) -> np.ndarray:
     """The label of every vector (N, D), by a vote of its nearest neighbours among those at ``sample``: int64 (N,).
 
     The sample itself keeps its labels. Of equally frequent labels the lowest wins, noise last.

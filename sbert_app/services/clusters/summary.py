@@ -102,10 +102,7 @@ def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
     if any(cluster.name for cluster in clusters):
         name_of = {cluster.number: cluster.name for cluster in clusters}
         columns["name"] = [name_of[number] for number in numbers.tolist()]
-    columns |= {
-        "keywords": [keywords_of[number] for number in numbers.tolist()],
-        "sentence": corpus.sentences,
-    }
+    columns |= {"keywords": [keywords_of[number] for number in numbers.tolist()], "sentence": corpus.sentences}
     return save_csv(folder, "clusters.csv", with_file_columns(columns, corpus.columns))
 
 

@@ -152,12 +152,7 @@ def compare(
 
 
 def compare_by_name(
-    models: ModelCache,
-    a: str,
-    b: str,
-    model: str = "",
-    pooling: str = "",
-    cross_encoder: str | None = None,
+    models: ModelCache, a: str, b: str, model: str = "", pooling: str = "", cross_encoder: str | None = None
 ) -> Comparison:
     """Compare with models by name; "" means the default model, its own pooling, no cross-encoder.
 
@@ -247,10 +242,7 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: Encoder,
-    cross_encoder: CrossEncoder | None,
-    text: str,
-    should_stop: Callable[[], bool] | None = None,
+    encoder: Encoder, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]

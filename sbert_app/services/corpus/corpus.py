@@ -144,11 +144,7 @@ class Corpus:
             gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
         sentences = list(positions)
         return cls(
-            data.name,
-            sentences[:most],
-            {"role": first_role[:most]},
-            gold,
-            (*data.notes, *_cut(len(sentences), most)),
+            data.name, sentences[:most], {"role": first_role[:most]}, gold, (*data.notes, *_cut(len(sentences), most))
         )
 
 

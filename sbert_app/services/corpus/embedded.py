@@ -78,13 +78,7 @@ def encode(
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
 
-def _encode_to_file(
-    corpus: Corpus,
-    encoder: SentenceEncoder,
-    key: str,
-    folder: Path,
-    watch: Watch,
-) -> EmbeddedCorpus:
+def _encode_to_file(corpus: Corpus, encoder: SentenceEncoder, key: str, folder: Path, watch: Watch) -> EmbeddedCorpus:
     path = folder / f"{key}{vector_file.SUFFIX}"
     is_done, started = path.exists(), time.perf_counter()
     vectors = vector_file.encode_to_file(path, corpus.sentences, encoder, watch)

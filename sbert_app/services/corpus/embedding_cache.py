@@ -77,11 +77,7 @@ class EmbeddingCache:
         return corpus
 
     def embed(
-        self,
-        corpus_key: str,
-        model: ModelName | str,
-        pooling: str | None = None,
-        watch: Watch = UNWATCHED,
+        self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
     ) -> EmbeddedCorpus:
         """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache.
 

@@ -19,11 +19,7 @@ ROWS = 4_096  # searched between two checks of ``watch``
 SEED = 1_234
 
 
-def neighbours(
-    vectors: np.ndarray,
-    k: int,
-    watch: Watch = UNWATCHED,
-) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of each vector, itself first: rows int32 (N, k) and cosine distances float32 (N, k).
 
     Args:

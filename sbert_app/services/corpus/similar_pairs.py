@@ -69,11 +69,7 @@ class NearDuplicates:
 
 
 def similar_pairs(
-    embedded: EmbeddedCorpus,
-    k: int,
-    threshold: float = -1.0,
-    hide_same: bool = True,
-    watch: Watch = UNWATCHED,
+    embedded: EmbeddedCorpus, k: int, threshold: float = -1.0, hide_same: bool = True, watch: Watch = UNWATCHED
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more.
 
@@ -89,11 +85,7 @@ def similar_pairs(
     return SimilarPairs(pairs, len(rows), len(embedded) - len(rows), time.perf_counter() - started)
 
 
-def find_near_duplicates(
-    embedded: EmbeddedCorpus,
-    threshold: float,
-    watch: Watch = UNWATCHED,
-) -> NearDuplicates:
+def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
     """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is kept.
 
     Raises:
@@ -146,10 +138,7 @@ TOLERANCE = 2**-6  # bound on the error of a bfloat16 cosine
 
 
 def most_similar_pairs(
-    vectors: np.ndarray,
-    k: int,
-    threshold: float = -1.0,
-    watch: Watch = UNWATCHED,
+    vectors: np.ndarray, k: int, threshold: float = -1.0, watch: Watch = UNWATCHED
 ) -> list[tuple[int, int, float]]:
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
@@ -209,11 +198,7 @@ def estimate_seconds(vectors: np.ndarray) -> float:
     return per_block * count * (count + 1) / 2
 
 
-def near_duplicates(
-    vectors: np.ndarray,
-    threshold: float,
-    watch: Watch = UNWATCHED,
-) -> np.ndarray:
+def near_duplicates(vectors: np.ndarray, threshold: float, watch: Watch = UNWATCHED) -> np.ndarray:
     """The earlier sentence that each one nearly duplicates: int64 (N,), its position, or the sentence's own.
 
     In order, a sentence is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept

@@ -33,11 +33,7 @@ MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
 
 
 def encode_to_file(
-    path: Path,
-    sentences: Sequence[str],
-    encoder: SentenceEncoder,
-    watch: Watch = UNWATCHED,
-    chunk: int = CHUNK,
+    path: Path, sentences: Sequence[str], encoder: SentenceEncoder, watch: Watch = UNWATCHED, chunk: int = CHUNK
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
 
@@ -85,13 +81,7 @@ def rows_done(path: Path, dimension: int) -> int:
     return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
 
 
-def _complete(
-    path: Path,
-    sentences: Sequence[str],
-    encoder: SentenceEncoder,
-    watch: Watch,
-    chunk: int,
-) -> None:
+def _complete(path: Path, sentences: Sequence[str], encoder: SentenceEncoder, watch: Watch, chunk: int) -> None:
     """Compute and append the rows that the file lacks, and give it its name."""
     part, total = path.with_name(path.name + INCOMPLETE), len(sentences)
     row_bytes = encoder.dimension * BYTES

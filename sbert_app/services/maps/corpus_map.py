@@ -50,11 +50,7 @@ class MapResult:
     total: int = 0  # sentences of the corpus; ``embedded`` has those that are drawn
 
 
-def compute_map(
-    embeddings: EmbeddingCache,
-    request: MapRequest,
-    watch: Watch = UNWATCHED,
-) -> MapResult:
+def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = UNWATCHED) -> MapResult:
     """Encode the corpus and draw its map, both from the caches if possible; of a large corpus that of a sample.
 
     Raises:

@@ -59,11 +59,7 @@ class MapSettings:
 
 
 def project(
-    embedded: EmbeddedCorpus,
-    settings: MapSettings,
-    cache: DiskCache,
-    home: Path,
-    watch: Watch = UNWATCHED,
+    embedded: EmbeddedCorpus, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
 ) -> np.ndarray:
     """The map of a corpus, drawn or from the cache: float32 (N, dimensions).
 
@@ -107,33 +103,19 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
     return digest([VERSION, *(each.key for each in embedded), *(f"{k}={v}" for k, v in asdict(settings).items())])
 
 
-def draw(
-    vectors: np.ndarray,
-    settings: MapSettings,
-    home: Path,
-    watch: Watch = UNWATCHED,
-) -> np.ndarray:
+def draw(vectors: np.ndarray, settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> np.ndarray:
     """UMAP of float32 (N, D) unit vectors -> float32 (N, dimensions), without the cache."""
     return _draw([vectors], settings, home, watch)[0]
 
 
 def draw_aligned(
-    before: np.ndarray,
-    after: np.ndarray,
-    settings: MapSettings,
-    home: Path,
-    watch: Watch = UNWATCHED,
+    before: np.ndarray, after: np.ndarray, settings: MapSettings, home: Path, watch: Watch = UNWATCHED
 ) -> list[np.ndarray]:
     """Aligned UMAP of (N, D) and (N, E) -> two float32 (N, dimensions), without the cache."""
     return _draw([before, after], settings, home, watch)
 
 
-def _draw(
-    models: Sequence[np.ndarray],
-    settings: MapSettings,
-    home: Path,
-    watch: Watch,
-) -> list[np.ndarray]:
+def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch) -> list[np.ndarray]:
     """``models``: the vectors under one model or two."""
     n = len(models[0])
     k = min(settings.neighbours, n - 1)

@@ -35,11 +35,7 @@ class Distilled:
 
 
 def distill_to_home(
-    models: ModelCache,
-    teacher: str,
-    dimension: int,
-    data: str = "",
-    watch: Watch = UNWATCHED,
+    models: ModelCache, teacher: str, dimension: int, data: str = "", watch: Watch = UNWATCHED
 ) -> Distilled:
     """Distil ``teacher``; its static model of this dimension is replaced. ``data``: sentences to count tokens in.
 

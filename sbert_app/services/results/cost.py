@@ -85,11 +85,7 @@ class CostTable:
         }
 
 
-def measure_cost(
-    scorer: Scorer,
-    data: Dataset,
-    watch: Watch = UNWATCHED,
-) -> CostTable:
+def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
     """Measure every size.
 
     Raises:

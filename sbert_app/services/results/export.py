@@ -35,10 +35,7 @@ def markdown(table: ResultTable) -> str:
 def latex(table: ResultTable) -> str:
     """A booktabs tabular."""
     heads = " & ".join(_tex(column.label) for column in table.columns)
-    lines = [
-        f"% {_metric(table)}; in brackets the 95% interval",
-        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
-    ]
+    lines = [f"% {_metric(table)}; in brackets the 95% interval", rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}"]
     lines += [r"\toprule", rf"Model & {heads} & sentences/s \\", r"\midrule"]
     heading = ""
     for row, source in _rows(table):

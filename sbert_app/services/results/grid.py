@@ -136,11 +136,7 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def evaluate_one(
-    spec: ModelName,
-    data: Dataset,
-    models: ModelCache,
-    cache: EvalResultCache,
-    watch: Watch,
+    spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
     """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
     key = model_fingerprint(spec, models.home), data_fingerprint(data)
@@ -154,11 +150,7 @@ def evaluate_one(
     raise InputError(f"{spec.label} gives scores that are not finite numbers on {data.name}")
 
 
-def score_pairs(
-    scorer: Scorer,
-    data: Dataset,
-    watch: Watch = UNWATCHED,
-) -> EvalResult:
+def score_pairs(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
     """Score every pair and measure the time."""
     row_scores(scorer, WARM_UP)  # the first call prepares the weights, which is not part of the speed
     report = ScoreReport()

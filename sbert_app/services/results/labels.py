@@ -52,11 +52,7 @@ class LabelScore:
     classified: int = 0  # positive and negative pairs
 
 
-def score_labels(
-    scorer: Scorer,
-    data: Dataset,
-    watch: Watch = UNWATCHED,
-) -> TripletScore | LabelScore:
+def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
     """Score triplets, or pairs with labels that say what belongs together.
 
     Raises:

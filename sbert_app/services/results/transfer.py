@@ -128,11 +128,7 @@ def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
 
 
 def score_transfer(
-    encoder: BiEncoder,
-    data: ClassificationData,
-    watch: Watch = UNWATCHED,
-    folds: int = FOLDS,
-    seed: int = 0,
+    encoder: BiEncoder, data: ClassificationData, watch: Watch = UNWATCHED, folds: int = FOLDS, seed: int = 0
 ) -> TransferScore:
     """Cross-validate an encoder on a task. There are fewer folds if a class has fewer rows than ``folds``.
 
