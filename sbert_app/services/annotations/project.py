@@ -129,9 +129,8 @@ class Project:
     def rate(self, rater: str, pair: int, score: int) -> None:
         """Record what a rater said about a pair; the last word counts. On the disk when this returns.
 
-        Raises:
-            InputError: the rater has no name or is one too many, the score is not a whole number from 0 to 5, there is
-                no such pair, or the disk is full.
+        Raises InputError if the rater has no name or is one too many, the score is not a whole number from 0 to 5,
+        there is no such pair, or the disk is full.
         """
         rater = check_name(rater, "a rater")
         if not LOWEST <= score <= HIGHEST:

@@ -102,8 +102,7 @@ def mean_ratings(project: Project) -> dict[int, float]:
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     """Score the judged pairs with a model and compare.
 
-    Raises:
-        InputError: fewer than ten pairs are judged, all have the same score, or the model cannot be used.
+    Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
     """
     from training.evaluation.metrics import bootstrap_interval, spearman
 
@@ -162,8 +161,7 @@ class BeforeAfter:
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
     """Rows by part; no sentence is in two parts.
 
-    Raises:
-        InputError: too few pairs, or too many of them share sentences.
+    Raises InputError if there are too few pairs, or too many of them share sentences.
     """
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")

@@ -64,9 +64,7 @@ def choose_pairs(
 ) -> tuple[ProjectInfo, list[ChosenPair]]:
     """Read the data, score it with both models, choose.
 
-    Raises:
-        InputError: the data or a model cannot be used, or there are fewer than three pairs.
-        Stopped: ``watch`` says so.
+    Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
     from training.data.load import load_data
 

@@ -50,11 +50,9 @@ def export_file(
 ) -> AtlasSummary:
     """Encode a column of a table; write the table with vectors, map and clusters to a .parquet file.
 
-    Row i of the output belongs to row i of the input; a row without text has the vector of an empty text.
-
-    Raises:
-        InputError: the table breaks off, has too few distinct sentences, or the output cannot be written.
-        Stopped: ``watch`` says so. What is encoded is kept, and the next export goes on from it.
+    Row i of the output belongs to row i of the input; a row without text has the vector of an empty text. Raises
+    InputError if the table breaks off, has too few distinct sentences, or the output cannot be written. What is encoded
+    is kept, and the next export goes on from it.
     """
     watch.report(0, "Counting the rows")
     count, content = _count(table, column)
@@ -214,11 +212,7 @@ def place_all(
     """A point for each vector of float32 (N, D): float32 (N, dimensions).
 
     UMAP draws the sample; every other sentence lies between its nearest neighbours in the sample, nearer to the more
-    similar ones.
-
-    Raises:
-        InputError: a setting is out of range, or the sample has too few distinct sentences.
-        Stopped: ``watch`` says so.
+    similar ones. Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
     """
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
     drawn = project(sample.embedded, settings, cache, home, drawing)

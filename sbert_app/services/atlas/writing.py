@@ -93,9 +93,8 @@ def write_atlas(
         drawn: sentences that the map was drawn from.
         watch: gets the rows done, and is asked before each batch.
 
-    Raises:
-        InputError: the output cannot be written, or does not end with .parquet. Nothing is left behind then.
-        Stopped: ``watch`` says so. Nothing is left behind.
+    Raises InputError if the output cannot be written, or does not end with .parquet. Nothing is left behind then, nor
+    after a stop.
     """
     kinds = _kinds(added)
     taken = [field.name for field in fields]

@@ -1,4 +1,5 @@
-"""Watch: what long work reports its progress to, and asks whether it shall stop. One argument of every long function.
+"""Watch: what long work reports its progress to, and asks whether it shall stop. One argument of every long function,
+which raises Stopped when it says so.
 
     def cluster(embedded, settings, watch: Watch = UNWATCHED):
         with_model = watch.stage("Encoding")  # reports from now on under this description

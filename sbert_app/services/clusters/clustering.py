@@ -89,9 +89,7 @@ def cluster(
         watch: asked several times a second where the libraries allow it.
         limits: from which size on HDBSCAN groups a sample.
 
-    Raises:
-        InputError: a setting is invalid, or the corpus is too small, or too large for a tree.
-        Stopped: ``watch`` says so.
+    Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     task = _Task(embedded, settings, cache, home, watch)
@@ -186,9 +184,7 @@ METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
 def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> np.ndarray:
     """Average linkage under cosine distance in SciPy's format: float64 (N−1, 4).
 
-    Raises:
-        InputError: there are more than ``MAX_TREE_SENTENCES`` sentences.
-        Stopped: ``watch`` says so.
+    Raises InputError if there are more than ``MAX_TREE_SENTENCES`` sentences.
     """
     from scipy.cluster.hierarchy import linkage
 
@@ -234,11 +230,7 @@ SEED = 0
 
 
 def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.ndarray:
-    """Mini-batch k-means of float32 (N, D): the cluster of each vector, int64 (N,). Some clusters may be empty.
-
-    Raises:
-        Stopped: ``watch`` says so.
-    """
+    """Mini-batch k-means of float32 (N, D): the cluster of each vector, int64 (N,). Some clusters may be empty."""
     from sklearn.cluster import MiniBatchKMeans
 
     n = len(vectors)
@@ -262,9 +254,6 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
     """The label of every vector (N, D), by a vote of its nearest neighbours among those at ``sample``: int64 (N,).
 
     The sample itself keeps its labels. Of equally frequent labels the lowest wins, noise last.
-
-    Raises:
-        Stopped: ``watch`` says so.
     """
     n, k = len(vectors), min(VOTERS, len(sample))
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))

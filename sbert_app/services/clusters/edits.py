@@ -76,8 +76,7 @@ def edited(labels: np.ndarray, edits: ClusterEdits) -> EditedClusters:
 def rename(store: EditStore, key: str, found: EditedClusters, label: int, name: str) -> None:
     """Name a cluster; an empty name gives it back its keywords.
 
-    Raises:
-        InputError: there is no such cluster, the name is too long, or it is empty and there was none.
+    Raises InputError if there is no such cluster, the name is too long, or it is empty and there was none.
     """
     original, name = _original(found, label), " ".join(name.split())
     if not name and label not in found.names:
@@ -90,8 +89,7 @@ def rename(store: EditStore, key: str, found: EditedClusters, label: int, name: 
 def merge(store: EditStore, key: str, found: EditedClusters, labels: Sequence[int]) -> None:
     """Make one cluster of several. It has the name of the first of them that has one.
 
-    Raises:
-        InputError: there are fewer than two, or one of them does not exist.
+    Raises InputError if there are fewer than two, or one of them does not exist.
     """
     originals = sorted({_original(found, label) for label in labels})
     if len(originals) < 2:

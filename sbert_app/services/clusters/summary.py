@@ -91,8 +91,7 @@ def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
 def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
     """A CSV file of all sentences with their cluster (0 = noise), its name, its keywords, and their other columns.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     numbers = np.zeros(len(corpus), dtype=np.int64)
     for cluster in clusters:
@@ -227,8 +226,7 @@ def containing(corpus: Corpus, text: str) -> np.ndarray:
 def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
     """A CSV file: row numbers from 1, sentences, mean cosines with the others, and the other columns of the corpus.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     rows = subset.rows.tolist()
     columns: dict[str, Column] = {

@@ -91,8 +91,7 @@ def fit_on_stsb(
 ) -> Calibration:
     """Fit on STSb train (11,498 sentences), or on ``pairs`` of it at equal distances.
 
-    Raises:
-        InputError: the data cannot be loaded.
+    Raises InputError if the data cannot be loaded.
     """
     from training.data.load import load_data
     from training.evaluation.metrics import cosine

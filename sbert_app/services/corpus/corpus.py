@@ -83,11 +83,7 @@ class Corpus:
 
     @classmethod
     def from_text(cls, text: str, name: str = "the text", most: int = MAX_SENTENCES) -> Corpus:
-        """One sentence per line; empty lines are skipped.
-
-        Raises:
-            InputError: there is no sentence.
-        """
+        """One sentence per line; empty lines are skipped. Raises InputError if there is no sentence."""
         sentences = [line.strip() for line in text.split("\n") if line.strip()]
         return cls(name, sentences[:most], notes=_cut(len(sentences), most))
 
@@ -98,11 +94,9 @@ class Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
-        gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a
-        text file; None to find out.
-
-        Raises:
-            InputError: the file cannot be read, there is no such column, or it contains no text.
+        gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a text
+        file; None to find out. Raises InputError if the file cannot be read, there is no such column, or it contains no
+        text.
         """
         if column is None and Path(path).suffix.lower() == ".txt":
             return _from_rows(Table(Path(path), open_lines(Path(path), encoding)), "sentence", most)
@@ -117,8 +111,7 @@ class Corpus:
     def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
         """The distinct sentences of a named data set: stsb:dev, snli:test, …
 
-        Raises:
-            InputError: the name is unknown (a path is not accepted), or the data set cannot be loaded.
+        Raises InputError if the name is unknown (a path is not accepted), or the data set cannot be loaded.
         """
         from training.data.load import check_data_name, load_data
 

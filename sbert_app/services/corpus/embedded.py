@@ -58,11 +58,8 @@ def encode(
     """Encode a corpus, or read its vectors from the cache.
 
     With ``folder`` the vectors are a file in it that is mapped into memory, and goes on where it was stopped
-    (`vector_file`); otherwise they are in memory, and kept in ``cache``.
-
-    Raises:
-        InputError: the file cannot be written.
-        Stopped: ``watch`` says so.
+    (`vector_file`); otherwise they are in memory, and kept in ``cache``. Raises InputError if the file cannot be
+    written.
     """
     key = embedding_key(corpus, encoder)
     if folder is not None:

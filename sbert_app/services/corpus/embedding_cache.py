@@ -66,11 +66,7 @@ class EmbeddingCache:
         return self._example
 
     def corpus(self, key: str) -> Corpus:
-        """The open corpus with that key.
-
-        Raises:
-            InputError: it has been evicted.
-        """
+        """The open corpus with that key. Raises InputError if it has been evicted."""
         corpus = self._corpora.get(key)
         if corpus is None:
             raise InputError("this corpus is not open any more: others were opened since. Open it again.")
@@ -81,11 +77,8 @@ class EmbeddingCache:
     ) -> EmbeddedCorpus:
         """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache.
 
-        Concurrent requests for the same vectors encode once. ``watch`` gets (sentences done, total).
-
-        Raises:
-            InputError: the corpus has been evicted, or the model cannot be loaded.
-            Stopped: ``watch`` says so; other requests for the same vectors continue.
+        Concurrent requests for the same vectors encode once. ``watch`` gets (sentences done, total). Raises InputError
+        if the corpus has been evicted, or the model cannot be loaded. When one is stopped, others continue.
         """
         corpus = self.corpus(corpus_key)
         encoder = self.models.encoder(model, pooling, "document")

@@ -57,8 +57,7 @@ def groups_of(store: GroupStore, corpus: Corpus) -> tuple[Group, ...]:
 def save_group(store: GroupStore, corpus: Corpus, name: str, colour: str, rows: tuple[int, ...]) -> Group:
     """Keep a group; one of the same name is replaced.
 
-    Raises:
-        InputError: the name is empty or too long, there is no sentence, or there are too many groups.
+    Raises InputError if the name is empty or too long, there is no sentence, or there are too many groups.
     """
     name = name.strip()
     if not name:

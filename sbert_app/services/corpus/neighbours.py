@@ -26,9 +26,6 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
         vectors: float32 (N, D), unit length.
         k: at most N.
         watch: checked every 4,096 rows.
-
-    Raises:
-        Stopped: ``watch`` says so.
     """
     n = len(vectors)
     index = neighbour_index(vectors)

@@ -78,10 +78,8 @@ def search(
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
-    A cross-encoder scores the 4k nearest against the query, and its k best are returned.
-
-    Raises:
-        InputError: the query is empty, or k is not between 1 and 100.
+    A cross-encoder scores the 4k nearest against the query, and its k best are returned. Raises InputError if the query
+    is empty, or k is not between 1 and 100.
     """
     check_query(query, k)
     index = embedded.index

@@ -34,8 +34,7 @@ class SharedSentences:
     def put(self, sentences: Sequence[str]) -> str:
         """Write the sentences to a file and return its token; equal sentences have equal tokens.
 
-        Raises:
-            InputError: the file cannot be written.
+        Raises InputError if the file cannot be written.
         """
         token = digest(sentences)
         _write(self.folder / token / SENTENCES, ({"sentence": sentence} for sentence in sentences))
@@ -44,8 +43,7 @@ class SharedSentences:
     def path(self, token: str) -> Path:
         """The file of the sentences, with the one column ``sentence``.
 
-        Raises:
-            InputError: nothing is kept under this token.
+        Raises InputError if nothing is kept under this token.
         """
         path = self.folder / token / SENTENCES if TOKEN.fullmatch(token) else None
         if path is None or not path.exists():
@@ -60,8 +58,7 @@ class SharedSentences:
     def pairs(self, token: str) -> Path:
         """A file of all pairs, with the columns ``sentence1`` and ``sentence2``.
 
-        Raises:
-            InputError: as `path`; or there are more than 500 sentences, or fewer than two, or they are too long.
+        Raises InputError as `path`, or if there are more than 500 sentences, or fewer than two, or they are too long.
         """
         sentences = self.sentences(token)
         if not 2 <= len(sentences) <= MAX_PAIRED:

@@ -73,9 +73,7 @@ def similar_pairs(
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more.
 
-    Raises:
-        InputError: k is less than 1.
-        Stopped: ``watch`` says so.
+    Raises InputError if k is less than 1.
     """
     started = time.perf_counter()
     rows = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
@@ -86,11 +84,7 @@ def similar_pairs(
 
 
 def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
-    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is kept.
-
-    Raises:
-        Stopped: ``watch`` says so.
-    """
+    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is kept."""
     started = time.perf_counter()
     original = near_duplicates(embedded.vectors, threshold, watch)
     return NearDuplicates(original, threshold, time.perf_counter() - started)
@@ -150,9 +144,7 @@ def most_similar_pairs(
         threshold: the lowest cosine of a pair.
         watch: checked before each block.
 
-    Raises:
-        InputError: k is less than 1.
-        Stopped: ``watch`` says so.
+    Raises InputError if k is less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -208,9 +200,6 @@ def near_duplicates(vectors: np.ndarray, threshold: float, watch: Watch = UNWATC
         vectors: float32 (N, D), unit length.
         threshold: the lowest cosine of near duplicates.
         watch: checked before each block of rows.
-
-    Raises:
-        Stopped: ``watch`` says so.
     """
     products = _Products(vectors)
     original = np.arange(len(vectors))

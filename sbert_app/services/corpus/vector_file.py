@@ -44,9 +44,7 @@ def encode_to_file(
         watch: asked within and between chunks.
         chunk: sentences between two writes.
 
-    Raises:
-        InputError: the disk is full or not writable. What is done stays.
-        Stopped: ``watch`` says so. What is done stays.
+    Raises InputError if the disk is full or not writable. What is done stays, also after a stop.
     """
     from filelock import FileLock, Timeout
 

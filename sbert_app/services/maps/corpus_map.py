@@ -53,9 +53,7 @@ class MapResult:
 def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = UNWATCHED) -> MapResult:
     """Encode the corpus and draw its map, both from the caches if possible; of a large corpus that of a sample.
 
-    Raises:
-        InputError: a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
-        Stopped: ``watch`` says so.
+    Raises InputError if a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
     """
     request.settings.check()
     embedded = [

@@ -63,9 +63,7 @@ def project(
 ) -> np.ndarray:
     """The map of a corpus, drawn or from the cache: float32 (N, dimensions).
 
-    Raises:
-        InputError: a setting is out of range, or the corpus has too few distinct sentences.
-        Stopped: ``watch`` says so.
+    Raises InputError if a setting is out of range, or the corpus has too few distinct sentences.
     """
     settings.check()
     _check_mappable(embedded)
@@ -82,9 +80,7 @@ def project_aligned(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two aligned maps of one corpus, drawn or from the cache: float32 (N, dimensions) each.
 
-    Raises:
-        InputError: as `project`, or the two are not of the same sentences.
-        Stopped: ``watch`` says so.
+    Raises InputError as `project`, or if the two are not of the same sentences.
     """
     settings.check()
     if before.corpus.digest != after.corpus.digest:

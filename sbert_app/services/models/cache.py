@@ -56,8 +56,7 @@ class ModelCache:
     def canonical(self, name: ModelName | str) -> ModelName:
         """The name by which a model is kept: a run's id in place of its name.
 
-        Raises:
-            InputError: it may not be loaded, or there is no such run.
+        Raises InputError if it may not be loaded, or there is no such run.
         """
         model = ModelName.parse(name)
         self._check_name(model.name)
@@ -77,9 +76,7 @@ class ModelCache:
     def download(self, names: Iterable[str], watch: Watch = UNWATCHED) -> None:
         """Fetch and load those of the models that are not here, with progress in megabytes.
 
-        Raises:
-            InputError: a model cannot be found or opened.
-            Stopped: ``watch`` says so.
+        Raises InputError if a model cannot be found or opened.
         """
         for name in names:
             if self.is_here(name):

@@ -39,9 +39,7 @@ def distill_to_home(
 ) -> Distilled:
     """Distil ``teacher``; its static model of this dimension is replaced. ``data``: sentences to count tokens in.
 
-    Raises:
-        InputError: the model or the data cannot be used.
-        Stopped: ``watch`` says so.
+    Raises InputError if the model or the data cannot be used.
     """
     from training.models.distill import distill
 

@@ -88,9 +88,7 @@ class CostTable:
 def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
     """Measure every size.
 
-    Raises:
-        InputError: the model has no dense vectors, the data no gold scores, or a ρ is undefined.
-        Stopped: ``watch`` says so.
+    Raises InputError if the model has no dense vectors, the data no gold scores, or a ρ is undefined.
     """
     if not hasattr(scorer, "encode") or isinstance(scorer, TfIdf):
         what = (

@@ -55,9 +55,7 @@ class LabelScore:
 def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
     """Score triplets, or pairs with labels that say what belongs together.
 
-    Raises:
-        InputError: the data is of neither kind.
-        Stopped: ``watch`` says so.
+    Raises InputError if the data is of neither kind.
     """
     if data.kind not in (LABELLED, TRIPLETS):
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")

@@ -90,10 +90,8 @@ def read_labelled(
 ) -> ClassificationData:
     """Read (sentence, label) or (sentence1, sentence2, label) from a file, or from several with the same columns.
 
-    A path may name its encoding.
-
-    Raises:
-        InputError: a column is missing, or fewer than two classes with two rows each remain.
+    A path may name its encoding. Raises InputError if a column is missing, or fewer than two classes with two rows each
+    remain.
     """
     files = [DataName.parse(str(each)) for each in ([path] if isinstance(path, (str, Path)) else path)]
     name = name or files[0].path.name
@@ -134,9 +132,6 @@ def score_transfer(
 
     Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
     rows would make the task one of recognition.
-
-    Raises:
-        Stopped: ``watch`` says so.
     """
     from threadpoolctl import threadpool_limits
 
@@ -232,8 +227,7 @@ TRANSFER_TASKS = {
 def load_task(name: str, home: Path) -> ClassificationData:
     """Load a task by name, from the home folder (data/<repository>) or the Hub.
 
-    Raises:
-        InputError: the name is unknown, the files cannot be found, or a column is missing.
+    Raises InputError if the name is unknown, the files cannot be found, or a column is missing.
     """
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
