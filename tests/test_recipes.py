@@ -159,9 +159,8 @@ SIMILARITIES["chebyshev"] = Similarity(chebyshev, "negative Chebyshev")
 ASK_FOR_BOTH = """
 import json, sys
 from pathlib import Path
-from sbert_app.services.results.eval_cache import EvalResultCache
-from sbert_app.services.results.eval_result import Metric
-from sbert_app.services.results.grid import evaluate_one
+from sbert_app.services.results.results import Metric
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.background.watch import UNWATCHED
 from training import Encoder, RunConfig, load_data

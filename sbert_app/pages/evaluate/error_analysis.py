@@ -18,10 +18,8 @@ from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
-from sbert_app.services.results.eval_cache import EvalResultCache
-from sbert_app.services.results.eval_result import Estimate, Metric
-from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
-from sbert_app.services.results.results import data_label
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
+from sbert_app.services.results.results import Estimate, Metric, data_label
 from training.names import ModelName
 
 NO_WORD_MAP = (

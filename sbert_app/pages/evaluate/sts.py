@@ -23,12 +23,19 @@ from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results import export, paper
-from sbert_app.services.results.eval_result import STATISTICS, Metric
+from sbert_app.services.results import paper
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, shipped_systems
-from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, Results, averaged_of, data_label
-from sbert_app.services.results.table import MARK, ResultTable, TableColumn, TableRow, tabulate
+from sbert_app.services.results.results import (
+    AVERAGE,
+    DEVELOPMENT_SETS,
+    STATISTICS,
+    Metric,
+    Results,
+    averaged_of,
+    data_label,
+)
+from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, TableRow, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
 from training.evaluation.metrics import SIMILARITIES
@@ -145,10 +152,8 @@ class _SimilarityTab:
         self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
         gr.HTML(messages.note(SCATTER_NOTE))
         gr.HTML(messages.section("Copy the table"))
-        self.format = gr.Radio(list(export.FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
-        self.text = gr.Code(
-            export.markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text"
-        )
+        self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
+        self.text = gr.Code(markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text")
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
@@ -211,7 +216,7 @@ class _SimilarityTab:
             self.second: gr.Dropdown(choices, value=second),
             self.differences: differences(results, first, second, metric),
             self.scatter: _scatter(results, table),
-            self.text: export.FORMATS[text_format](table),
+            self.text: FORMATS[text_format](table),
         }
 
     def show_shipped(self, similarity: str, pearson: bool, papers: str, text_format: str) -> Update:
@@ -228,7 +233,7 @@ class _SimilarityTab:
 
     def export(self, grid: ResultGrid | None, similarity: str, pearson: bool, papers: str, text_format: str) -> str:
         """The table as Markdown, LaTeX or CSV."""
-        return export.FORMATS[text_format](tabulate(grid or self.shipped, _metric(similarity, pearson), papers))
+        return FORMATS[text_format](tabulate(grid or self.shipped, _metric(similarity, pearson), papers))
 
 
 def _metric(similarity: str, pearson: bool) -> Metric:
@@ -337,7 +342,7 @@ def _cell(row: TableRow, name: str, table: ResultTable, is_reference: bool) -> _
         return _Cell("none", tooltip=UNDEFINED_TOOLTIP)
     value = f"{estimate.value:.2f}"
     if is_reference:
-        deviation = row.deviations.get(name, row.std)
+        deviation = row.deviations.get(name)
         return _Cell(value if deviation is None else f"{value} ± {deviation:.2f}")
     return _Cell(
         value,

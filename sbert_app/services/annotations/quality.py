@@ -20,7 +20,7 @@ from sbert_app.services.annotations.project import Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results.eval_result import Difference
+from sbert_app.services.results.results import Difference
 from sbert_app.services.store.documents import read_document, write_document
 from training.atomic import open_atomic
 from training.data.dataset import sentence_groups

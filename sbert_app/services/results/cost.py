@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.eval_result import Estimate, percentile_interval
+from sbert_app.services.results.results import Estimate, percentile_interval
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError

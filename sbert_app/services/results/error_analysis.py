@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric, percentile_interval
+from sbert_app.services.results.results import Estimate, EvalResult, Metric, percentile_interval
 from training.data.dataset import Dataset
 from training.evaluation.metrics import bootstrap_replicates
 

@@ -57,24 +57,17 @@ def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Tri
 
     Raises InputError if the data is of neither kind.
     """
-    if data.kind not in (LABELLED, TRIPLETS):
-        raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
-    order = {} if data.kind == TRIPLETS else _label_values(data)
-
     if data.kind == TRIPLETS:
         positive, negative = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
-        return _score_triplets(positive, negative)
+        accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
+        near, far = next(iter(positive.values())), next(iter(negative.values()))
+        interval = wilson_interval(int((near > far).sum()), len(near))
+        return TripletScore(len(near), accuracy, interval, int((near == far).sum()))
+    if data.kind != LABELLED:
+        raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
+    order = _label_values(data)
     (scores,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
-    labels = [data.label_names[label] for label in data.labels or ()]
-    return _score_labels(next(iter(scores.values())), labels, order)
-
-
-def _score_triplets(positive: dict[str, np.ndarray], negative: dict[str, np.ndarray]) -> TripletScore:
-    accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
-    first = next(iter(positive))
-    correct, n = int((positive[first] > negative[first]).sum()), len(positive[first])
-    ties = int((positive[first] == negative[first]).sum())
-    return TripletScore(n, accuracy, wilson_interval(correct, n), ties)
+    return _score_labels(next(iter(scores.values())), [data.label_names[label] for label in data.labels or ()], order)
 
 
 def _label_values(data: Dataset) -> dict[str, float]:

@@ -18,18 +18,17 @@ class PaperRow(NamedTuple):
     """A row of the paper."""
 
     model: str
-    table: int
-    correlations: dict[str, float]  # data set -> ρ ×100
+    figures: dict[str, list[float]]  # data set -> [ρ ×100]
     std: float | None = None  # over seeds, Table 2
     speed: float | None = None  # sentences per second, Table 7
 
 
 def _table1(model: str, *correlations: float, speed: float | None = None) -> PaperRow:
-    return PaperRow(model, 1, dict(zip(COLUMNS, correlations, strict=True)), speed=speed)
+    return PaperRow(model, {name: [each] for name, each in zip(COLUMNS, correlations, strict=True)}, speed=speed)
 
 
 def _table2(model: str, correlation: float, std: float) -> PaperRow:
-    return PaperRow(model, 2, {"stsb:test": correlation}, std)
+    return PaperRow(model, {"stsb:test": [correlation]}, std)
 
 
 TABLE_1 = (
@@ -68,8 +67,3 @@ def column_of(data: str, size: int | None) -> str | None:
 
 TABLES = {"none": (), "Table 1": TABLE_1, "Tables 1 and 2": (*TABLE_1, *TABLE_2)}
 FIRST = "Table 1"
-
-
-def rows(tables: str, columns: list[str]) -> list[PaperRow]:
-    """The rows of ``tables`` (a key of `TABLES`) that have a value in any of these columns."""
-    return [row for row in TABLES[tables] if any(column in row.correlations for column in columns)]

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sbert_app.services.results.eval_result import Difference, Estimate, Metric
+from sbert_app.services.results.results import Difference, Estimate, Metric
 from sbert_app.services.store.documents import read_document
 from training.assets import asset
 

@@ -1,4 +1,7 @@
-"""What tables, figures and texts read: the results of models × data sets, measured now or precomputed.
+"""Results of models × data sets: what tables, figures and texts read, measured now or precomputed.
+
+`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals. `Difference`
+is a paired bootstrap test: is one model better than another on the same pairs?
 
 Names are those that the user gave, see `training.names`. AVERAGE is an additional column: the mean over the data sets,
 without the development sets (STSb train and dev).
@@ -7,10 +10,113 @@ without the development sets (STSb train and dev).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
-from sbert_app.services.results.eval_result import Difference, Estimate, Metric
+import numpy as np
+
+from training.evaluation.metrics import bootstrap_replicates
+from training.evaluation.scoring import SCORE
 from training.names import DataName
+
+STATISTICS = {"spearman": "Spearman ρ", "pearson": "Pearson r"}
+
+
+class Metric(NamedTuple):
+    """A similarity of the vectors and a correlation with the gold scores."""
+
+    similarity: str = "cosine"  # a key of SIMILARITIES
+    statistic: str = "spearman"  # a key of STATISTICS
+
+
+class Estimate(NamedTuple):
+    """A correlation ×100 and its 95% interval; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class EvalResult:
+    """Scores of N pairs under each similarity, larger = more similar. A cross-encoder has one, named ``score``."""
+
+    scores: dict[str, np.ndarray]  # (N,) float32 each
+    gold: np.ndarray  # (N,) float64
+    num_sentences: int  # distinct sentences that the model read
+    seconds: float  # time that reading them took
+    from_cache: bool = False
+    _replicates: dict[Metric, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def scores_by(self, similarity: str) -> np.ndarray:
+        """The scores under a similarity; a cross-encoder's only scores under any. (N,) float32."""
+        return self.scores[similarity] if similarity in self.scores else self.scores[SCORE]
+
+    def value(self, metric: Metric) -> float:
+        """The correlation in -1..1; NaN where the scores or the gold scores are constant."""
+        from training.evaluation.metrics import pearson, spearman
+
+        correlate = spearman if metric.statistic == "spearman" else pearson
+        return correlate(self.scores_by(metric.similarity), self.gold)
+
+    def replicates(self, metric: Metric) -> np.ndarray:
+        """The correlation in each bootstrap resample, (R,) float64. Resample r is the same for every model."""
+        if SCORE in self.scores:
+            metric = metric._replace(similarity=SCORE)
+        if metric not in self._replicates:
+            scores = self.scores_by(metric.similarity)
+            self._replicates[metric] = bootstrap_replicates(scores, self.gold, metric.statistic)
+        return self._replicates[metric]
+
+    def estimate(self, metric: Metric) -> Estimate:
+        """The correlation with its percentile bootstrap interval, ×100."""
+        return percentile_interval(self.value(metric), self.replicates(metric))
+
+
+def percentile_interval(value: float, replicates: np.ndarray) -> Estimate:
+    """A correlation in -1..1 and its bootstrap replicates (R,) -> the estimate ×100."""
+    if np.isnan(value) or np.isnan(replicates).all():
+        return Estimate(100 * value, float("nan"), float("nan"))
+    low, high = np.nanpercentile(replicates, [2.5, 97.5])
+    return Estimate(100 * value, 100 * float(low), 100 * float(high))
+
+
+ALPHA = 0.05
+
+
+class Difference(NamedTuple):
+    """The difference of two correlations, in points (×100)."""
+
+    points: float  # positive: the first model is better
+    ci_half_width: float  # half the width of the 95% interval
+    p_value: float  # two-sided
+    resamples: int
+
+    @classmethod
+    def of(
+        cls, value_a: float, value_b: float, replicates_a: np.ndarray, replicates_b: np.ndarray
+    ) -> Difference | None:
+        """From two correlations and their replicates (R,) on the same resamples. None where one is undefined."""
+        differences = replicates_a - replicates_b
+        differences = differences[~np.isnan(differences)]
+        if np.isnan(value_a - value_b) or not len(differences):
+            return None
+        low, high = np.percentile(differences, [2.5, 97.5])
+        smaller_tail = min((differences <= 0).sum(), (differences >= 0).sum())
+        p_value = min(1.0, 2 * (1 + int(smaller_tail)) / (1 + len(differences)))
+        return cls(100 * (value_a - value_b), 50 * float(high - low), p_value, len(differences))
+
+    def describe(self, a: str, b: str, data: str) -> str:
+        """A sentence in plain text about models ``a`` and ``b`` on ``data`` ("on STSb")."""
+        smallest = round(2 / (1 + self.resamples), 3)  # the smallest p-value that so many resamples can show
+        p_value = f"p {'≤' if round(self.p_value, 3) <= smallest else '='} {self.p_value:.3f}"
+        test = f"paired bootstrap, {self.resamples:,} resamples, {p_value}"
+        margin = f"± {self.ci_half_width:.1f} points"
+        if self.p_value >= ALPHA:
+            return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} {margin} ({test})"
+        better, worse = (a, b) if self.points > 0 else (b, a)
+        return f"{better} is {abs(self.points):.1f} {margin} better than {worse} {data} ({test})"
+
 
 AVERAGE = "average"
 DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")

@@ -1,19 +1,23 @@
 """The table: a row for each model, a column for each data set; below them systems made here, and the paper's rows.
 
-For the page and for export.
+For the page, and as text to paste: Markdown, LaTeX, CSV. The best are in bold, and what is below states its source.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, nan
 from typing import NamedTuple
 
+from sbert_app.services.files.writers import without_formula
 from sbert_app.services.results import paper
-from sbert_app.services.results.eval_result import Estimate, Metric
-from sbert_app.services.results.precomputed import shipped_systems
-from sbert_app.services.results.results import AVERAGE, Results, averaged_of, data_label
+from sbert_app.services.results.precomputed import System, shipped_systems
+from sbert_app.services.results.results import AVERAGE, STATISTICS, Estimate, Metric, Results, averaged_of, data_label
 from training.catalogue import CROSS_ENCODERS
+from training.evaluation.metrics import SIMILARITIES
 from training.names import ModelName
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
@@ -37,10 +41,11 @@ class TableRow:
     estimates: dict[str, Estimate | None]
     failures: dict[str, str]
     speed: float | None
-    std: float | None = None  # over seeds; the paper's Table 2 only
     seen: frozenset[str] = frozenset()  # columns with pairs from the model's training data
-    deviations: dict[str, float] = field(default_factory=dict)  # over seeds, by column; of systems made here
-    made_of: str = ""  # what such a system was trained on
+    deviations: dict[str, float | None] = field(
+        default_factory=dict
+    )  # over seeds, by column
+    made_of: str = ""  # what a system made here was trained on
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,11 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
     best = {name: _best(rows, name) for name in names}
     if metric != Metric():
         return ResultTable(metric, columns, rows, [], [], best)
-    system_rows = _system_rows(results) if paper.TABLES[papers] else []
-    return ResultTable(metric, columns, rows, system_rows, _paper_rows(results, papers), best)
+    shown = paper.TABLES[papers]
+    systems = [_reported_row(results, system) for system in shipped_systems()] if shown else []
+    reported = [_reported_row(results, System(each.model, "", each.figures), each.speed, each.std) for each in shown]
+    system_rows, paper_rows = ([row for row in part if row.estimates] for part in (systems, reported))
+    return ResultTable(metric, columns, rows, system_rows, paper_rows, best)
 
 
 def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
@@ -106,35 +114,112 @@ def _best(rows: list[TableRow], name: str) -> set[str]:
     return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
 
 
-def _system_rows(results: Results) -> list[TableRow]:
-    """The systems that ship, under our columns; their average only if they have all data sets of ours."""
-    names = {name: paper.column_of(name, results.size(name)) or name for name in results.data}
-    rows = []
-    for system in shipped_systems():
-        columns = {name: [key] for name, key in names.items() if key in system.figures}
-        averaged_names = averaged_of(results)
-        if averaged_names and all(name in columns for name in averaged_names):
-            columns[AVERAGE] = [names[name] for name in averaged_names]
-        if not columns:
-            continue
-        means = {name: Estimate(system.mean(keys), float("nan"), float("nan")) for name, keys in columns.items()}
-        spread = {name: system.deviation(keys) for name, keys in columns.items()}
-        deviations = {name: value for name, value in spread.items() if value is not None}
-        rows.append(
-            TableRow(system.label, system.label, dict(means), {}, None, deviations=deviations, made_of=system.made_of)
-        )
-    return rows
+def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
+    """A row that was not measured now, under our columns; its average only if it has all data sets of ours."""
+    own = {name: paper.column_of(name, results.size(name)) or name for name in results.data}
+    columns = {name: [key] for name, key in own.items() if key in system.figures}
+    names = averaged_of(results)
+    if names and all(name in columns for name in names):
+        columns[AVERAGE] = [own[name] for name in names]
+    deviations = {name: system.deviation(keys) if std is None else std for name, keys in columns.items()}
+    estimates: dict[str, Estimate | None] = {
+        name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()
+    }
+    return TableRow(system.label, system.label, estimates, {}, speed, deviations=deviations, made_of=system.made_of)
 
 
-def _paper_rows(results: Results, papers: str) -> list[TableRow]:
-    """The paper's values under our columns; their average only if the paper has all data sets of ours."""
-    columns = {name: column for name in results.data if (column := paper.column_of(name, results.size(name)))}
-    averaged_names = averaged_of(results)
-    rows = []
-    for row in paper.rows(papers, list(columns.values())):
-        values = {name: row.correlations[column] for name, column in columns.items() if column in row.correlations}
-        if averaged_names and all(name in values for name in averaged_names):
-            values[AVERAGE] = sum(values[name] for name in averaged_names) / len(averaged_names)
-        estimates = {name: Estimate(value, float("nan"), float("nan")) for name, value in values.items()}
-        rows.append(TableRow(row.model, row.model, dict(estimates), {}, row.speed, row.std))
-    return rows
+# ---------------------------------------------------------------- as text
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+
+
+def markdown(table: ResultTable) -> str:
+    """A GitHub table with the metric and the intervals."""
+    heads = [_plain(column.label) for column in table.columns]
+    lines = [f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |", "|---" + "|---:" * (len(heads) + 1) + "|"]
+    for row, source in _rows(table):
+        cells = [_with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)]
+        label = _plain(row.label) + (f" *({_plain(source)})*" if source else "")
+        lines.append(f"| {label} | {' | '.join(cells)} | {_speed(row)} |")
+    return "\n".join(lines)
+
+
+def latex(table: ResultTable) -> str:
+    """A booktabs tabular."""
+    heads = " & ".join(_tex(column.label) for column in table.columns)
+    lines = [f"% {_metric(table)}; in brackets the 95% interval", rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}"]
+    lines += [r"\toprule", rf"Model & {heads} & sentences/s \\", r"\midrule"]
+    heading = ""
+    for row, source in _rows(table):
+        if source != heading:
+            lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\"]
+            heading = source
+        cells = [
+            _with_interval(row, name, table, r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}")
+            for name in _names(table)
+        ]
+        lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def as_csv(table: ResultTable) -> str:
+    """A line for each model; three columns for each data set: value, low, high."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    labels = [
+        label for column in table.columns for label in (column.label, f"{column.label} low", f"{column.label} high")
+    ]
+    writer.writerow(["model", "source", *map(without_formula, labels), "sentences per second"])
+    for row, source in _rows(table):
+        estimates = [row.estimates.get(name) or Estimate(nan, nan, nan) for name in _names(table)]
+        numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
+        speed = "" if row.speed is None else f"{row.speed:.0f}"
+        writer.writerow([without_formula(row.label), source or "measured", *numbers, speed])
+    return out.getvalue().rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex, "CSV": as_csv}
+
+
+def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
+    """Every row, and what it is from; "" for those that were measured."""
+    return [
+        *((row, "") for row in table.rows),
+        *((row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows),
+        *((row, paper.SOURCE) for row in table.paper_rows),
+    ]
+
+
+def _names(table: ResultTable) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _metric(table: ResultTable) -> str:
+    return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
+
+
+def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
+    estimate = row.estimates.get(name)
+    if estimate is None or isnan(estimate.value):
+        return "–"
+    value = f"{estimate.value:.2f}"
+    value += MARK if name in row.seen else ""
+    value = bold.format(value) if row.model in table.best[name] and row in table.rows else value
+    return value if isnan(estimate.low) else value + bounds.format(estimate.low, estimate.high)
+
+
+def _speed(row: TableRow) -> str:
+    return "–" if row.speed is None else f"{row.speed:,.0f}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("\n", " ")
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text).replace("–", "--").replace("ρ", r"$\rho$")

@@ -8,9 +8,9 @@ from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components.decisions import criterion_labels, decision_table
 from sbert_app.pages.evaluate import error_analysis, sts
 from sbert_app.services.results.error_analysis import RankedError, Slice
-from sbert_app.services.results.eval_result import Estimate, EvalResult, Metric
 from sbert_app.services.results.grid import make_grid
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
+from sbert_app.services.results.results import Estimate, EvalResult, Metric
 from sbert_app.services.results.table import tabulate
 from sbert_app.services.store.documents import read_document
 from training.evaluation.thresholds import DataDecision, decide

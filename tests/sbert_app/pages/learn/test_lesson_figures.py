@@ -12,7 +12,7 @@ from sbert_app.services.runs.presets import PRESETS
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 POOLING, CONCATENATION = ABLATIONS["pooling"].variants, ABLATIONS["concat"].variants
-STSB = {row.model: row.correlations["stsb:test"] for row in (*TABLE_1, *TABLE_2)}
+STSB = {row.model: row.figures["stsb:test"][0] for row in (*TABLE_1, *TABLE_2)}
 
 
 def lesson(number: int) -> Lesson:

@@ -11,7 +11,7 @@ from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results import cost
 from sbert_app.services.results.cost import measure_cost
-from sbert_app.services.results.eval_result import percentile_interval
+from sbert_app.services.results.results import percentile_interval
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import bootstrap_replicates

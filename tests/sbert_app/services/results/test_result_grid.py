@@ -13,14 +13,20 @@ from paths import SHARED_DATA
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results import export, paper
+from sbert_app.services.results import paper
 from sbert_app.services.results.error_analysis import MIN_PAIRS, analyze_errors
-from sbert_app.services.results.eval_cache import EvalResultCache, data_fingerprint, model_fingerprint
-from sbert_app.services.results.eval_result import STATISTICS, Difference, EvalResult, Metric
-from sbert_app.services.results.grid import ResultGrid, evaluate_grid, load_scored_pairs, make_grid
+from sbert_app.services.results.grid import (
+    EvalResultCache,
+    ResultGrid,
+    data_fingerprint,
+    evaluate_grid,
+    load_scored_pairs,
+    make_grid,
+    model_fingerprint,
+)
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, System, Systems
-from sbert_app.services.results.results import AVERAGE, averaged, data_label
-from sbert_app.services.results.table import tabulate
+from sbert_app.services.results.results import AVERAGE, STATISTICS, Difference, EvalResult, Metric, averaged, data_label
+from sbert_app.services.results.table import as_csv, latex, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from scripts import measure_evaluation
 from training.data.dataset import Dataset
@@ -105,7 +111,7 @@ def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     grid = made(["tfidf"], [same], own_home)
     assert math.isnan(grid.estimate("tfidf", same, Metric()).value)
-    assert "nan" not in export.markdown(tabulate(grid, Metric())).lower()
+    assert "nan" not in markdown(tabulate(grid, Metric())).lower()
 
 
 # ---------------------------------------------------------------- the grid
@@ -257,8 +263,8 @@ def test_the_average_leaves_out_what_is_for_choosing():
 def test_the_best_is_marked_in_each_column(three):
     shown = tabulate(three, Metric())
     assert shown.best["stsb:test"] <= {"good", "equal"}
-    assert "**" in export.markdown(shown)
-    assert r"\textbf" in export.latex(shown)
+    assert "**" in markdown(shown)
+    assert r"\textbf" in latex(shown)
 
 
 def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
@@ -273,7 +279,7 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
     shown = tabulate(three, Metric())
     assert shown.rows[1].seen == {"sts14", AVERAGE}
     assert shown.best == {"sts14": {"good"}, "stsb:test": {"minilm-stsb"}, AVERAGE: {"good"}}
-    assert export.markdown(shown).count("†") == 2
+    assert markdown(shown).count("†") == 2
 
 
 def test_the_paper_s_rows_stand_where_they_belong(three):
@@ -288,7 +294,7 @@ def test_the_paper_s_averages_are_those_it_prints():
     printed = (61.32, 54.81, 29.19, 65.01, 71.22, 74.89, 76.55, 74.21, 76.68)
     for row, average in zip(paper.TABLE_1, printed, strict=True):
         # SBERT-NLI-base: its seven figures make 74.86, the paper prints 74.89
-        assert np.mean(list(row.correlations.values())) == pytest.approx(average, abs=0.035)
+        assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
 
 
 def test_a_file_is_the_paper_s_set_only_with_its_size():
@@ -302,14 +308,14 @@ def test_text_to_paste_is_well_formed(three):
     three.models = ["good", "=cmd|x<b>_%", "bad"]
     three.results["=cmd|x<b>_%", "stsb:test"] = three.results["equal", "stsb:test"]
     shown = tabulate(three, Metric())
-    lines = export.markdown(shown).splitlines()
+    lines = markdown(shown).splitlines()
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
-    assert "<b>" not in export.markdown(shown)
-    assert r"\_\%" in export.latex(shown)
+    assert "<b>" not in markdown(shown)
+    assert r"\_\%" in latex(shown)
     headings = 1 + len({row.made_of for row in shown.system_rows}) + 1  # of the columns, the systems, the paper
     references = len(shown.system_rows) + len(shown.paper_rows)
-    assert export.latex(shown).count(r"\\") == headings + len(shown.rows) + references
-    rows = list(csv.reader(io.StringIO(export.as_csv(shown))))
+    assert latex(shown).count(r"\\") == headings + len(shown.rows) + references
+    rows = list(csv.reader(io.StringIO(as_csv(shown))))
     assert {len(row) for row in rows} == {3 + 3 * len(shown.columns)}
     assert rows[2][0].startswith("'="), "a spreadsheet would run it"
     assert float(rows[1][2]) == pytest.approx(shown.rows[0].estimates["stsb:test"].value, abs=0.01)
@@ -319,7 +325,7 @@ def test_the_name_of_a_file_is_no_formula_in_the_csv(three):
     three.results["good", "uploads/=1+1.csv"] = three.results["good", "mine.csv"]
     grid = ResultGrid(["good"], ["uploads/=1+1.csv"])
     grid.results.update(three.results)
-    header = next(csv.reader(io.StringIO(export.as_csv(tabulate(grid, Metric())))))
+    header = next(csv.reader(io.StringIO(as_csv(tabulate(grid, Metric())))))
     assert [name[:5] for name in header[2:5]] == ["'=1+1"] * 3
 
 
@@ -361,7 +367,7 @@ def test_the_table_that_ships():
     assert {"all-MiniLM-L6-v2", "tfidf", "glove", "minilm-stsb"} <= set(shipped.models)
     assert shipped.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
     assert all(shipped.speed(model) > 0 for model in shipped.models)
-    assert "nan" not in export.markdown(tabulate(shipped, Metric())).lower()
+    assert "nan" not in markdown(tabulate(shipped, Metric())).lower()
 
 
 def test_systems_made_here_stand_between_the_models_and_the_paper():
@@ -378,7 +384,7 @@ def test_systems_made_here_stand_between_the_models_and_the_paper():
     assert not {row.label for row in table.system_rows} & set().union(*table.best.values())
     assert tabulate(results, Metric("dot")).system_rows == []
     assert tabulate(results, Metric(), "none").system_rows == []
-    for text in (export.markdown(table), export.latex(table), export.as_csv(table)):
+    for text in (markdown(table), latex(table), as_csv(table)):
         assert "SBERT Lab, trained on 19,666 labelled pairs" in text
         assert text.index("scratch:bilstm") < text.index("Avg. GloVe embeddings")
 
