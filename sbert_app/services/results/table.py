@@ -42,9 +42,7 @@ class TableRow:
     failures: dict[str, str]
     speed: float | None
     seen: frozenset[str] = frozenset()  # columns with pairs from the model's training data
-    deviations: dict[str, float | None] = field(
-        default_factory=dict
-    )  # over seeds, by column
+    deviations: dict[str, float | None] = field(default_factory=dict)  # over seeds, by column
     made_of: str = ""  # what a system made here was trained on
 
 
