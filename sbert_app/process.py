@@ -22,6 +22,7 @@ M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX = -3, -1, -8  # parameters of gl
 PASSIVE_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 RELEASE_SECONDS = 60.0  # between two returns of free memory to the system, each some 50 milliseconds
 GC_THRESHOLD = 100_000  # allocations between two collections; Python's default is 700
+is_ending = threading.Event()  # what is computed for an answer stops, and what fails is no fault
 OUTPUT_LOST = 120  # the exit code that Python itself uses when buffered output cannot be written
 
 
@@ -178,6 +179,7 @@ def end_within(seconds: float, processor_seconds: float) -> None:
     One may wait for a server that says nothing more, another compute what nobody will see. The time that it may compute
     is the processor's, as on a busy machine the same takes longer.
     """
+    is_ending.set()
     end, used = time.monotonic() + seconds, time.process_time() + processor_seconds
 
     def watch() -> None:

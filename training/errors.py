@@ -1,9 +1,15 @@
 """The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
 
+import re
 from pathlib import Path
 
 LONGEST_MESSAGE = 1_600  # characters
 _KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
+# Of a path, all but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
+_FOLDERS = re.compile(
+    r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)*/(?=[\w.])"""
+    r"""|(?<!\w)[A-Za-z]:(?:\\(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)*\\(?=[\w.])"""
+)
 
 
 class UserFacingError(Exception):
@@ -14,12 +20,12 @@ class UserFacingError(Exception):
     its middle: an answer is never as large as the request.
 
     Attributes:
-        public: the message for visitors of the app, whom the folders of its machine do not concern.
+        public: the message for visitors of the app, whom the folders of its machine do not concern: without them.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
         super().__init__(_without_middle(str(message)))
-        self.public = _without_middle(public) or str(self)
+        self.public = _without_middle(public or without_folders(str(message)))
 
 
 class InputError(UserFacingError, ValueError):
@@ -31,12 +37,12 @@ class NotFoundError(InputError):
 
     Attributes:
         summary: one sentence without the reasons.
-        details: the reasons, and what else can be done.
+        details: the reasons, and what else can be done; both for visitors.
     """
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.summary, self.details = summary, details
+        self.summary, self.details = without_folders(summary), tuple(map(without_folders, details))
 
 
 def summary_of(error: UserFacingError) -> str:
@@ -44,10 +50,14 @@ def summary_of(error: UserFacingError) -> str:
     return error.summary if isinstance(error, NotFoundError) else error.public
 
 
+def without_folders(text: str) -> str:
+    """``text`` with the last name of each path in place of the path."""
+    return _FOLDERS.sub("", text)
+
+
 def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError:
     """The error for a full disk, a folder that may not be written to, …; ``advice`` is a clause on what to do."""
-    why = f"cannot be written: {error.strerror or error}{advice and f'; {advice}'}"
-    return InputError(f"{path} {why}", public=f"{Path(path).name} {why}")
+    return InputError(f"{path} cannot be written: {error.strerror or error}{advice and f'; {advice}'}")
 
 
 def first_line(error: BaseException) -> str:

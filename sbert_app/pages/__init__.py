@@ -28,7 +28,7 @@ from sbert_app.pages.components import theme
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.learn import teacher
 from sbert_app.pages.server.guard import LOOPBACK, AllowedHosts, Guard, PasswordCheck, guarded
-from sbert_app.pages.server.limits import UploadLimits
+from sbert_app.pages.server.limits import UploadLimits, openai_error
 from sbert_app.pages.server.mcp import McpCalls
 from sbert_app.process import end_within
 from sbert_app.services.container import Services
@@ -207,7 +207,7 @@ def _launch_options(settings: Settings, services: Services, launched: threading.
             "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
             "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
             "lifespan": _guard(settings, launched),
-            "exception_handlers": {404: _not_found},
+            "exception_handlers": {404: _no_answer, 405: _no_answer},
         },
         "mcp_server": settings.mcp,
         "prevent_thread_lock": True,
@@ -244,11 +244,13 @@ def _stay_at_home(settings: Settings) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    """What an unknown address answers: a page for browsers, JSON for everything else."""
-    detail = error.detail if isinstance(error, HTTPException) else "Not Found"
-    if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith(("/gradio_api/", "/v1/")):
-        return JSONResponse({"detail": detail}, status_code=404)
+async def _no_answer(request: Request, error: Exception) -> Response:
+    """What an unknown address or method answers: a page for browsers, JSON for everything else."""
+    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
+    if request.url.path.startswith("/v1/"):
+        return JSONResponse(openai_error(detail), status)
+    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
+        return JSONResponse({"detail": detail}, status)
     root = str(request.base_url)
     return HTMLResponse(
         render("components/templates/not_found.html", path=request.url.path[:200], root=root), status_code=404

@@ -8,8 +8,8 @@ clients are computed in the same batches by the model cache.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,15 +22,12 @@ from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 from training.names import ModelName
 
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
-
 MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
 MOST_CHARACTERS = 100_000  # of a text
 OWNER = "sbert-lab"
-
 MOST_TOKENS = 100_000  # of a text that is given as token ids; a model reads fewer
 
+ShouldStop = Callable[[], bool]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 TokenIds = Annotated[
     list[Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=MOST_TOKENS)
@@ -77,37 +74,38 @@ class RerankRequest(BaseModel):
     return_documents: bool = False
 
 
-def embeddings(models: ModelCache, request: EmbeddingsRequest) -> dict[str, Any]:
+def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The vectors of the inputs.
 
     Raises:
+        Stopped: ``should_stop``, which is asked before each batch, said yes.
         InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
     """
     encoder = models.encoder(ModelName.parse(request.model))
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
-    vectors, tokens = _encode(encoder, request.input)
+    given = request.input
+    if isinstance(given, list) and not isinstance(given[0], str):
+        ids: list[Any] = given if isinstance(given[0], list) else [given]
+        vectors, tokens = encoder.encode_ids(ids, should_stop=should_stop), sum(map(len, ids))
+    else:
+        texts: list[Any] = [given] if isinstance(given, str) else given
+        vectors, tokens = encoder.encode(texts, should_stop=should_stop), sum(map(len, encoder.tokenize(texts)))
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    encoded = [_base64(vector) for vector in vectors] if request.encoding_format == "base64" else vectors.tolist()
+    encoded: list[Any] = vectors.tolist()
+    if request.encoding_format == "base64":  # little-endian float32, as OpenAI's client decodes it
+        encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
     return {"object": "list", "data": data, "model": request.model, "usage": _usage(request.model, tokens)}
 
 
-def _encode(encoder: Encoder, given: str | list[Any]) -> tuple[np.ndarray, int]:
-    """Vectors of length 1, (N, D) float32, and the number of tokens."""
-    if isinstance(given, list) and not isinstance(given[0], str):
-        ids: list[list[int]] = given if isinstance(given[0], list) else [given]
-        return encoder.encode_ids(ids), sum(map(len, ids))
-    texts = [given] if isinstance(given, str) else given
-    return encoder.encode(texts), sum(map(len, encoder.tokenize(texts)))
-
-
-def rerank(models: ModelCache, request: RerankRequest) -> dict[str, Any]:
+def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The documents by their relevance to the query, best first: a cross-encoder's score, or a bi-encoder's cosine.
 
     Raises:
+        Stopped: as `embeddings`.
         InputError: the model cannot be used, or there are no documents.
     """
     given: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
@@ -116,12 +114,11 @@ def rerank(models: ModelCache, request: RerankRequest) -> dict[str, Any]:
     documents = [each if isinstance(each, str) else each.text for each in given]
     name = ModelName.parse(request.model)
     if kind_of(name) == CROSS:
-        cross_encoder = models.cross_encoder(name)
-        scores = cross_encoder.predict([(request.query, document) for document in documents])
-        tokens = 0
+        pairs = [(request.query, document) for document in documents]
+        scores, tokens = models.cross_encoder(name).predict(pairs, should_stop=should_stop), 0
     else:
         encoder = models.encoder(name)
-        vectors = encoder.encode([request.query, *documents])
+        vectors = encoder.encode([request.query, *documents], should_stop=should_stop)
         scores = vectors[1:] @ vectors[0]
         tokens = sum(map(len, encoder.tokenize([request.query, *documents])))
     best = np.argsort(-scores, kind="stable")[: request.top_n]
@@ -146,11 +143,6 @@ def list_models(store: RunStore) -> dict[str, Any]:
 
 def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
-
-
-def _base64(vector: np.ndarray) -> str:
-    """Little-endian float32, as OpenAI's client decodes it."""
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
 
 
 def _usage(model: str, tokens: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from running_app import RunningApp, running_app
+from running_app import RUN, Answer, RunningApp, running_app
 from waiting import wait_until
 
 from sbert_app.services.background.state import State
@@ -16,6 +16,7 @@ from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.models.cache import ModelCache
 
 ROWS = 60_000
+LONG = [f"{i} " + "word of many kinds " * 200 for i in range(2_000)]  # half a minute of two cores
 
 
 def half_written(folder: Path) -> list[Path]:
@@ -41,6 +42,27 @@ def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again(home
     [folder] = (tmp_path / "tmp" / "scored").iterdir()
     assert jobs.get(folder.name).state == State.INTERRUPTED
     assert jobs.get(folder.name).path.read_text(encoding="utf-8").count("\n") == ROWS + 1
+
+
+def test_what_is_computed_for_an_answer_ends_without_a_traceback(home: Path, tmp_path: Path, capfd):
+    def ask(path: str, body: object) -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answers.append(app.ask(path, body))
+
+    answers: list[Answer] = []
+    with running_app(home, tmp_path) as app:
+        app.ask("/v1/embeddings", {"model": "all-MiniLM-L6-v2", "input": "the model is loaded"})
+        bodies = {"/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": LONG}, f"{RUN}encode": {"data": [LONG]}}
+        asking = [threading.Thread(target=ask, args=each, daemon=True) for each in bodies.items()]
+        for each in asking:
+            each.start()
+        asking[0].join(2)
+        assert all(each.is_alive() for each in asking), "both are computed"
+        assert app.end(signal.SIGTERM) == 0
+        for each in asking:
+            each.join(10)
+    assert all(answer.status >= 500 for answer in answers)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -187,10 +187,16 @@ class Encoder(EncoderModules):
             report.seconds = time.perf_counter() - started
         self._warn_of_truncation(report.truncated - before)
 
-    def encode_ids(self, ids: Sequence[Sequence[int]], normalize: bool | None = True) -> np.ndarray:
+    def encode_ids(
+        self,
+        ids: Sequence[Sequence[int]],
+        normalize: bool | None = True,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> np.ndarray:
         """Token ids, as `tokenize` gives them -> float32 (N, D). They are computed as they are, without the prompt.
 
         Raises:
+            Stopped: ``should_stop`` said yes before a batch.
             InputError: a row is empty, is longer than ``max_length``, or has an id that is not in the vocabulary.
         """
         size = self.vocabulary_size
@@ -203,7 +209,7 @@ class Encoder(EncoderModules):
                     f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
                 )
         vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
-        for rows, batch in self.inference.map(ids, self._to_vectors(normalize)):
+        for rows, batch in self.inference.map(ids, self._to_vectors(normalize), should_stop):
             vectors[rows] = batch
         return vectors
 

@@ -18,6 +18,7 @@ from sbert_app.services.experiments.experiment import Cell, Experiment, Experime
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
 from sbert_app.services.runs.estimate import TrainingRate
 from training.catalogue import DEFAULT_MODEL
+from training.errors import without_folders
 
 NO_RUN = "no run"  # of a cell whose run was deleted
 
@@ -144,7 +145,7 @@ def sweep_status(sweep: Experiment) -> Markup:
         facts=facts,
         fraction=done / len(sweep.cells),
         settings=settings(sweep),
-        reasons=sweep.reasons,
+        reasons=list(map(without_folders, sweep.reasons)),
     )
 
 
@@ -218,6 +219,6 @@ def _grid_cell(cell: Cell | None, label: str) -> dict[str, object]:
         "text": text,
         "state": cell.state,
         "url": f"train?run={quote(cell.run.id)}",
-        "title": f"{label}, seed {cell.plan.seed}: {cell.run.record.reason or cell.state}",
+        "title": f"{label}, seed {cell.plan.seed}: {cell.run.reason or cell.state}",
         "percent": round(100 * cell.share) if cell.state in AT_WORK else None,
     }

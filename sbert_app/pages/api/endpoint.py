@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.pages.server.address import agent_address, visitor_of
+from sbert_app.process import is_ending
 from sbert_app.services.quota import Quota
 from training.data.tables.rows import shown
 from training.errors import InputError, UserFacingError
@@ -98,7 +99,7 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
 
 @contextmanager
 def gradio_errors() -> Iterator[None]:
-    """A user's error becomes the error message of the HTTP answer; any other one is logged and not shown."""
+    """A user's error becomes the error message of the HTTP answer; a fault of the app is logged and not shown."""
     try:
         yield
     except UserFacingError as error:
@@ -106,7 +107,8 @@ def gradio_errors() -> Iterator[None]:
     except gr.Error:
         raise
     except Exception as error:
-        log.exception("an endpoint failed")
+        if not is_ending.is_set():  # else executors take nothing more
+            log.exception("an endpoint failed")
         raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
 
 

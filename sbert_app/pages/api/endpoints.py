@@ -15,6 +15,7 @@ from gradio.data_classes import FileData
 from sbert_app.formats import json_values
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint, register
 from sbert_app.pages.server.address import visitor_of
+from sbert_app.process import is_ending
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -31,6 +32,8 @@ from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError
 from training.evaluation.thresholds import CRITERIA, Criterion
 from training.names import ModelName
+
+UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
 
 
 def core(services: Services) -> None:
@@ -68,7 +71,7 @@ def core(services: Services) -> None:
             normalize: scale each vector to length 1, so that the dot product is the cosine.
         """
         encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
-        vectors = encoder.encode(sentences, normalize=normalize)
+        vectors = encoder.encode(sentences, normalize=normalize, should_stop=is_ending.is_set)
         return {
             "model": encoder.name,
             "pooling": encoder.pooling,
@@ -142,7 +145,7 @@ def score_file(services: Services) -> None:
         criterion = Criterion.parse(threshold) if threshold.strip() else None
         path = Path(file.path).resolve()
         if not path.is_relative_to(uploads):  # a path on this machine that nobody uploaded
-            raise InputError("upload the file first: POST it to /gradio_api/upload")
+            raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
         task = ScoreRequest(
             source=open_table(path, encoding or None),
             columns=[name.strip() for name in columns.split(",")] if columns.strip() else None,

@@ -6,9 +6,10 @@ too. Answers and errors have the shapes that the clients parse.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -20,17 +21,20 @@ from starlette.routing import BaseRoute, Route
 from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.pages.server.limits import JSON, openai_error
+from sbert_app.process import is_ending
 from sbert_app.services.container import Services
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
 from sbert_app.services.openai import embeddings as compute_embeddings
 from sbert_app.services.openai import rerank as compute_ranking
 from sbert_app.services.quota import Quota, TooMany
-from training.errors import UserFacingError
+from training.errors import Stopped, UserFacingError
 
 log = logging.getLogger("sbert_lab.api")
 
 AT_ONCE = 64  # requests of one address: clients send the batches of a corpus side by side
 THREADS = 32  # that compute for all visitors; Gradio's own pages and endpoints have others
+ENDING = "the app is ending"
 RETRY_SECONDS = 1  # after which a client may ask again, when it has asked for too much at once
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -41,23 +45,20 @@ def routes(services: Services) -> list[BaseRoute]:
     limit, threads = Quota(AT_ONCE), CapacityLimiter(THREADS)
 
     async def embeddings(request: Request) -> Response:
-        compute = partial(compute_embeddings, services.models)
-        return await _answer(request, EmbeddingsRequest, compute, limit, threads)
+        return await _answer(request, EmbeddingsRequest, compute_embeddings, services.models, limit, threads)
 
     async def rerank(request: Request) -> Response:
-        return await _answer(request, RerankRequest, partial(compute_ranking, services.models), limit, threads)
+        return await _answer(request, RerankRequest, compute_ranking, services.models, limit, threads)
 
     def models(request: Request) -> Response:
         listed = list_models(services.jobs.store)
         name = request.path_params.get("name")
         if name is None:
             return JSONResponse(listed)
-        found = next((each for each in listed["data"] if each["id"] == name), None)
-        return (
-            _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
-            if found is None
-            else (JSONResponse(found))
-        )
+        for each in listed["data"]:
+            if each["id"] == name:
+                return JSONResponse(each)
+        return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
     return [
         Route("/v1/embeddings", embeddings, methods=["POST"]),
@@ -70,23 +71,34 @@ def routes(services: Services) -> list[BaseRoute]:
 async def _answer(
     request: Request,
     body: type[Body],
-    compute: Callable[[Body], dict[str, Any]],
+    compute: Callable[[ModelCache, Body, Callable[[], bool]], dict[str, Any]],
+    models: ModelCache,
     limit: Quota,
     threads: CapacityLimiter,
 ) -> Response:
-    """Validate the body, compute in a thread, and say what is wrong as OpenAI does."""
+    """Validate the body, compute in a thread until the client goes, and say what is wrong as OpenAI does."""
+    gone = threading.Event()
+
+    def should_stop() -> bool:
+        return gone.is_set() or is_ending.is_set()
+
+    async def watch_client() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
     try:
         asked = body.model_validate(request.scope[JSON] if JSON in request.scope else await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
-    except (
-        ValueError,
-        RecursionError,
-    ):  # no UTF-8; a number of thousands of digits; nested too deep
+    except (ValueError, RecursionError):  # no UTF-8; a number of thousands of digits; nested too deep
         return _error(400, "the request is not valid JSON")
+    watching = asyncio.create_task(watch_client())
     try:
         with limit.held(visitor_of(request)):  # counted before a thread is taken, for which others wait
-            return JSONResponse(await to_thread.run_sync(compute, asked, limiter=threads))
+            return JSONResponse(await to_thread.run_sync(compute, models, asked, should_stop, limiter=threads))
+    except Stopped:
+        return _error(503, ENDING, "server_error")  # nobody reads it where the client has gone
     except TooMany as error:
         refusal = _error(429, error.public, "rate_limit_error")
         refusal.headers["retry-after"] = str(RETRY_SECONDS)
@@ -94,8 +106,12 @@ async def _answer(
     except UserFacingError as error:
         return _error(404 if "not found" in str(error) else 400, error.public)
     except Exception:
+        if is_ending.is_set():  # executors take nothing more
+            return _error(503, ENDING, "server_error")
         log.exception("a /v1 request failed")
         return _error(500, INTERNAL_ERROR, "server_error")
+    finally:
+        watching.cancel()
 
 
 def _sentence(error: ValidationError) -> str:

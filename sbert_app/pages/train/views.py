@@ -193,9 +193,9 @@ def _errors(run: Run) -> list[str]:
     """Why a run ended early and what can be done, and whether its space has collapsed."""
     errors = []
     if run.state == "failed":
-        errors.append(f"{run.record.reason}. The log below has the details.")
+        errors.append(f"{run.reason}. The log below has the details.")
     elif run.state == "interrupted":
-        errors.append(f"{run.record.reason}. Resume continues from its last checkpoint.")
+        errors.append(f"{run.reason}. Resume continues from its last checkpoint.")
     if run.progress.collapsed:
         errors.append(f"{run.progress.collapsed}.")
     return [error[:1].upper() + error[1:] for error in errors]

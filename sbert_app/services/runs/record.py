@@ -15,7 +15,7 @@ from sbert_app.services.background.state import State
 from sbert_app.services.runs.events import RunProgress
 from sbert_app.services.store.documents import Timestamp, read_document
 from training.atomic import write_text
-from training.errors import InputError, UserFacingError
+from training.errors import InputError, UserFacingError, without_folders
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -79,6 +79,11 @@ class Run:
     def state(self) -> State:
         """Where it is in its life."""
         return self.record.state
+
+    @property
+    def reason(self) -> str:
+        """Why it ended early, for visitors; empty if it did not."""
+        return without_folders(self.record.reason or "")
 
     @property
     def has_model(self) -> bool:

@@ -1,5 +1,6 @@
 """/v1 serves OpenAI's own client, unmodified: embeddings, models, errors; re-ranking; what Prometheus reads."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,10 @@ from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.server.guard import AllowedHosts, Guard
 from sbert_app.services.container import Services
 from sbert_app.services.metrics import REGISTRY
+from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank
 from sbert_app.settings import Settings
 from training.data.load import load_data
+from training.errors import Stopped
 from training.evaluation.metrics import spearman
 from training.evaluation.mteb_tasks import find_task, give_data
 from training.models.encoder import Encoder
@@ -140,7 +143,7 @@ def test_an_address_has_so_many_requests_at_once_and_may_ask_again(services, mon
     monkeypatch.setattr(v1, "AT_ONCE", 2)
     entered, release = threading.Semaphore(0), threading.Event()
 
-    def slow(models, request):
+    def slow(models, request, should_stop):
         entered.release()
         assert release.wait(30)
         return {"object": "list"}
@@ -241,6 +244,40 @@ def address(services) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join(timeout=10)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        EmbeddingsRequest(model=MODEL, input=["A cat sleeps."]),
+        EmbeddingsRequest(model=MODEL, input=[[101, 102]]),
+        RerankRequest(model=MODEL, query="a", documents=["b"]),
+        RerankRequest(model="minilm-stsb", query="a", documents=["b"]),
+    ],
+    ids=["texts", "token ids", "encoder", "cross-encoder"],
+)
+def test_what_nobody_waits_for_is_not_computed(services, request_):
+    compute = rerank if isinstance(request_, RerankRequest) else embeddings
+    with pytest.raises(Stopped):
+        compute(services.models, request_, lambda: True)
+
+
+def test_a_client_that_goes_ends_its_computation_within_a_second(address, monkeypatch):
+    begun, stopped = threading.Event(), threading.Event()
+
+    def slow(models, request, should_stop):
+        begun.set()
+        wait_until(should_stop)
+        stopped.set()
+        raise Stopped
+
+    monkeypatch.setattr(v1, "compute_embeddings", slow)
+    body = b'{"model": "m", "input": "x"}'
+    with socket.create_connection(address.removeprefix("http://").split(":")) as client:
+        client.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert begun.wait(30)
+        assert not stopped.wait(0.3), "while the client waits it goes on"
+    assert stopped.wait(1)
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
-"""Whom limits are counted for: addresses; of a tool call, that of the agent and not of the app, which calls itself."""
+"""Visitors: whom limits are counted for (of a tool call the agent, not the app, which calls itself), what they see."""
 
 import http.client
+import importlib
 import json
+import pkgutil
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -14,11 +16,19 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+import sbert_app
+import training
 from sbert_app.pages.api import endpoint as endpoints
-from sbert_app.pages.api.endpoint import endpoint
+from sbert_app.pages.api.endpoint import endpoint, gradio_errors
+from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.server.address import HEADER, agent_address, signed, visitor_of
 from sbert_app.pages.server.mcp import MCP, McpCalls
+from sbert_app.pages.train.views import status
+from sbert_app.services.container import Services
 from sbert_app.services.quota import Quota
+from sbert_app.settings import Settings
+from training.errors import NotFoundError, UserFacingError, summary_of, without_folders
+from training.trainer.config import RunConfig
 
 
 async def headers(request):
@@ -122,3 +132,67 @@ def test_an_agent_has_so_many_calls_at_once_of_all_tools_together(monkeypatch):
     with pytest.raises(gr.Error, match="1 such requests from your address"):
         outer(request=asked)
     assert outer(request=None) == "done", "who is no agent has the limits of the endpoint"
+
+
+def carriers() -> list[type[UserFacingError]]:
+    """Every class of a user's error in the product."""
+    for root in (training, sbert_app):
+        for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found, classes = [UserFacingError], [UserFacingError]
+    while classes:
+        subclasses = [
+            each for each in classes.pop().__subclasses__() if each.__module__.startswith(("training", "sbert"))
+        ]
+        found += subclasses
+        classes += subclasses
+    return list(dict.fromkeys(found))
+
+
+SERVER = "/srv/the lab/home of sbert"
+SAID = f"{SERVER}/uploads/pairs.csv cannot be read ([Errno 13] Permission denied: '{SERVER}/uploads/pairs.csv')"
+
+
+def said_to_a_visitor(error: UserFacingError) -> Iterator[str]:
+    """Every form in which pages, endpoints and /v1 show an error."""
+
+    def fail() -> None:
+        raise error
+
+    yield from (error_message(error), error_of(fail), summary_of(error), error.public)
+    with pytest.raises(gr.Error) as shown, gradio_errors():
+        fail()
+    yield shown.value.message
+
+
+@pytest.mark.parametrize("kind", carriers(), ids=lambda kind: kind.__name__)
+def test_a_visitor_sees_the_name_of_a_file_and_never_its_folder(kind):
+    error = kind(SAID, SAID, (SAID,)) if issubclass(kind, NotFoundError) else kind(SAID)
+    assert SERVER in str(error), "whoever runs the command line sees where it is"
+    for text in said_to_a_visitor(error):
+        assert "pairs.csv cannot be read" in text.lower() and "permission denied" in text.lower()
+        assert "lab" not in text and "uploads" not in text and "/srv" not in text
+
+
+@pytest.mark.parametrize(
+    ("message", "public"),
+    [
+        ("there is no file ~/x/y.csv, and no /z.csv", "there is no file y.csv, and no z.csv"),
+        (r"C:\Users\a b\c.csv is empty", "c.csv is empty"),
+        ("“/data/日本/ü.csv” is not/neither", "“ü.csv” is not/neither"),
+        ("https://huggingface.co/org/name: 1/2 of org/name; see run:../x", None),
+        ("score / label in and/or", None),
+    ],
+)
+def test_what_is_no_path_stays(message, public):
+    assert without_folders(message) == (public or message)
+
+
+def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
+    jobs = Services.start(Settings(home=tmp_path)).jobs
+    run = jobs.store.create(RunConfig("regression"))
+    with jobs.store.lease(run.id) as work:
+        work.state, work.reason = "failed", SAID
+    shown = status(jobs.store.get(run.id), 0)
+    assert "Pairs.csv cannot be read" in shown and "uploads" not in shown

@@ -194,9 +194,9 @@ def columns_of(table: Table) -> dict[str, list[Any]]:
 def _open_reader(path: Path, encoding: str | None) -> Reader:
     """The reader of a file's format, which its first bytes decide, then its name."""
     if not path.exists():
-        raise InputError(f"There is no file {path}.", public=f"There is no file {path.name}.")
+        raise InputError(f"There is no file {path}.")
     if not path.is_file():
-        raise InputError(f"{path} is not a file.", public=f"{path.name} is not a file.")
+        raise InputError(f"{path} is not a file.")
     with path.open("rb") as file:
         head = file.read(4096)
     suffix = path.suffix.lower()
