@@ -30,7 +30,7 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
-from sbert_app.services.runs.on_ray import MISSING
+from sbert_app.services.ray_cluster import MISSING
 from sbert_app.services.shards import on_ray
 from sbert_app.services.shards.job import BlockWorker, ShardJob
 from sbert_app.services.shards.run import run_job

@@ -13,10 +13,11 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from benchmarks import machine
+from sbert_app.services import ray_cluster
 from sbert_app.services.background.state import State
 from sbert_app.services.jobs.queue import Jobs
 from sbert_app.services.jobs.worker import Worker
@@ -25,6 +26,9 @@ from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
+if TYPE_CHECKING:
+    from training.trainer.train import RunResult
+
 FOLDER, SECONDS, NODES = "BENCHMARK_FOLDER", "BENCHMARK_SECONDS", "BENCHMARK_NODES"
 WARM_UP = "warm-up"
 
@@ -32,7 +36,7 @@ WARM_UP = "warm-up"
 class SleepingRun(on_ray.RemoteRun):
     """An actor whose training sleeps."""
 
-    def _execute(self) -> None:
+    def _execute(self) -> RunResult:
         from training.trainer.train import RunResult
 
         ready, seconds = Path(os.environ[FOLDER]), float(os.environ[SECONDS])
@@ -44,7 +48,7 @@ class SleepingRun(on_ray.RemoteRun):
             else:
                 time.sleep(seconds)
             lease.state = State.FINISHED
-        self._ended.result = RunResult(self.folder.name, "finished", 1, seconds)
+        return RunResult(self.folder.name, "finished", 1, seconds)
 
 
 def run(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
@@ -59,7 +63,7 @@ def run(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
         InputError: Ray is not installed.
     """
     if find_spec("ray") is None:
-        raise InputError(on_ray.MISSING)
+        raise InputError(ray_cluster.MISSING)
     from ray.cluster_utils import Cluster
 
     about = machine.describe()
@@ -72,14 +76,14 @@ def run(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
             try:
                 for _ in range(nodes):
                     simulated.add_node(num_cpus=1)
-                cluster = on_ray.Cluster(simulated.address)
+                cluster = ray_cluster.Cluster(simulated.address)
                 jobs = Jobs(RunStore(home), ray=cluster.address)
                 jobs.starts_workers = False
                 for number in range(nodes + runs):
                     jobs.start(RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}"))
                 Worker(home, 0, idle_seconds=0.5, cluster=cluster).work()
             finally:
-                on_ray.disconnect()
+                ray_cluster.disconnect()
                 simulated.shutdown()
         found = [each.record for each in jobs.store.list()]
         if any(record.state != State.FINISHED for record in found):

@@ -8,8 +8,8 @@ from sbert_app.services.corpus.corpus import Corpus
 from training.data.dataset import Dataset
 from training.trainer.negatives import MinedNegatives
 
-# What is read there are messages of other programs.
-MESSAGES = {"sbert_app/services/runs/on_ray.py", "training/errors.py"}
+# What is read there is a message of another program.
+MESSAGES = {"training/errors.py"}
 ODD = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
 
 

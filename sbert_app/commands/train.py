@@ -26,7 +26,7 @@ from training.trainer.config import SETTINGS, RunConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sbert_app.services.runs.on_ray import Cluster
+    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -122,7 +122,7 @@ _with_settings(train)
 
 def _cluster(home: Path, engine: str | None, address: str | None) -> Cluster | None:
     """The Ray cluster that is to execute the run; None for this process."""
-    from sbert_app.services.runs.on_ray import cluster_of
+    from sbert_app.services.ray_cluster import cluster_of
 
     if engine not in (None, "ray", "local"):
         raise InputError(f"there is no engine {engine!r}; choose local or ray")

@@ -37,7 +37,7 @@ def worker(
     from sbert_app.services.jobs.worker import run_once, run_worker
 
     if once is None:
-        from sbert_app.services.runs.on_ray import cluster_of
+        from sbert_app.services.ray_cluster import cluster_of
 
         cluster = cluster_of(Settings.gather(home=place, ray=ray))
         if cluster is not None:

@@ -25,8 +25,9 @@ from huey.exceptions import HueyException
 from sbert_app.process import configure_process, release_memory
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, check_removed, devices, worker_lock
+from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
-from sbert_app.services.runs.on_ray import Cluster, cluster_of, executor
+from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert_app.services.background.state import State
 from sbert_app.services.runs.events import MEASURES, Event
 from sbert_app.services.runs.record import QUEUED
-from sbert_app.services.runs.store import RunStore
+from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
 from training.errors import InputError, UserFacingError
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("sbert_lab.run")
 
 _traceback_log = logging.getLogger("run")  # only into log.txt: the command line prints one line
-
-PROCESS_ENDED = "its process was asked to end; it can be resumed"
 
 
 def execute(
@@ -80,9 +77,7 @@ def execute(
         except Exception:
             _traceback_log.exception("failed")
             raise
-        lease.state, lease.reason = State(result.status), result.reason
-        if lease.state == State.STOPPED and not stop.exists():
-            lease.state, lease.reason = State.INTERRUPTED, PROCESS_ENDED
+        lease.end(result)
         log.info("%s after %s steps%s", lease.state, result.steps, f": {lease.reason}" if lease.reason else "")
         return result
 

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -49,6 +50,10 @@ from training.errors import InputError, UserFacingError
 from training.names import is_id
 from training.trainer.config import RunConfig
 
+if TYPE_CHECKING:
+    from training.trainer.train import RunResult
+
+PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
 RESERVED_BYTES = 64 * 1024  # on the disk while a run is running, so that its end can be recorded on a full disk
 
@@ -321,3 +326,10 @@ class RunLease:
     resume: bool  # whether a process has worked on it before
     state: State = State.INTERRUPTED
     reason: str | None = None
+
+    def end(self, result: RunResult) -> RunResult:
+        """The run has ended with this result: stopped by a user, or interrupted, as its process was asked to end."""
+        self.state, self.reason = State(result.status), result.reason
+        if self.state == State.STOPPED and not (self.run.folder / "stop").exists():
+            self.state, self.reason = State.INTERRUPTED, PROCESS_ENDED
+        return result

@@ -18,7 +18,7 @@ from typing import Any
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.runs.on_ray import connect
+from sbert_app.services.ray_cluster import Cluster
 from sbert_app.services.shards.blocks import Block
 from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
 from sbert_app.services.shards.run import Outcome, RowCount
@@ -66,7 +66,7 @@ class RayEngine:
         """Compute the blocks. InputError if Ray is missing, or there is no cluster at the address."""
         if not blocks:
             return
-        connect(self.address)
+        Cluster(self.address).connect()
         data = _ray_data()
         from ray.exceptions import RayError, RayTaskError
 

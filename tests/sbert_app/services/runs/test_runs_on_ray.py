@@ -16,11 +16,13 @@ from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import Jobs, has_worker
 from sbert_app.services.jobs.worker import Worker
+from sbert_app.services.ray_cluster import Cluster, Lost
 from sbert_app.services.runs import on_ray
-from sbert_app.services.runs.on_ray import Cluster, Files, Lost, News, RemoteRun, Start, execute
+from sbert_app.services.runs.on_ray import Files, News, RemoteRun, execute
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
+from training.trainer.train import RunResult
 
 # A node that does not answer is dead after a second and a half; by default after half a minute.
 HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
@@ -54,20 +56,20 @@ def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
 def followed(actor: RemoteRun) -> News:
     """All that an actor tells, as the run's folder would have it at the end."""
     total = News()
-    while total.record is None:
-        news = actor.poll(False, False)
+    while total.outcome is None:
+        news = actor.poll(None)
         for name, (is_new, content) in news.texts.items():
             before = b"" if is_new else total.texts.get(name, (True, b""))[1]
             total.texts[name] = (True, before + content)
         total.folders |= news.folders
-        total.record, total.result, total.error = news.record, news.result, news.error
+        total.outcome = news.outcome
     return total
 
 
-def start(store: RunStore, config: RunConfig) -> Start:
-    run = store.create(config, queue=False)
-    packed, inputs = on_ray._packed(config, store.home)
-    return Start(run.id, packed, run.name, inputs, None, store.home, is_offline=True)
+def start(store: RunStore, config: RunConfig) -> tuple[Any, ...]:
+    """The arguments of `RemoteRun.start`."""
+    run, inputs = on_ray._packed(store.create(config, queue=False), store.home)
+    return run, inputs, {}, store.home, True
 
 
 # ---------------------------------------------------------------- without Ray
@@ -75,17 +77,16 @@ def start(store: RunStore, config: RunConfig) -> Start:
 
 def test_files_and_runs_travel_by_their_content(store: RunStore, tiny: Any, tmp_path: Path):
     actor = RemoteRun()
-    actor.start(start(store, tiny()))
+    actor.start(*start(store, tiny()))
     base = store.create(tiny(), queue=False)
     on_ray._write_files(base.folder / "model", followed(actor).folders["model"])
     begin = start(store, tiny(base=f"run:{base.id}", teacher=None))
     (tmp_path / "pairs.csv").unlink()
     (base.folder / "model").rename(tmp_path / "elsewhere")
-    actor.start(begin)  # the same actor takes the next run
+    actor.start(*begin)  # the same actor takes the next run
     told = followed(actor)
-    assert (told.error, told.record and told.record.state) == (None, State.FINISHED)
-    assert told.result is not None
-    assert told.result.steps == 20
+    assert isinstance(told.outcome, RunResult), told.outcome
+    assert (told.outcome.status, told.outcome.steps) == (State.FINISHED, 20)
     assert "modules.json" in told.folders["model"]
     assert b'"step": 20' in told.texts["events.jsonl"][1]
     assert b"finished after 20 steps" in told.texts["log.txt"][1]
@@ -94,12 +95,10 @@ def test_files_and_runs_travel_by_their_content(store: RunStore, tiny: Any, tmp_
 def test_bad_data_is_the_same_sentence_as_here(store: RunStore, tiny: Any, tmp_path: Path):
     (bad := tmp_path / "bad.csv").write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
     actor = RemoteRun()
-    actor.start(start(store, tiny(train_data=str(bad))))
+    actor.start(*start(store, tiny(train_data=str(bad))))
     told = followed(actor)
-    assert told.error is not None
-    assert "row 2" in told.error
-    assert told.record is not None
-    assert (told.record.state, told.record.reason) == (State.FAILED, told.error)
+    assert isinstance(told.outcome, str)
+    assert "row 2" in told.outcome
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", "model/../../outside"])
@@ -121,18 +120,18 @@ def test_a_ray_that_is_away_is_one_sentence_and_the_run_can_be_resumed(store: Ru
 
 
 def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch):
-    begun: list[bool] = []
+    begun: list[object] = []
 
-    def dies(_: Any, ray: Any, is_begun: bool) -> None:
-        begun.append(is_begun)
+    def dies(_: Any, ray: Any) -> None:
+        begun.append(ray)
         raise Lost("the node has died")
 
-    monkeypatch.setattr(on_ray._Submission, "_submit", dies)
+    monkeypatch.setattr(on_ray._Submission, "submit", dies)
     monkeypatch.setattr(Cluster, "connect", lambda self: None)
     run = store.create(tiny())
     with pytest.raises(InputError, match=r"Ray has lost the run 4 times \(the node has died\): resume it"):
         execute(store, run.id, Cluster("auto"))
-    assert begun == [False, True, True, True]
+    assert len(begun) == 4
     assert store.get(run.id).state == State.FAILED
 
 
@@ -280,7 +279,8 @@ def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: C
     stopped = store.get(run.id)
     assert (stopped.state, (run.folder / "checkpoint/state.json").exists()) == (State.STOPPED, True)
     execution = InThread(store, run.id, cluster)
-    wait_until(lambda: is_beyond(step_of(store, run.id)))
+    stopped_at = step_of(store, run.id)
+    wait_until(lambda: is_beyond(stopped_at))
     execution.should_end.set()
     execution.wait()
     found = store.get(run.id)

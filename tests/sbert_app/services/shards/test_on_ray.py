@@ -108,7 +108,7 @@ def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, in
         def iter_rows(self):
             raise exceptions.ActorDiedError
 
-    monkeypatch.setattr(on_ray, "connect", lambda address: None)
+    monkeypatch.setattr(on_ray.Cluster, "connect", lambda self: None)
     monkeypatch.setattr(on_ray, "_ray_data", Ended)
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
