@@ -19,7 +19,7 @@ from unittest.mock import patch
 from benchmarks import machine
 from sbert_app.services import ray_cluster
 from sbert_app.services.background.state import State
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.jobs.worker import Worker
 from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.store import RunStore
@@ -77,7 +77,7 @@ def run(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
                 for _ in range(nodes):
                     simulated.add_node(num_cpus=1)
                 cluster = ray_cluster.Cluster(simulated.address)
-                jobs = Jobs(RunStore(home), ray=cluster.address)
+                jobs = RunQueue(RunStore(home), ray=cluster.address)
                 jobs.starts_workers = False
                 for number in range(nodes + runs):
                     jobs.start(RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}"))

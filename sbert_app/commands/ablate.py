@@ -39,10 +39,10 @@ def ablate(
     """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.experiment import SWEEP, Experiments
-    from sbert_app.services.jobs.queue import Jobs
+    from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.runs.store import RunStore
 
-    sweeps = Experiments(Jobs(RunStore(place)))
+    sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout():
         sweep_id = resume or _created(
             sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding

@@ -62,9 +62,9 @@ def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False
 @runs.command()
 def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Queue a run again. A worker resumes it; train --resume does so in this process."""
-    from sbert_app.services.jobs.queue import Jobs
+    from sbert_app.services.jobs.queue import RunQueue
 
-    _told(Jobs(_store(home)).resume(run_id), as_json)
+    _told(RunQueue(_store(home)).resume(run_id), as_json)
 
 
 @runs.command()

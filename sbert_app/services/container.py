@@ -15,7 +15,7 @@ from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.shared_sentences import SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.temp_folder import TempFolder, folder_size
@@ -34,7 +34,7 @@ class Services:
     settings: Settings
     access: AccessPolicy  # what visitors may name
     models: ModelCache
-    jobs: Jobs  # the queue of runs; `Jobs.store` has the runs
+    jobs: RunQueue  # the queue of runs; `RunQueue.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
     scoring: ScoreJobs  # files that are scored, and were
     shared_sentences: SharedSentences  # sentences that one page hands to another
@@ -51,7 +51,7 @@ class Services:
         limits = CorpusLimits(
             settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
         )
-        jobs = Jobs(RunStore(settings.home), ray=settings.ray)
+        jobs = RunQueue(RunStore(settings.home), ray=settings.ray)
         embeddings = EmbeddingCache(models, settings.home, limits=limits)
         temp = TempFolder(settings.temp_folder, settings.temp_limit_mb << 20)
         scoring, shared = ScoreJobs(models, temp.path, temp.check_room), SharedSentences(temp.path / "handover")

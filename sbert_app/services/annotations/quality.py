@@ -29,7 +29,7 @@ from training.names import ModelName
 from training.trainer.config import RunConfig
 
 if TYPE_CHECKING:
-    from sbert_app.services.jobs.queue import Jobs
+    from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.record import Run
     from training.evaluation.metrics import Interval
@@ -181,7 +181,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
     return parts
 
 
-def start(project: Project, jobs: Jobs, visitor: str = "") -> Run:
+def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     """Split the ratings, queue the run, and remember its held-out pairs. InputError as `split`, or a full queue."""
     rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
     parts = split(rows, project.info.seed)

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, ablation
 from sbert_app.services.experiments.statistics import VariantRow, rows
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run, known_rate
 from sbert_app.services.runs.record import Run, RunError, slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
@@ -288,7 +288,7 @@ class ExperimentEstimate:
 class Experiments:
     """The experiments of a home folder. They have no state in memory."""
 
-    def __init__(self, jobs: Jobs, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
+    def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
         """``check_config`` raises InputError for a run that may not be started."""
         self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
         self._stores = _stores(jobs.store.home)
@@ -331,7 +331,7 @@ class Experiments:
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
         """Queue the runs of a new experiment. Raises InputError, before any is queued, if one could not start.
 
-        ``visitor``: see `Jobs.start`.
+        ``visitor``: see `RunQueue.start`.
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)

@@ -111,7 +111,7 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     Args:
         path, k: as in `split`.
         experiments: where they are kept, with the queue.
-        visitor: who starts it, see `Jobs.start`.
+        visitor: who starts it, see `RunQueue.start`.
         changes: fields of a `RunConfig` of objective regression.
 
     Raises:

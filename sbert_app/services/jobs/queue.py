@@ -8,8 +8,8 @@ Ray there is one, which submits as many as the cluster has room for (`sbert_app.
 when a run is queued and ends after some idle minutes. The state of each run is in the run's folder, from which a
 lost queue is restored.
 
-The queue is SQLite in the home folder. A message is JSON and holds only the id of a run, so that write access to the
-queue does not let anybody execute code.
+The queue is SQLite in the home folder; a damaged one becomes ``jobs.sqlite.damaged-DATE`` and is made anew. A message
+is JSON and holds only the id of a run, so that write access to the queue does not let anybody execute code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -46,6 +47,7 @@ MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singl
 MOST_GROUPED_OF_ONE = 700  # runs in the queue that are of one visitor's ablations and folds: the largest ablation
 WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
+COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
 REMOVED = ("SBERT_QUEUE", "SBERT_STORE")  # settings of an earlier way to several machines
 
 WORKER_ENVIRONMENT = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # shares the machine with the app
@@ -86,20 +88,6 @@ class JsonSerializer(Serializer):
         return Message(*json.loads(bytes(data)))
 
 
-def open_queue(home: Path, name: str) -> Huey:
-    """A queue of this home folder. InputError if it cannot be opened."""
-    check_removed()
-    make_home(home)
-    file = home / "jobs.sqlite"
-    try:
-        return SqliteHuey(name, filename=str(file), strict_fifo=True, results=False, serializer=JsonSerializer())
-    except sqlite3.Error as error:
-        raise InputError(
-            f"the queue {file} cannot be opened ({error}); if it is damaged, delete it: it is restored from the runs",
-            public="the queue of runs cannot be opened",
-        ) from error
-
-
 def check_removed() -> None:
     """InputError if a setting of earlier versions asks for workers on other machines."""
     for name in REMOVED:
@@ -109,25 +97,43 @@ def check_removed() -> None:
             )
 
 
-class Jobs:
+class RunQueue:
     """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run.
 
     Args:
         store: where the runs are.
         execute: what a worker does with a run's id; None in every other process.
         ray: the address of a Ray cluster that executes the runs; None = $SBERT_RAY, "" for this machine.
+
+    Raises:
+        InputError: the queue cannot be opened.
     """
 
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:
         self.store = store
         self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
+        check_removed()
+        make_home(store.home)
+        self._file = store.home / "jobs.sqlite"
         # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
-        self.queue = open_queue(store.home, "sbert-lab-ray" if self.ray else "sbert-lab")
+        name = "sbert-lab-ray" if self.ray else "sbert-lab"
+        try:
+            was_damaged = _set_aside(self._file)
+            self._huey = SqliteHuey(
+                name, filename=str(self._file), strict_fifo=True, results=False, serializer=JsonSerializer()
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(
+                f"the queue {self._file} cannot be opened: {error}", public="the queue of runs cannot be opened"
+            ) from error
+        self._inode = _inode(self._file)
         self.starts_workers = True
-        self._queue_run = _register_task(self.queue, execute)
+        self._queue_run = _register_task(self._huey, execute)
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}  # by slot: start time, process
         self._enqueueing, self._starting = threading.Lock(), threading.Lock()
-        self._single, self._grouped = _OfVisitors(), _OfVisitors()
+        self._started_by: dict[tuple[str, bool], list[str]] = {}  # visitor, grouped -> runs that may still be queued
+        if was_damaged:
+            self._fill()
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a new run.
@@ -143,14 +149,24 @@ class Jobs:
         with self._starting:
             self.check_room(1, visitor, grouped)
             run = self.store.create(config)
-            (self._grouped if grouped else self._single).add(visitor, run.id)
+            if visitor:
+                self._started_by.setdefault((visitor, grouped), []).append(run.id)
         self._enqueue(run.id)
         return run
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
         """InputError if so many more runs do not fit into the queue, or are too many of one visitor."""
-        theirs, most = (self._grouped, MOST_GROUPED_OF_ONE) if grouped else (self._single, MOST_WAITING_OF_ONE)
-        theirs.check(visitor, runs, most, self.store)
+        started, most = (
+            self._started_by.pop((visitor, grouped), []),
+            MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE,
+        )
+        if theirs := [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]:
+            self._started_by[visitor, grouped] = theirs
+        if visitor and len(theirs) + runs > most:
+            raise InputError(
+                f"{len(theirs)} runs from your address are waiting in the queue, and at most {most} of this kind "
+                "may; wait until some have started, or stop some"
+            )
         try:
             waiting = len(self.queued())
         except sqlite3.Error:  # a disk that is full or read-only: what writes the run says so
@@ -172,18 +188,34 @@ class Jobs:
         self._enqueue(run_id)
         return run
 
+    @property
+    def queue(self) -> Huey:
+        """What runs are put into and taken from: of the file that is there now, which another process may have made."""
+        if _inode(self._file) != self._inode:
+            self._open_again()
+        return self._huey
+
     def queued(self) -> list[str]:
         """The ids of the runs in the queue, the next one first."""
-        return [task.args[0] for task in self.queue.pending()]
+        try:
+            pending = self.queue.pending()
+        except sqlite3.DatabaseError:
+            if not self.mend():
+                raise
+            pending = []
+        return [task.args[0] for task in pending]
+
+    def mend(self) -> bool:
+        """Whether the queue was damaged: it is set aside then, and there is an empty one, which `reconcile` fills."""
+        self._huey.storage.close()
+        was_damaged = _set_aside(self._file)
+        self._open_again()
+        return was_damaged
 
     def reconcile(self) -> None:
         """Put runs into the queue whose folder says that they are queued, and start a worker for them."""
         with self._enqueueing:
-            waiting = self.store.ids(State.QUEUED)
-            known = set(self.queued()) if waiting else set()
-            for run_id in waiting:
-                if run_id not in known:
-                    self._queue_run(run_id)
+            waiting = self._fill()
         if waiting:
             self.start_workers()
 
@@ -231,32 +263,59 @@ class Jobs:
             try:
                 self._queue_run(run_id)
             except sqlite3.Error as error:
-                raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
+                if not self.mend():
+                    raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
+                self._fill()
         self.start_workers()
 
+    def _fill(self) -> bool:
+        """Put all runs into the queue that are queued and not in it -> whether any is queued."""
+        waiting = self.store.ids(State.QUEUED)
+        known = set(self.queued()) if waiting else set()
+        for run_id in waiting:
+            if run_id not in known:
+                self._queue_run(run_id)
+        return bool(waiting)
 
-class _OfVisitors:
-    """The runs that each visitor has started and that may still be queued."""
+    def _open_again(self) -> None:
+        self._huey.storage.close()
+        self._huey.storage.initialize_schema()
+        self._inode = _inode(self._file)
 
-    def __init__(self) -> None:
-        self._ids: dict[str, list[str]] = {}
 
-    def check(self, visitor: str, more: int, most: int, store: RunStore) -> None:
-        """InputError if with so many more the visitor had more than ``most`` waiting."""
-        if not visitor:
-            return
-        waiting = [run_id for run_id in self._ids.pop(visitor, ()) if store.state(run_id) == State.QUEUED]
-        if waiting:
-            self._ids[visitor] = waiting
-        if len(waiting) + more > most:
-            raise InputError(
-                f"{len(waiting)} runs from your address are waiting in the queue, and at most {most} of this kind "
-                "may; wait until some have started, or stop some"
-            )
+def _inode(file: Path) -> int:
+    return file.stat().st_ino if file.exists() else 0
 
-    def add(self, visitor: str, run_id: str) -> None:
-        if visitor:
-            self._ids.setdefault(visitor, []).append(run_id)
+
+def _set_aside(file: Path) -> bool:
+    """Rename a queue that is damaged, with SQLite's files beside it -> whether it was."""
+    if not _damage(file):
+        return False
+    with FileLock(file.with_suffix(".lock")):
+        if damage := _damage(file):  # no other process was quicker
+            aside = f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    file.with_name(file.name + suffix).rename(file.with_name(aside + suffix))
+            log.warning("%s is damaged (%s): it is now %s, and a new one is made from the runs", file, damage, aside)
+    return True
+
+
+def _damage(file: Path) -> str | None:
+    """What is wrong with a queue; None if nothing is, or there is none."""
+    if not file.is_file():
+        return "it is no file" if file.exists() else None
+    try:
+        with closing(sqlite3.connect(file)) as database:
+            [found] = database.execute("pragma quick_check(1)").fetchone()
+            columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
+    except sqlite3.OperationalError:  # it is locked, or may not be read
+        return None
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    if found != "ok":
+        return str(found)
+    return "its columns are others" if columns and not columns >= COLUMNS else None
 
 
 def _register_task(queue: Huey, execute: Callable[[str], object] | None) -> Callable[..., object]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sqlite3
 import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -24,7 +25,7 @@ from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process, release_memory
 from sbert_app.services.background.state import RESUMABLE, State
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, check_removed, devices, worker_lock
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
 from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
@@ -61,7 +62,7 @@ class Worker:
         self.idle_seconds = idle_seconds
         self.cluster = cluster
         self.store = RunStore(home)
-        self.jobs = Jobs(self.store, execute=self.execute, ray=cluster.address if cluster else "")
+        self.jobs = RunQueue(self.store, execute=self.execute, ray=cluster.address if cluster else "")
         self._execute = executor(cluster)
         self.should_end = threading.Event()
 
@@ -134,6 +135,11 @@ class Worker:
         """The next message of the queue; None if there is none."""
         try:
             return self.jobs.queue.dequeue()
+        except sqlite3.DatabaseError:
+            if not self.jobs.mend():
+                raise
+            self.jobs.reconcile()
+            return None
         except (ValueError, TypeError, HueyException):  # something else has written into the queue
             log.exception("a message of the queue cannot be read; it is left out")
             return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs import store as stores
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.store import RunStore
@@ -30,8 +30,8 @@ def failing(error: Exception):
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Jobs:
-    jobs = Jobs(RunStore(tmp_path / "home"))
+def jobs(tmp_path: Path) -> RunQueue:
+    jobs = RunQueue(RunStore(tmp_path / "home"))
     jobs.starts_workers = False
     return jobs
 

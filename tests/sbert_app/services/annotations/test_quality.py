@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
@@ -96,7 +96,7 @@ def test_pairs_that_all_share_a_sentence_cannot_be_divided():
 
 
 def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project, tmp_path, monkeypatch):
-    jobs = Jobs(RunStore(tmp_path))
+    jobs = RunQueue(RunStore(tmp_path))
     monkeypatch.setattr(jobs, "start_workers", lambda: None)
     assert quality.last_training(project) is None
     run = quality.start(project, jobs)

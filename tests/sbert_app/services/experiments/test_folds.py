@@ -8,7 +8,7 @@ import pytest
 
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.experiment import FOLDS, Experiments
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
 from training.errors import InputError
@@ -28,7 +28,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def experiments(tmp_path, monkeypatch):
-    jobs = Jobs(RunStore(tmp_path / "home"))
+    jobs = RunQueue(RunStore(tmp_path / "home"))
     monkeypatch.setattr(jobs, "_enqueue", lambda run_id: None)  # nobody works on them here
     return Experiments(jobs)
 

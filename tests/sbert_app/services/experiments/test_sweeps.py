@@ -22,7 +22,7 @@ from sbert_app.services.experiments.ablations import (
 )
 from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
 from sbert_app.services.experiments.statistics import Paired, Summary, by_chance, rows
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import read_document
@@ -47,8 +47,8 @@ def place(home, tmp_path) -> Path:
 @pytest.fixture
 def sweeps(place, monkeypatch) -> Experiments:
     """Sweeps of a home folder on which no worker works."""
-    monkeypatch.setattr(Jobs, "start_workers", lambda self: None)
-    return Experiments(Jobs(RunStore(place)))
+    monkeypatch.setattr(RunQueue, "start_workers", lambda self: None)
+    return Experiments(RunQueue(RunStore(place)))
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_a_run_during_which_the_clock_was_set_back_says_nothing_of_the_time_left
 
 def test_reading_a_sweep_back_needs_nothing_but_the_folders(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.3)
-    elsewhere = Experiments(Jobs(RunStore(sweeps.store.home)))
+    elsewhere = Experiments(RunQueue(RunStore(sweeps.store.home)))
     assert elsewhere.list(SWEEP) == [sweeps.get(two_by_two.id)]
     assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([sweeps.get(two_by_two.id)], [])
 

@@ -20,7 +20,7 @@ from paths import ROOT
 
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, Jobs, JsonSerializer, devices
+from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, JsonSerializer, RunQueue, devices
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
@@ -32,23 +32,23 @@ WORDS = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "o
 
 
 @pytest.fixture(scope="module")
-def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunQueue]:
     """A home folder of its own with a worker that serves all tests of this file."""
     own = tmp_path_factory.mktemp("jobs")
     for kind in ("models", "data"):
         (own / kind).symlink_to(home / kind)
-    yield Jobs(RunStore(own))
+    yield RunQueue(RunStore(own))
     for process in workers(own):
         process.kill()
         process.wait(PATIENCE)
 
 
 @pytest.fixture
-def here(home: Path, tmp_path: Path) -> Jobs:
+def here(home: Path, tmp_path: Path) -> RunQueue:
     """A home folder without a worker; nothing starts one but the test."""
     for kind in ("models", "data"):
         (tmp_path / kind).symlink_to(home / kind)
-    jobs = Jobs(RunStore(tmp_path))
+    jobs = RunQueue(RunStore(tmp_path))
     jobs.starts_workers = False
     return jobs
 
@@ -157,7 +157,7 @@ def workers(home: Path) -> list[psutil.Process]:
     return found
 
 
-def until(jobs: Jobs, run: Run, holds: Callable[[Run], bool]) -> Run:
+def until(jobs: RunQueue, run: Run, holds: Callable[[Run], bool]) -> Run:
     """Wait for a run as a page does: look, and see that somebody works."""
     deadline = time.monotonic() + PATIENCE
     while not holds(run := jobs.store.get(run.id)):
@@ -210,7 +210,7 @@ def test_runs_take_turns_on_one_device(jobs, tiny):
 def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
     until(jobs, jobs.start(tiny()), ended)
     before = {process.pid for process in workers(jobs.store.home)}
-    others = [Jobs(RunStore(jobs.store.home)) for _ in range(3)]
+    others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
     for other in others:
         other.start_workers()
     run = until(others[0], others[1].start(tiny()), ended)
@@ -222,10 +222,10 @@ def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
 APP = """
 import os, sys
 from pathlib import Path
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.trainer.config import RunConfig
-jobs = Jobs(RunStore(Path(sys.argv[1])))
+jobs = RunQueue(RunStore(Path(sys.argv[1])))
 print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -301,7 +301,7 @@ def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
 # ---------------------------------------------------------------- what goes wrong
 
 
-def work_here(jobs: Jobs, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
+def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
     """A worker of the test's own; ``limits`` are of the system, in bytes."""
 
     def limit() -> None:
@@ -391,13 +391,68 @@ def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
 def test_settings_of_earlier_versions_are_refused_with_what_replaces_them(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "anything")
     with pytest.raises(InputError, match=rf"{name} is not used any more: unset it; .* Ray \(docs/scale\.md\)"):
-        Jobs(RunStore(tmp_path))
+        RunQueue(RunStore(tmp_path))
 
 
-def test_a_damaged_queue_is_one_sentence_that_says_what_to_do(tmp_path):
-    (tmp_path / "jobs.sqlite").write_bytes(os.urandom(4096))
-    with pytest.raises(InputError, match=r"jobs\.sqlite cannot be opened .* delete it: it is restored from the runs"):
-        Jobs(RunStore(tmp_path))
+def overwrite(file: Path, start: int, content: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(start)
+        opened.write(content)
+
+
+def replace_by_folder(file: Path) -> None:
+    file.unlink()
+    (file / "inside").mkdir(parents=True)
+
+
+def replace_table(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.executescript("drop table task; create table task (something text)")
+
+
+DAMAGES = {
+    "not a database": lambda file: file.write_bytes(os.urandom(4096)),
+    "its first bytes": lambda file: overwrite(file, 0, os.urandom(100)),
+    "its schema": lambda file: overwrite(file, 100, os.urandom(3_000)),
+    "its pages": lambda file: overwrite(file, 4_096, os.urandom(file.stat().st_size - 4_096)),
+    "its end": lambda file: os.truncate(file, 4_096),
+    "a folder": replace_by_folder,
+    "another table": replace_table,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("is_open", [False, True], ids=["at the start", "while it is open"])
+def test_a_damaged_queue_is_set_aside_and_made_anew_from_the_runs(here, tiny, damage, is_open, caplog):
+    runs = [here.start(tiny()) for _ in range(2)]
+    finished = here.start(tiny())
+    here.store.stop(finished.id)
+    file = here.store.home / "jobs.sqlite"
+    here.queue.storage.sql("pragma wal_checkpoint(truncate)")
+    here.queue.storage.close()
+    damage(file)
+    if not is_open:
+        here = RunQueue(here.store)
+    here.starts_workers = False
+    here.reconcile()
+    assert here.queued() == [run.id for run in runs]
+    last = here.start(tiny())
+    assert here.queued() == [*(run.id for run in runs), last.id]
+    assert [here.queue.dequeue().args[0] for _ in range(3)] == here.store.ids("queued")
+    [aside] = [file for file in here.store.home.glob("jobs.sqlite.damaged-*") if file.name[-4] != "-"]
+    assert f"it is now {aside.name}" in caplog.text
+
+
+def test_a_process_sees_that_another_one_has_made_the_queue_anew(here, tiny):
+    first = here.start(tiny())
+    file = here.store.home / "jobs.sqlite"
+    file.rename(file.with_name("moved"))
+    other = RunQueue(here.store)
+    other.starts_workers = False
+    other.reconcile()
+    here.start(tiny())
+    assert here.queued() == other.queued()
+    assert here.queued()[0] == first.id
 
 
 def test_a_message_that_is_none_is_left_out(here, tiny, monkeypatch):

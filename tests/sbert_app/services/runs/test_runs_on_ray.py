@@ -14,7 +14,7 @@ from waiting import wait_until
 from sbert_app.cli import main
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs import worker as worker_module
-from sbert_app.services.jobs.queue import Jobs, has_worker
+from sbert_app.services.jobs.queue import RunQueue, has_worker
 from sbert_app.services.jobs.worker import Worker
 from sbert_app.services.ray_cluster import Cluster, Lost
 from sbert_app.services.runs import on_ray
@@ -151,10 +151,10 @@ def test_the_worker_submits_as_many_runs_as_there_is_room_for(
 
     monkeypatch.setattr(worker_module, "executor", lambda cluster: executes)
     monkeypatch.setattr(Cluster, "room", lambda self: 3)
-    jobs = Jobs(store, ray="auto")
+    jobs = RunQueue(store, ray="auto")
     jobs.starts_workers = False
     runs = [jobs.start(tiny()) for _ in range(7)]
-    assert Jobs(store).queued() == [], "a worker of this machine gets none of them"
+    assert RunQueue(store).queued() == [], "a worker of this machine gets none of them"
     Worker(store.home, 0, idle_seconds=0.5, cluster=Cluster("auto")).work()
     assert [store.get(run.id).state for run in runs] == [State.FINISHED] * 7
     assert most == [3]

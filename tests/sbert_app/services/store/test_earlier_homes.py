@@ -13,7 +13,7 @@ from sbert_app.services.annotations.quality import last_training
 from sbert_app.services.clusters.edits import edit_store
 from sbert_app.services.corpus.groups import group_store
 from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, group_of, run_groups
-from sbert_app.services.jobs.queue import Jobs
+from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 
 POOLING, CONCAT = "20261123-154241-pooling", "20261123-154307-concat"
@@ -26,8 +26,8 @@ def earlier_home(tmp_path) -> Path:
 
 @pytest.fixture
 def experiments(earlier_home, monkeypatch) -> Experiments:
-    monkeypatch.setattr(Jobs, "start_workers", lambda self: None)
-    return Experiments(Jobs(RunStore(earlier_home)))
+    monkeypatch.setattr(RunQueue, "start_workers", lambda self: None)
+    return Experiments(RunQueue(RunStore(earlier_home)))
 
 
 def test_every_run_is_read(experiments):
