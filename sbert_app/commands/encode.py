@@ -43,13 +43,13 @@ def encode(
         )
         return
     from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.encode import FORMATS, encode_file, open_sentences
-    from sbert_app.services.files.writers import check_output
+    from sbert_app.services.files.encode import encode_file, open_sentences
+    from sbert_app.services.files.writers import VECTORS, check_output
 
     with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         path, target = options.local_path(source), Path(output)
         table, chosen = open_sentences(path, file.column, file.encoding)  # reports errors before the model is loaded
-        check_output(target, FORMATS, path)
+        check_output(target, VECTORS, path)
         encoder = options.load_encoder(model, computing)
         summary = encode_file(table, chosen, target, encoder, normalize, Watch.of(bar))
     print_result(asdict(summary), computing.as_json, summary.sentence)

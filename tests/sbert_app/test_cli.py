@@ -164,7 +164,7 @@ def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 99, 20_000])
 def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path, rows: int):
-    from sbert_app.services.files.encode import NpyWriter
+    from sbert_app.services.files.writers import NpyWriter
     from training.data.tables.rows import RowBatch
 
     file = NpyWriter(tmp_path / "x.npy", [], {"embedding": 3})
@@ -528,7 +528,7 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
 def test_an_output_that_fails_in_the_middle_leaves_the_old_one(
     run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from sbert_app.services.files.encode import NpyWriter
+    from sbert_app.services.files.writers import NpyWriter
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

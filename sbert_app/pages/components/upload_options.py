@@ -184,7 +184,7 @@ def _is_plain(path: str) -> bool:
 
 def _open(path: str, encoding: str | None = None) -> Table:
     if Path(path).suffix.lower() == ".txt":
-        return Table(Path(path), open_lines(Path(path), encoding))
+        return open_lines(Path(path), encoding)
     return open_table(path, encoding)
 
 

@@ -99,7 +99,7 @@ class Corpus:
         text.
         """
         if column is None and Path(path).suffix.lower() == ".txt":
-            return _from_rows(Table(Path(path), open_lines(Path(path), encoding)), "sentence", most)
+            return _from_rows(open_lines(Path(path), encoding), "sentence", most)
         table = open_table(path, encoding)
         if column is None and has_pairs(table):
             from training.data.load import load_data

@@ -57,9 +57,8 @@ def score_file(
     cross_encoder: PairPredictor | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
-    keep_partial: bool = True,
-    with_report: bool = True,
     criteria: Sequence[str] = CRITERIA,
+    is_block: bool = False,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -72,30 +71,31 @@ def score_file(
             finds them by name. A `PairColumns` is used as it is.
         watch: gets rows several times a second, and is asked between model batches. Once it says stop, the outputs
             hold the rows scored so far.
-        keep_partial: False raises `Stopped` instead, and leaves no outputs, also of a file that is damaged.
-        with_report: False leaves out the statistics of the scores.
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
+        is_block: the table is a block of a larger job: there is no report, and a stop, which then raises `Stopped`, or
+            damage leaves no outputs.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the
-            middle, the rows before are kept in the outputs.
+            middle, or changed while it was read, the rows before are kept in the outputs.
     """
     table = source if isinstance(source, Table) else open_table(source)
     pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
+    kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
         source=table.path.name,
         columns=pair_columns,
         model=encoder.name,
         pooling=encoder.pooling,
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
-        added=_added_columns(table, cross_encoder is not None),
+        added={kind: free_name(kind, table.columns) for kind in kinds},
         remarks=list(table.remarks),
     )
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     writers = open_writers(outputs, table.path, table.fields(), types)
     scoring = _Scoring(table, PairScorer(encoder, cross_encoder), summary, writers, watch)
     with discarded_on_error(writers):
-        scoring.run(outputs[0].parent if with_report else None, keep_partial, criteria)
+        scoring.run(None if is_block else outputs[0].parent, criteria)
     return summary
 
 
@@ -103,26 +103,17 @@ class _Scoring:
     """The state of one file that is being scored."""
 
     def __init__(
-        self,
-        table: Table,
-        scorer: PairScorer,
-        summary: ScoreSummary,
-        writers: list[Writer],
-        watch: Watch,
+        self, table: Table, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
-        self.table = table
-        self.scorer = scorer
-        self.summary = summary
-        self.writers = writers
-        self.watch = watch
+        self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
         self.gold: GoldColumn | None = None  # known from the first rows on: a table may be read only once
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
-    def run(self, report_folder: Path | None, keep_partial: bool, criteria: Sequence[str]) -> None:
+    def run(self, report_folder: Path | None, criteria: Sequence[str]) -> None:
         """Read, score and write until the file ends or the task is stopped; then complete the outputs.
 
-        ``report_folder`` is where the report keeps sentences meanwhile; None for no report.
+        ``report_folder`` is where the report keeps sentences meanwhile; None for a block, see `score_file`.
         """
         summary, damage, started = self.summary, None, time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
@@ -133,11 +124,11 @@ class _Scoring:
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
             except Stopped:
-                if not keep_partial:
+                if report_folder is None:
                     raise
                 summary.stopped_at = summary.rows
             except InputError as error:
-                if not summary.rows or not keep_partial:
+                if not summary.rows or report_folder is None:
                     raise
                 damage = error
             summary.seconds = time.perf_counter() - started
@@ -175,18 +166,22 @@ class _Scoring:
         for row in sorted(set(range(len(chunk))).difference(complete)):
             missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = self._gold_scores(chunk)
+        gold, bad_gold = (None, {}) if self.gold is None else self.gold.read(chunk.rows[self.gold.name])
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        cosine, cross = self._predict(first, second, complete)
-        scores = [cosine] if cross is None else [cosine, cross]
+        found = self.scorer.score(
+            [first[row] or "" for row in complete],
+            [second[row] or "" for row in complete],
+            Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
+        )
+        scores = [_scatter(each, complete, len(chunk)) for each in found if each is not None]
         columns: list[Any] = [*scores, [notes.get(row) for row in range(len(chunk))]]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
             writer.write(chunk, added)
         if builder is not None:
-            builder.add(chunk.first_row, (first, second), cosine, gold, cross)
+            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if scores[1:] else None)
 
         summary.rows += len(chunk)
         summary.scored += len(complete)
@@ -199,22 +194,6 @@ class _Scoring:
             summary.head = _head(chunk, added)
         self._report(0.0, force=True)
 
-    def _predict(
-        self, first: list[str | None], second: list[str | None], complete: list[int]
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Scores (rows,) by the encoder and by the cross-encoder; NaN in rows that are not ``complete``."""
-        cosine, cross = self.scorer.score(
-            [first[row] or "" for row in complete],
-            [second[row] or "" for row in complete],
-            Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(first)), self.watch.should_stop),
-        )
-        rows = len(first)
-        return _scatter(cosine, complete, rows), None if cross is None else _scatter(cross, complete, rows)
-
-    def _gold_scores(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
-        """Gold scores (rows,), NaN where there is none, and a note for each cell that is not understood."""
-        return (None, {}) if self.gold is None else self.gold.read(chunk.rows[self.gold.name])
-
     def _report(self, rows_in_chunk: float, force: bool = False) -> None:
         """Report progress, within a chunk at most every `REPORT_SECONDS`."""
         now = time.perf_counter()
@@ -223,12 +202,6 @@ class _Scoring:
         self.last_report = now
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
-
-
-def _added_columns(table: Table, has_cross_encoder: bool) -> dict[str, str]:
-    """The columns that scoring adds -> names that the input does not have."""
-    kinds = ("cosine", "cross_encoder", "note") if has_cross_encoder else ("cosine", "note")
-    return {kind: free_name(kind, table.columns) for kind in kinds}
 
 
 def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
-"""Where scored rows go: CSV, TSV and Parquet files that appear whole or not at all.
+"""Where scored rows and vectors go: CSV, TSV, Parquet and NumPy files that appear whole or not at all.
 
-Each sink writes beside its destination and is moved there when it is finished. The input's columns go through
+Each writer writes beside its destination and moves the file there when it is finished. The input's columns go through
 untouched, with one exception, in CSV and TSV alone: a cell that a spreadsheet would run as a formula gets an
-apostrophe in front (plain numbers such as -1.5 do not), and the sink counts them. Parquet keeps the types that
+apostrophe in front (plain numbers such as -1.5 do not), and the writer counts them. Parquet keeps the types that
 the input had.
 """
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,13 @@ from training.data.tables.columns import NUMBER
 from training.data.tables.table import RowBatch
 from training.errors import InputError, unwritable
 
-# Spreadsheets take the full-width forms for the same signs, and skip the white space before them.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them:
+# white space, control characters, byte order marks and others without a width.
+_UNSEEN = (
+    r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+)
+_FORMULA = re.compile(rf"[\t\r\n]|[{_UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "free some space or write to another folder"
 GROUP_ROWS = 65_536  # rows in a row group of a Parquet file
 GROUP_BYTES = 64 << 20  # … or so many bytes, if they are vectors
@@ -33,60 +38,73 @@ Column = list[Any] | np.ndarray
 
 def without_formula(text: str) -> str:
     """``text`` with an apostrophe in front if a spreadsheet would run it as a formula. Plain numbers stay."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text) else text
+    return f"'{text}" if _FORMULA.match(text) and not NUMBER.fullmatch(text.strip(" ")) else text
 
 
-class Writer(Protocol):
-    """A file being written."""
+class Writer:
+    """A file being written: it appears under its name when it is finished, never before."""
 
-    path: Path
-    guarded: int  # cells that got an apostrophe
+    guarded = 0  # cells that got an apostrophe
+    _file: Any = None  # None until it is open
 
-    def write(self, batch: RowBatch, added: dict[str, Column]) -> None: ...
-    def finish(self) -> None: ...
-    def discard(self) -> None: ...
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._output = AtomicFile(path)
+        try:
+            self._open(self._output.temporary)
+        except BaseException:  # the file has been created, and the disk is full
+            self.discard()
+            raise
+
+    def _open(self, temporary: Path) -> None:
+        """Set ``_file``, and write what comes before the rows."""
+        raise NotImplementedError
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+        """Append the rows of ``batch`` with the added columns beside them."""
+        raise NotImplementedError
+
+    def _complete(self) -> None:
+        """Write what comes after the rows."""
+
+    def finish(self) -> None:
+        """Complete the file and put it in its place."""
+        self._complete()
+        self._file.close()
+        self._output.commit()
+
+    def discard(self) -> None:
+        """Leave nothing behind; after `finish` this does nothing."""
+        try:
+            if self._file is not None:
+                self._file.close()
+        finally:
+            self._output.discard()
 
 
-class DelimitedWriter:
+class DelimitedWriter(Writer):
     """CSV or TSV in UTF-8, quoted where it must be, lines ending with a line feed.
 
     (csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.)
     """
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, str], delimiter: str) -> None:
-        self.path = path
-        self.guarded = 0
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any], delimiter: str) -> None:
         self._delimiter = delimiter
         self._special = re.compile(f'["\r\n{delimiter}]')
-        self._output = AtomicFile(path)
-        self._file: IO[str] = self._output.temporary.open("x", encoding="utf-8", newline="")
-        header = self._texts([*(field.name for field in fields), *added])
-        try:
-            self._file.write(delimiter.join(header) + "\n")
-        except BaseException:
-            self.discard()
-            raise
+        self._header = [*(field.name for field in fields), *added]
+        super().__init__(path)
+
+    def _open(self, temporary: Path) -> None:
+        self._file = temporary.open("x", encoding="utf-8", newline="")
+        self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
     def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
-        """Append the rows of ``batch`` with the added columns beside them."""
         columns = [self._texts(values) for values in batch.rows.values()]
         columns += [
             numbers(values) if isinstance(values, np.ndarray) else self._texts(values) for values in added.values()
         ]
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join(lines) + "\n")
-
-    def finish(self) -> None:
-        """Close the file and put it in its place."""
-        self._file.close()
-        self._output.commit()
-
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        try:
-            self._file.close()
-        finally:
-            self._output.discard()
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """Cells: as text, formulas disarmed, quoted where delimiters, quotes or line ends ask for it."""
@@ -100,28 +118,22 @@ class DelimitedWriter:
         return texts
 
 
-class ParquetWriter:
-    """Parquet with the input's types, the added columns as float32 and text."""
-
-    guarded = 0
+class ParquetWriter(Writer):
+    """Parquet with the input's types. ``added``: new columns and their Arrow type, its alias, or vectors' dimension."""
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        """``added`` maps the names of new columns to Arrow types, their aliases, or the dimension of vectors."""
         import pyarrow as pa
+
+        self._schema = pa.schema([*fields, *(pa.field(name, _arrow_type(kind)) for name, kind in added.items())])
+        self._waiting: list[Any] = []
+        super().__init__(path)
+
+    def _open(self, temporary: Path) -> None:
         import pyarrow.parquet as pq
 
-        self.path = path
-        self._schema = pa.schema([*fields, *(pa.field(name, _arrow_type(kind)) for name, kind in added.items())])
-        self._output = AtomicFile(path)
-        try:
-            self._writer = pq.ParquetWriter(self._output.temporary, self._schema)
-        except BaseException:  # the file has been created, and the disk is full
-            self._output.discard()
-            raise
-        self._waiting: list[Any] = []
+        self._file = pq.ParquetWriter(temporary, self._schema)
 
     def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
-        """Append the rows of ``batch`` with the added columns beside them."""
         import pyarrow as pa
 
         at_hand = batch.arrow.columns if batch.arrow is not None else list(batch.rows.values())
@@ -132,27 +144,40 @@ class ParquetWriter:
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         is_long = sum(map(len, self._waiting)) >= GROUP_ROWS
         if is_long or sum(waiting.nbytes for waiting in self._waiting) >= GROUP_BYTES:
-            self._flush()
+            self._complete()
 
-    def finish(self) -> None:
-        """Write the footer and put the file in its place."""
-        self._flush()
-        self._writer.close()
-        self._output.commit()
-
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        try:
-            self._writer.close()
-        finally:
-            self._output.discard()
-
-    def _flush(self) -> None:
+    def _complete(self) -> None:
         import pyarrow as pa
 
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS)
+            self._file.write_table(pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS)
             self._waiting = []
+
+
+class NpyWriter(Writer):
+    """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
+
+    N is known at the end. NumPy pads the header so that the number of rows has room to grow, and so the header is
+    written twice, at the same length. Of the columns the last is written, the vectors.
+    """
+
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
+        self.rows, self._dimension = 0, list(added.values())[-1]
+        super().__init__(path)
+
+    def _open(self, temporary: Path) -> None:
+        self._file = temporary.open("xb")
+        self._complete()
+
+    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+        vectors = list(added.values())[-1]
+        self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        self.rows += len(vectors)
+
+    def _complete(self) -> None:
+        self._file.seek(0)
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self._dimension)}
+        np.lib.format.write_array_header_1_0(self._file, shape)
 
 
 WriterClass = Callable[[Path, Sequence[Any], dict[str, Any]], Writer]
@@ -162,6 +187,7 @@ WRITERS: dict[str, WriterClass] = {
     ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, "\t"),
     **PARQUET,
 }
+VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, **PARQUET}
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
@@ -184,7 +210,7 @@ def open_writers(
     added: dict[str, Any],
     formats: Mapping[str, WriterClass] = WRITERS,
 ) -> list[Writer]:
-    """A sink for each path, by its ending. ``added``: new columns, and the Arrow type or dimension of each.
+    """A writer for each path, by its ending. ``added``: new columns, and the Arrow type or dimension of each.
 
     Raises:
         InputError: as `check_output`, or two paths are the same.
@@ -193,31 +219,28 @@ def open_writers(
         check_output(path, formats, source)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("Two outputs have the same name.")
-    sinks: list[Writer] = []
+    writers: list[Writer] = []
     try:
         for path in paths:
-            sinks.append(formats[path.suffix.lower()](path, fields, added))
+            writers.append(formats[path.suffix.lower()](path, fields, added))
     except OSError as error:
-        for sink in sinks:
-            sink.discard()
+        for writer in writers:
+            writer.discard()
         raise unwritable(path, error, ADVICE) from error
-    return sinks
+    return writers
 
 
 @contextmanager
-def discarded_on_error(sinks: Sequence[Writer]) -> Iterator[None]:
-    """Whatever goes wrong inside, no half-written file stays; a failing disk becomes an ``InputError``.
-
-    A sink that is already finished has moved its file into place, and discarding it does nothing.
-    """
+def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
+    """Whatever goes wrong inside, no half-written file stays; a failing disk becomes an ``InputError``."""
     try:
         yield
     except BaseException as error:
-        for sink in sinks:
+        for writer in writers:
             with suppress(OSError):  # closing writes what is buffered, and a full disk fails again
-                sink.discard()
+                writer.discard()
         if isinstance(error, OSError):
-            raise unwritable(sinks[0].path, error, ADVICE) from error
+            raise unwritable(writers[0].path, error, ADVICE) from error
         raise
 
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from training.data.tables.rows import BATCH_ROWS, RowBatch
-from training.data.tables.table import Table, open_table
+from training.data.tables.table import Table, file_version, open_table
 from training.errors import InputError, first_line
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
 BLOCK_ROWS = 65_536  # rows of a block, which is a file of the output
 FILE_ROWS = 10**12  # the ids of a file's rows begin at this times its number
 ID = "row_id"
+VERSION_KEYS = ("size", "mtime", "LastModified", "last_modified", "updated", "created", "ETag")  # of file systems
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,19 @@ def local_copy(file: str) -> Iterator[Path]:
         except OSError as error:
             raise InputError(f"{file} cannot be read: {first_line(error)}") from error
         yield path
+
+
+def input_version(file: str) -> tuple[Any, ...] | None:
+    """What differs after a file was changed: its size, and the time of the change or a checksum where known."""
+    files, name = filesystem(file)
+    if not is_remote(files):
+        return file_version(Path(name))
+    files.invalidate_cache()
+    try:
+        info = files.info(name)
+    except OSError:
+        return None
+    return tuple(info.get(key) for key in VERSION_KEYS)
 
 
 def filesystem(url: str) -> tuple[Any, str]:

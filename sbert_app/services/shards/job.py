@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.encode import encode_columns
+from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
 from sbert_app.services.shards.blocks import Block, BlockReader, filesystem, is_remote, local_copy
 from training.atomic import sweep, write_text
 from training.data.tables.columns import pick_columns, pick_sentence
-from training.data.tables.table import Table
 from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
@@ -87,7 +86,8 @@ class OutputFolder:
             elif names:
                 raise InputError(f"{self.url} holds other files; name a new folder for the parts")
             else:
-                self._write_description(json.dumps(description, indent=1))
+                with self.part(DESCRIPTION) as path:
+                    write_text(path, json.dumps(description, indent=1))
             self.sweep()
         except OSError as error:
             raise unwritable(self.url, error) from error
@@ -118,6 +118,11 @@ class OutputFolder:
         with local_copy(f"{self.url}/{name}") as path:
             yield path
 
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove these parts, as far as they are there."""
+        for name in set(names).intersection(self._names()):
+            self._files.rm_file(f"{self._name}/{name}")
+
     def _names(self) -> list[str]:
         listed = self._files.ls(self._name, detail=False, refresh=True)
         names = [each.rstrip("/").rsplit("/", 1)[-1] for each in listed]
@@ -132,12 +137,6 @@ class OutputFolder:
             if found.get(key) != value:
                 shown = "other files" if key == "files" else f"{key} {json.dumps(found.get(key))[:80]}"
                 raise InputError(f"{self.url} holds the parts of another job, with {shown}; name a new folder")
-
-    def _write_description(self, text: str) -> None:
-        if self._is_local:
-            write_text(Path(self._name) / DESCRIPTION, text)
-        else:
-            self._files.pipe_file(f"{self._name}/{DESCRIPTION}", text.encode())
 
 
 class BlockWorker:
@@ -158,9 +157,13 @@ class BlockWorker:
             Stopped: ``watch`` says so.
         """
         table = self._reader.open(block)
-        encoder = self._models()
+        encoder, wanted = self._models(), self.job.columns
         with self.output.part(block.part) as path:
-            return _COMPUTE[self.job.kind](self, table, path, encoder, watch)
+            if self.job.kind == "encode":
+                column = pick_sentence(self._reader.table, next(iter(wanted), None))
+                return encode_file(table, column, path, encoder, self.job.normalize, watch, all_columns=True).rows
+            columns = pick_columns(self._reader.table, wanted or None)
+            return score_file(table, [path], encoder, self._cross_encoder, columns, watch, is_block=True).rows
 
     def close(self) -> None:
         """Delete copies of remote files."""
@@ -180,26 +183,3 @@ class BlockWorker:
                 self._cross_encoder = CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
             self._encoder = Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home)
         return self._encoder
-
-    def score(self, table: Table, path: Path, encoder: Encoder, watch: Watch) -> int:
-        """The pairs of a block -> its part."""
-        columns = pick_columns(self._reader.table, self.job.columns or None)
-        summary = score_file(
-            table,
-            [path],
-            encoder,
-            self._cross_encoder,
-            columns,
-            watch,
-            keep_partial=False,
-            with_report=False,
-        )
-        return summary.rows
-
-    def encode(self, table: Table, path: Path, encoder: Encoder, watch: Watch) -> int:
-        """The sentences of a block -> its part."""
-        column = pick_sentence(self._reader.table, next(iter(self.job.columns), None))
-        return encode_columns(table, column, path, encoder, self.job.normalize, watch)
-
-
-_COMPUTE: dict[str, Callable[..., int]] = {"score": BlockWorker.score, "encode": BlockWorker.encode}

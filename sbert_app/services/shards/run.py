@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import Report, ReportBuilder
-from sbert_app.services.shards.blocks import ID, Block, find_files, plan_blocks
+from sbert_app.services.shards.blocks import ID, Block, find_files, input_version, plan_blocks
 from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
 from training.data.tables.columns import as_text, pick_columns
-from training.data.tables.parquet import ParquetReader, open_parquet
-from training.data.tables.rows import BATCH_ROWS, RowBatch
-from training.data.tables.table import Table
+from training.data.tables.parquet import open_parquet
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table, changed_while_read
 from training.errors import InputError
 
 
@@ -75,38 +75,30 @@ class RowCount:
     """Progress over blocks: the rows of finished ones, and those of the block at hand."""
 
     def __init__(self, total: int, watch: Watch) -> None:
-        self.total, self._watch = total, watch
-        self._finished, self._current = 0.0, 0.0
-
-    def of_block(self) -> Watch:
-        """The watch of the block that is computed next."""
-        return Watch.of(lambda rows, _: self.current(rows), self._watch.should_stop)
+        self.total, self._watch, self._finished = total, watch, 0
 
     def current(self, rows: float) -> None:
         """Rows done of the block that is being computed."""
-        self._current = rows
-        self._report()
+        done = self._finished + rows
+        self._watch.report(done, None, max(done, self.total))
 
     def finish(self, rows: int) -> None:
         """A block is finished."""
-        self._finished, self._current = self._finished + rows, 0
-        self._report()
-
-    def _report(self) -> None:
-        done = self._finished + self._current
-        self._watch.report(done, None, max(done, self.total))
+        self._finished += rows
+        self.current(0)
 
 
 def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterable[Outcome]:
     """The engine of one machine. Of a file that cannot be read the remaining blocks are left out."""
     worker, failed = BlockWorker(job), dict[str, str]()
+    of_block = Watch.of(lambda rows, _: count.current(rows), watch.should_stop)
     try:
         for block in blocks:
             if block.file in failed:
                 yield Outcome(block, error=failed[block.file])
                 continue
             try:
-                yield Outcome(block, worker.compute(block, count.of_block()))
+                yield Outcome(block, worker.compute(block, of_block))
             except InputError as error:
                 failed[block.file] = str(error)
                 yield Outcome(block, error=str(error))
@@ -130,11 +122,12 @@ def run_job(
 
     Raises:
         InputError: no file, an output that belongs to another job, a model that cannot be loaded. Also, at the end,
-            if files could not be read; all others are finished then.
+            if files could not be read or changed meanwhile; all others are finished then.
         Stopped: ``watch`` says so.
     """
     started = time.perf_counter()
     files = find_files(source)
+    versions = {file: input_version(file) for file in files}
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
         raise InputError(
             f"{job.output} lies inside {source}, and its parts would be read as input: name another folder"
@@ -143,7 +136,7 @@ def run_job(
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
     waiting = [block for block in blocks if block.part not in finished]
-    count = RowCount(sum(_rows(block, job.block_rows) for block in waiting), watch)
+    count = RowCount(sum(block.rows or job.block_rows for block in waiting), watch)
     computed = 0
     for outcome in engine(job, waiting, count, watch):
         if outcome.error:
@@ -151,31 +144,31 @@ def run_job(
         else:
             computed += outcome.rows
             count.finish(outcome.rows)
+    for file, version in versions.items():
+        if input_version(file) != version:  # its parts may be of different versions
+            failed[file] = changed_while_read(Path(file).name)
+            output.remove(block.part for block in blocks if block.file == file)
     if failed and len(failed) == len(files):
         raise InputError(_failures(failed, len(files), job.output))
     seconds = time.perf_counter() - started
-    total = summarise(output, [block.part for block in blocks if block.file not in failed], job)
+    rows, scored, report = summarise(output, [block.part for block in blocks if block.file not in failed], job)
     result = JobResult(
         output=job.output,
         kind=job.kind,
         files=len(files),
         blocks=len(blocks),
         resumed=len(blocks) - len(waiting),
-        rows=total.rows,
+        rows=rows,
         computed=computed,
         seconds=round(seconds, 3),
         rows_per_second=round(computed / max(seconds, 1e-9), 1),
-        scored=total.scored,
-        report=total.report,
+        scored=scored,
+        report=report,
         failed=failed,
     )
     if failed:
         raise InputError(_failures(failed, len(files), job.output))
     return result
-
-
-def _rows(block: Block, block_rows: int) -> int:
-    return block.rows or block_rows
 
 
 def _failures(failed: dict[str, str], files: int, output: str) -> str:
@@ -198,17 +191,11 @@ def to_json(result: JobResult) -> dict[str, Any]:
 # ------------------------------------------------------------ statistics over all parts
 
 
-@dataclass(frozen=True)
-class Total:
-    """Counts over all parts; ``scored`` and ``report`` of scoring alone."""
+def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> tuple[int, int | None, Report | None]:
+    """Stream through the parts -> their rows; of scoring also the rows with a score, and the report.
 
-    rows: int
-    scored: int | None = None
-    report: Report | None = None
-
-
-def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> Total:
-    """Stream through the parts. Memory is bounded whatever their number."""
+    Memory is bounded whatever their number.
+    """
     rows = scored = 0
     gold: GoldColumn | None = None
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder, ReportBuilder(Path(folder)) as builder:
@@ -219,8 +206,9 @@ def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> Tota
                     added, gold = _add_scores(path, rows, job, builder, gold)
                     scored += added
                 rows += count
-        kind = gold.kind if gold else NUMBER
-        return Total(rows, scored, builder.finish(kind)) if job.kind == "score" else Total(rows)
+        if job.kind != "score":
+            return rows, None, None
+        return rows, scored, builder.finish(gold.kind if gold else NUMBER)
 
 
 def _add_scores(
@@ -230,49 +218,31 @@ def _add_scores(
 
     ``gold_column`` is that of the first part; None for the first.
     """
-    table = open_parquet(path)
+    table = Table(path, open_parquet(path))
     # Scoring appends cosine, cross_encoder if there is one, and note, and ids before them.
     count = 3 if job.cross_encoder else 2
     given, (cosine_name, *cross_names) = table.columns[:-count], table.columns[-count:-1]
-    names = tuple(name for name in given if name != ID)
-    selection = Table(path, _Selection(table, names))
-    columns = pick_columns(selection, job.columns or None)
+    columns = pick_columns(_Given(path, tuple(name for name in given if name != ID), table), job.columns or None)
     scored = 0
     for batch in table.batches():
         gold_column = gold_column or GoldColumn.of(batch, columns)
         texts = [[as_text(cell) for cell in batch.rows[name]] for name in (columns.sentence1, columns.sentence2)]
-        cosine = _numbers(batch.rows[cosine_name])
+        cosine = np.array(batch.rows[cosine_name], dtype=np.float64)  # None becomes NaN
         gold = None if gold_column is None else gold_column.read(batch.rows[gold_column.name])[0]
-        cross = _numbers(batch.rows[cross_names[0]]) if cross_names else None
+        cross = np.array(batch.rows[cross_names[0]], dtype=np.float64) if cross_names else None
         builder.add(rows_before + batch.first_row, (texts[0], texts[1]), cosine, gold, cross)
         scored += int((~np.isnan(cosine)).sum())
     return scored, gold_column
 
 
-def _numbers(cells: Sequence[float | None]) -> np.ndarray:
-    return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
-
-
 @dataclass(frozen=True)
-class _Selection:
-    """Some columns of a Parquet file."""
+class _Given:
+    """The columns that a part had before it was scored."""
 
-    file: ParquetReader
+    path: Path
     columns: tuple[str, ...]
-    description = "Parquet"
-    remarks = ()
+    part: Table
 
-    @property
-    def row_estimate(self) -> int:
-        """Exact."""
-        return self.file.row_estimate
-
-    def fields(self) -> list[Any]:
-        """The Arrow fields of the columns."""
-        return [field for field in self.file.fields() if field.name in self.columns]
-
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows."""
-        for batch in self.file.batches(size):
-            rows = {name: batch.rows[name] for name in self.columns}
-            yield RowBatch(batch.first_row, rows, batch.notes)
+    def preview(self, rows: int = 10) -> RowBatch:
+        """The first rows of the part."""
+        return self.part.preview(rows)

@@ -92,10 +92,11 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """A user's file that can be read."""
+    """A user's file that can be read. ``version``: its `file_version` from before it was opened; None to trust it."""
 
     path: Path
     reader: Reader
+    version: tuple[int, int] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,12 +132,21 @@ class Table:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
         Raises:
-            InputError: the file is damaged further down, or the disk fails; the message names the row.
+            InputError: the file is damaged further down, or the disk fails; the message names the row. Also, at the
+                end, if the file was changed meanwhile.
         """
         try:
             yield from self.reader.batches(size)
-        except OSError as error:
-            raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
+        except Exception as error:
+            self._check_version(error)  # any reader may stumble over a file that is changed under its hands
+            if isinstance(error, OSError):
+                raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
+            raise
+        self._check_version()
+
+    def _check_version(self, cause: Exception | None = None) -> None:
+        if self.version is not None and file_version(self.path) != self.version:
+            raise InputError(changed_while_read(self.path.name)) from cause
 
     def preview(self, rows: int = 10) -> RowBatch:
         """The first rows."""
@@ -158,14 +168,29 @@ def open_table(path: Path | str, encoding: str | None = None) -> Table:
         InputError: there is no such file, its format is not one of ours, it is damaged, or it has no rows.
     """
     path = Path(path)
+    version = file_version(path)
     try:
-        table = Table(path, _open_reader(path, encoding))
+        table = Table(path, _open_reader(path, encoding), version)
         first = next(table.batches(1), None)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if first is None:
         raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
     return table
+
+
+def file_version(path: Path) -> tuple[int, int] | None:
+    """Size and time of the last change, which differ after a file was changed; None if there is no such file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def changed_while_read(name: str) -> str:
+    """The error for a file of which some rows may be of an older version than others, or missing."""
+    return f"{name} changed while it was read: wait until it is complete, and start again."
 
 
 def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, list[Any]]:
@@ -276,12 +301,13 @@ class LinesReader:
                 yield ([sentence] if sentence.strip() else []), note, len(sentence)
 
 
-def open_lines(path: Path, encoding: str | None = None) -> LinesReader:
+def open_lines(path: Path, encoding: str | None = None) -> Table:
     """Open a text file. InputError if there is none, or it is empty or no text."""
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
+    version = file_version(path)
     text = scan(path, encoding)
     with text.open() as file:
         first = file.readline()
     has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
-    return LinesReader(text, has_header, remarks=text.remarks)
+    return Table(path, LinesReader(text, has_header, remarks=text.remarks), version)

@@ -154,7 +154,16 @@ class TestStop:
 
 
 class TestOutputs:
-    @pytest.mark.parametrize("cell", ["=1+1", "+49 170", "-ask", "@me", "\tx", "\rx", "=", "-"])
+    @pytest.mark.parametrize(
+        "cell",
+        [
+            *("=1+1", "+49 170", "-ask", "@me", "\tx", "\rx", "=", "-", "＝1", "﹣1"),
+            *(
+                unseen + "=1"
+                for unseen in (" ", "\ufeff", "\ufeff\ufeff", "\u200b", "\xa0 ", "\x00", "\x0b", "\u2028", "\u202e")
+            ),
+        ],
+    )
     def test_a_formula_gets_an_apostrophe_in_the_csv_alone(self, tmp_path, cell):
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"s1": cell, "s2": "b"}))
@@ -164,7 +173,9 @@ class TestOutputs:
         assert pq.read_table(outputs[1])["s1"].to_pylist() == [cell]
         assert summary.guarded == 1
 
-    @pytest.mark.parametrize("cell", ["-1.5", "+3", "-1,5", "-.5", "-1e-3", "a=b", "'=x", " =x"])
+    @pytest.mark.parametrize(
+        "cell", ["-1.5", "+3", "-1,5", "-.5", "-1e-3", " -1.5", "a=b", "'=x", "\ufeff", "\ufeff\u4e2d=", "\u200bx"]
+    )
     def test_a_plain_number_gets_none(self, tmp_path, cell):
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"s1": cell, "s2": "b"}))
@@ -261,6 +272,38 @@ class TestOutputs:
         with pytest.raises(InputError, match=r"Input/output error\. The 500 rows before are scored in .*out\.csv"):
             score_file(table, [tmp_path / "out.csv"], BagEncoder())
         assert len(read_csv(tmp_path / "out.csv")) == 500
+
+
+class TestChanges:
+    """A file that somebody changes while it is read."""
+
+    CHANGES = {  # noqa: RUF012
+        "cut off": lambda path: path.write_bytes(path.read_bytes()[:300]),
+        "written on": lambda path: path.write_bytes(path.read_bytes() + b"one,more\n"),
+        "touched": lambda path: os.utime(path, (0, 0)),
+        "replaced": lambda path: (path.unlink(), path.write_text("other,content\n")),
+        "no longer text": lambda path: path.write_bytes(b"\xff\xfe\xff" * 9_000),
+    }
+
+    @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+    def test_are_said_in_one_sentence(self, tmp_path, change):
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2\n" + "".join(f"sentence {i},another {i}\n" for i in range(30_000)))
+
+        class Changing(BagEncoder):
+            def encode(self, *args, **options):
+                if not self.seen:
+                    change(path)
+                return super().encode(*args, **options)
+
+        says = r"^pairs\.csv changed while it was read: .*, and start again\. The [\d,]+ rows before are scored in "
+        with pytest.raises(InputError, match=says):
+            score_file(path, [tmp_path / "out.csv"], Changing())
+        assert len(read_csv(tmp_path / "out.csv")) >= 8_000
+
+    def test_of_the_time_of_reading_alone_do_not_count(self, pairs, tmp_path):
+        os.utime(pairs, ns=(0, pairs.stat().st_mtime_ns))
+        assert score_file(pairs, [tmp_path / "out.csv"], BagEncoder()).rows == 1_000
 
 
 def _without_guard(text: str) -> str:

@@ -117,6 +117,17 @@ def test_stop_keeps_the_rows_scored_so_far(pairs, tmp_path):
     assert jobs.get(job).state == "stopped"
 
 
+def test_a_file_that_changes_while_it_is_scored_fails(pairs, tmp_path):
+    jobs = make(tmp_path, SlowEncoder())
+    job = started(jobs, pairs)
+    wait_until(lambda: jobs.get(job).state == "running")
+    with jobs.get(job).path.open("a") as file:
+        file.write("one,more\n")
+    with pytest.raises(InputError, match="changed while it was read: wait until it is complete, and start again"):
+        list(jobs.follow(job))
+    assert (jobs.get(job).state, jobs.summary(job)) == ("failed", None)
+
+
 def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_path):
     jobs = make(tmp_path)
     jobs._models.ready.clear()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,9 @@ from waiting import wait_until
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import FILE_ROWS, BlockReader, find_files, plan_blocks
+from sbert_app.services.shards.blocks import FILE_ROWS, Block, BlockReader, find_files, plan_blocks
 from sbert_app.services.shards.job import OutputFolder, ShardJob
-from sbert_app.services.shards.run import RowCount, compute_here, run_job, to_json
+from sbert_app.services.shards.run import Outcome, RowCount, compute_here, run_job, to_json
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
@@ -110,6 +112,23 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp
     straight = run_job(ShardJob(**{**job.__dict__, "output": str(tmp_path / "straight")}), str(inputs))
     assert together(straight.output).equals(together(job.output))
     assert result.report == straight.report
+
+
+@pytest.mark.parametrize("kind", ["score", "encode"])
+def test_of_a_file_that_changes_meanwhile_nothing_is_kept(inputs: Path, job: ShardJob, kind: str):
+    job = dataclasses.replace(job, kind=kind)
+
+    def change_first(job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterator[Outcome]:
+        for outcome in compute_here(job, blocks, count, watch):
+            if outcome.block.part == "part-00000-00001.parquet":
+                pq.write_table(pq.read_table(inputs / "a.parquet").slice(0, 30), inputs / "a.parquet")
+            yield outcome
+
+    with pytest.raises(InputError, match=r"a\.parquet changed while it was read"):
+        run_job(job, str(inputs), change_first)
+    assert {name[:10] for name in parts(job.output)} == {"part-00001", "part-00002"}
+    again = run_job(job, str(inputs))
+    assert (again.rows, again.computed) == (30 + 1 + 25, 30)
 
 
 @pytest.mark.slow
