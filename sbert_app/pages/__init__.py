@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -21,15 +21,15 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from sbert_app.pages.api import endpoints, metrics, openai, runs
+from sbert_app.pages.api import endpoints, metrics, openai
 from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.api.sessions import OneSession
 from sbert_app.pages.components import theme
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.learn import teacher
+from sbert_app.pages.server.address import McpCalls
 from sbert_app.pages.server.guard import LOOPBACK, AllowedHosts, Guard, PasswordCheck, guarded
 from sbert_app.pages.server.limits import UploadLimits, openai_error
-from sbert_app.pages.server.mcp import McpCalls
 from sbert_app.process import end_within
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
@@ -41,17 +41,7 @@ from training.errors import InputError
 LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread still waits for something
 LAST_PROCESSOR_SECONDS = 4.0  # … or computes something
 
-# (module, title in the navigation bar, path); the first is the front page
-PAGES = (
-    ("compare", "Compare", "/"),
-    ("bulk", "Bulk", "bulk"),
-    ("train", "Train", "train"),
-    ("ablation", "Ablation", "ablation"),
-    ("evaluate", "Evaluate", "evaluate"),
-    ("explore", "Explore", "explore"),
-    ("label", "Label", "label"),
-    ("learn", "Learn", "learn"),
-)
+PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
 
 
@@ -64,21 +54,17 @@ def build_app(services: Services) -> gr.Blocks:
 
     app = _WholeSteps(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
     with app:
-        for module, title, path in PAGES:
-            _begin_page(app, title, path.strip("/"))
-            gr.Navbar(main_page_name=PAGES[0][1])
-            import_module(f"sbert_app.pages.{module}.page").build(services)
+        for name in PAGES:
+            # What follows is on a page of its own, as with ``app.route``; but at the end of each such block Gradio
+            # makes all routes of the web server, for nothing until the last: a second.
+            app.current_page = "" if name == PAGES[0] else name
+            if app.current_page:
+                app.pages.append((name, name.title(), True))
+            gr.Navbar(main_page_name=PAGES[0].title())
+            import_module(f"sbert_app.pages.{name}.page").build(services)
             gr.HTML(FOOTER)
         app.current_page = ""  # endpoints are listed on the page that was built last: all belong to the front page
-        for build in (
-            endpoints.core,
-            endpoints.score_file,
-            runs.build,
-            endpoints.project,
-            endpoints.search,
-            endpoints.distill,
-        ):
-            build(services)
+        endpoints.build(services)
         gr.State().keep_in_cache = _JobFiles(services.scoring)  # which Gradio iterates
         app.unload(leave)
     return app
@@ -120,16 +106,6 @@ class _JobFiles:
 
     def __iter__(self) -> Iterator[str]:
         return (str(path) for path in self._jobs.files())
-
-
-def _begin_page(app: gr.Blocks, title: str, path: str) -> None:
-    """Put what follows on a page of its own, as ``with app.route(title, path)`` does.
-
-    At the end of each such block Gradio makes all routes of the web server, for nothing until the last: a second.
-    """
-    if path:  # the front page is there
-        app.pages.append((path, title, True))
-    app.current_page = path
 
 
 def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
@@ -206,7 +182,14 @@ def _launch_options(settings: Settings, services: Services, launched: threading.
         "app_kwargs": {
             "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
             "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
-            "lifespan": _guard(settings, launched),
+            "lifespan": guarded(
+                UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
+                hosts=AllowedHosts(settings.host, settings.allow_hosts),
+                pages=frozenset({"/", *(f"/{name}" for name in PAGES[1:])}),
+                token=settings.token if settings.auth else None,
+                on_space="SPACE_ID" in os.environ,
+                is_starting=lambda: not launched.is_set(),
+            ),
             "exception_handlers": {404: _no_answer, 405: _no_answer},
         },
         "mcp_server": settings.mcp,
@@ -218,17 +201,6 @@ def _launch_options(settings: Settings, services: Services, launched: threading.
         "enable_monitoring": False,
         "_frontend": False,  # or Gradio asks for the first page, once, and ends the app if a busy machine takes 3 s
     }
-
-
-def _guard(settings: Settings, launched: threading.Event) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    return guarded(
-        AllowedHosts(settings.host, settings.allow_hosts),
-        pages=frozenset({"/"} | {f"/{path}" for _, _, path in PAGES[1:]}),
-        token=settings.token if settings.auth else None,
-        on_space="SPACE_ID" in os.environ,
-        uploads=UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
-        is_starting=lambda: not launched.is_set(),
-    )
 
 
 def _stay_at_home(settings: Settings) -> None:

@@ -11,7 +11,7 @@ from scripts.independent_parts import IndependentParts, parts_of
 
 @pytest.mark.parametrize(
     ("package", "listed"),
-    [("sbert_app.pages", PAGES), ("sbert_app.pages.evaluate", EVALUATE), ("sbert_app.pages.explore", EXPLORE)],
+    [("sbert_app.pages", zip(PAGES)), ("sbert_app.pages.evaluate", EVALUATE), ("sbert_app.pages.explore", EXPLORE)],
 )
 def test_they_are_what_the_app_shows(package, listed):
     assert parts_of(package) == sorted(f"{package}.{module}" for module, *_ in listed)

@@ -1,9 +1,11 @@
-"""The HTTP endpoints but those of runs: plain JSON in and out, each registered in the open Blocks by its function.
+"""The HTTP endpoints: plain JSON in and out, each registered in the open Blocks by its function.
 
 Used with curl, with gradio_client and, under ``--mcp``, by agents; the README shows each.
 (No postponed annotations here: Gradio reads the types of the endpoints from them.)
 """
 
+import inspect
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -27,13 +29,21 @@ from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.distillation import distill_to_home
+from sbert_app.services.runs.estimate import estimate_run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError
 from training.evaluation.thresholds import CRITERIA, Criterion
 from training.names import ModelName
+from training.trainer.config import SETTINGS, RunConfig
 
 UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
+
+
+def build(services: Services) -> None:
+    """All of them, in this order."""
+    for register_some in (core, score_file, runs, project, search, distill):
+        register_some(services)
 
 
 def core(services: Services) -> None:
@@ -164,6 +174,104 @@ def score_file(services: Services) -> None:
         return answer, FileData(path=str(scored), orig_name=scored.name)
 
     register(score_file, concurrency_limit=2)
+
+
+def runs(services: Services) -> None:
+    """``start_run``, ``run_status``, ``stop_run``, ``list_runs``."""
+    store = services.jobs.store
+
+    def start_run(
+        objective: str = "regression",
+        train_data: str = "stsb:train",
+        eval_data: str = "stsb:dev",
+        base: str = DEFAULT_MODEL,
+        pooling: str = "",
+        concatenation: str = "uv+diff",
+        epochs: float = 1,
+        max_steps: int = 0,
+        batch_size: int = 16,
+        learning_rate: float = 0,
+        seed: int = 0,
+        name: str = "",
+        options: dict[str, Any] | None = None,
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
+        """Queue a training run and return it; follow it with run_status.
+
+        Args:
+            {arguments}
+            options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
+        """
+        config = RunConfig.from_dict(
+            {
+                "objective": objective,
+                "train_data": train_data,
+                "eval_data": eval_data,
+                "base": base,
+                "pooling": pooling or None,
+                "concatenation": concatenation,
+                "epochs": epochs,
+                "max_steps": max_steps or None,
+                "batch_size": batch_size,
+                **({"learning_rate": learning_rate} if learning_rate else {}),
+                "seed": seed,
+                "name": name,
+                **(options or {}),
+            }
+        )
+        estimate_run(services.access.check_run(config), store)
+        return services.jobs.start(config, visitor_of(request)).to_json()
+
+    start_run = _as_endpoint(start_run)
+
+    @endpoint(since=Between(0, 2**53))
+    def run_status(run_id: str, since: int = 0) -> dict[str, Any]:
+        """A run: state, progress, best figures, and its events from number ``since`` on.
+
+        Args:
+            run_id: the id that start_run returned.
+            since: how many events the caller has already ("events_seen" of the last answer).
+        """
+        run = store.get(run_id)
+        events = store.events(run_id)
+        new = list(events[since:]) if since <= len(events) else list(events)
+        return {**run.to_json(), "events": new, "events_seen": len(events)}
+
+    @endpoint()
+    def stop_run(run_id: str) -> dict[str, Any]:
+        """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed.
+
+        Args:
+            run_id: the id that start_run returned.
+        """
+        return store.stop(run_id).to_json()
+
+    @endpoint()
+    def list_runs() -> list[dict[str, Any]]:
+        """All runs, the newest first."""
+        return [run.to_json() for run in store.list()]
+
+    for function in (start_run, run_status, stop_run, list_runs):
+        register(function, queue=False)
+
+
+def _as_endpoint(start_run: Callable[..., Any]) -> Callable[..., Any]:
+    """With the ranges of `RunConfig`, and its words for the arguments that are fields of it."""
+    arguments: list[str] = []
+    ranges: dict[str, Any] = {}
+    for name, argument in inspect.signature(start_run).parameters.items():
+        if name not in SETTINGS:
+            continue
+        setting = SETTINGS[name]
+        words = f"; {', '.join(setting.choices)}" if name == "objective" else ""
+        if argument.default in (0, "") and setting.words not in ("", "0"):
+            words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
+        arguments.append(f"{name}: {setting.sentence()}{words}.")
+        if setting.range is not None:  # 0 stands for what is left out; RunConfig refuses it where it is not
+            low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
+            ranges[name] = Between(low, setting.range.high)
+    start_run.__doc__ = (start_run.__doc__ or "").format(arguments=f"\n{' ' * 12}".join(arguments))
+    return endpoint(**ranges)(start_run)
 
 
 def project(services: Services) -> None:

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.api.endpoint import is_registered
+from sbert_app.pages.api.endpoint import signatures
+from sbert_app.pages.server.limits import RUN
 from sbert_app.services.metrics import LATENCY, REQUESTS, exposition
 
-RUN = "/gradio_api/run/"
 OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
 
 
@@ -27,14 +27,15 @@ def routes() -> list[BaseRoute]:
 
 
 class CountRequests:
-    """ASGI middleware: number, status and latency of requests, by endpoint."""
+    """ASGI middleware: number, status and latency of requests, by endpoint. Only known names become labels."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = endpoint_of(scope["path"]) if scope["type"] == "http" else ""
-        if not endpoint:
+        path = scope["path"] if scope["type"] == "http" else ""
+        endpoint = path.removeprefix(RUN)
+        if endpoint not in signatures and endpoint not in OPENAI:
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
@@ -50,11 +51,3 @@ class CountRequests:
         finally:
             LATENCY.labels(endpoint).observe(time.perf_counter() - started)
             REQUESTS.labels(endpoint, str(status)).inc()
-
-
-def endpoint_of(path: str) -> str:
-    """The label of a request; "" for paths that are not counted. Only known names become labels."""
-    if path in OPENAI:
-        return path
-    name = path.removeprefix(RUN) if path.startswith(RUN) else ""
-    return name if is_registered(name) else ""

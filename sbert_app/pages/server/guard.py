@@ -18,7 +18,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,10 +28,9 @@ from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.server.address import visitor_of
+from sbert_app.pages.server.address import show_token, visitor_of
 from sbert_app.pages.server.asset_cache import AssetCache
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
-from sbert_app.pages.server.mcp import show_token
 from sbert_app.services.quota import Quota
 
 # What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
@@ -91,7 +90,9 @@ class AllowedHosts:
         An address (not a name) is enough where the app listens on all of them: rebinding needs a name.
         """
         name = host_name(host)
-        return name in self._names or (self._any_address and _is_address(name))
+        with suppress(ValueError):
+            return name in self._names or (self._any_address and bool(ip_address(name)))
+        return False
 
 
 def host_name(host: str) -> str:
@@ -113,14 +114,6 @@ def is_same_origin(origin: str, host: str) -> bool:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:
         return False
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 class PasswordCheck:
@@ -267,23 +260,19 @@ class Guard:
     def _with_headers(self, send: Send) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(self.headers)
-                _keep_cookies_on_this_site(message)
+                MutableHeaders(scope=message).update(self.headers)
+                # Gradio sets its session cookie for use from any site (SameSite=None); here none is sent across sites.
+                message["headers"] = [
+                    (name, _lax(value) if name.lower() == b"set-cookie" else value)
+                    for name, value in message["headers"]
+                ]
             await send(message)
 
         return sending
 
 
-def guarded(
-    hosts: AllowedHosts,
-    pages: frozenset[str],
-    token: str | None,
-    on_space: bool,
-    uploads: UploadLimits,
-    is_starting: Callable[[], bool],
-) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """A lifespan for Gradio's app that puts a `Guard` around it before the first request is answered.
+def guarded(uploads: UploadLimits, **options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """A lifespan for Gradio's app that puts a `Guard` with ``options`` around it before the first request is answered.
 
     Gradio adds middleware of its own outside of what it is given, CORS among it; a guard has to stand outside of
     that too.
@@ -303,15 +292,11 @@ def guarded(
             show_token(tools, own_token)
         app.middleware_stack = Guard(
             BodyLimits(AssetCache(app.middleware_stack), uploads),
-            hosts,
-            pages,
             user_of=None if app.auth is None else app.tokens.get,
             new_session=lambda: machine_session,
             cookie=app.cookie_id,
-            token=token,
             own_token=own_token,
-            on_space=on_space,
-            is_starting=is_starting,
+            **options,
         )
         yield
 
@@ -334,13 +319,6 @@ def _security_headers(on_space: bool) -> dict[str, str]:
         "Referrer-Policy": "same-origin",
     }
     return headers if on_space else {**headers, "X-Frame-Options": "SAMEORIGIN"}
-
-
-def _keep_cookies_on_this_site(message: Message) -> None:
-    """Gradio sets its session cookie for use from any site (SameSite=None); here none is sent across sites."""
-    message["headers"] = [
-        (name, _lax(value) if name.lower() == b"set-cookie" else value) for name, value in message["headers"]
-    ]
 
 
 def _lax(cookie: bytes) -> bytes:

@@ -42,8 +42,9 @@ RESERVED = 1 << 20  # bytes of the disk that uploads leave free
 JSON = "sbert_lab.json"  # in the scope of a request: what its body holds; not there if it is empty or no JSON
 
 UPLOAD = "/gradio_api/upload"
-ENDPOINTS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
-NAMED_ARGUMENTS = "/gradio_api/call/v2/"  # the object itself holds the arguments
+RUN, CALL = "/gradio_api/run/", "/gradio_api/call/"
+ENDPOINTS = (RUN, "/gradio_api/api/", CALL)
+CALL_BY_NAMES = f"{CALL}v2/"  # the object itself holds the arguments
 
 
 @dataclass(frozen=True)
@@ -170,14 +171,14 @@ async def _read(receive: Receive, most: int) -> bytes | None:
 
 def _parsed(body: bytes, scope: Scope) -> dict[str, Any]:
     """`JSON` for the scope. Refused if the body is to be JSON and is not: Gradio would fail with an internal error."""
-    is_call = scope["path"].startswith(ENDPOINTS) and not scope["path"].startswith(NAMED_ARGUMENTS)
+    is_call = scope["path"].startswith(ENDPOINTS) and not scope["path"].startswith(CALL_BY_NAMES)
     if not is_call and "json" not in Headers(scope=scope).get("content-type", ""):
         return {}
     try:
         asked = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):
         raise Refused(400, "the request is not valid JSON") from None
-    takes_names = scope["path"].startswith(ENDPOINTS[0])  # the arguments that are named or left out are filled in there
+    takes_names = scope["path"].startswith(RUN)  # the arguments that are named or left out are filled in there
     if is_call and (not isinstance(asked, dict) or not (takes_names or isinstance(asked.get("data"), list))):
         raise Refused(400, 'the request must be a JSON object with the arguments as a list: {"data": […]}')
     return {JSON: asked} if body.strip() else {}

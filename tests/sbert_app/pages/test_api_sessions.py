@@ -1,7 +1,8 @@
-"""Plain requests share a session; those that name one keep it; what is no request is left alone."""
+"""Plain requests share a session, and may name their arguments or give the first of them: the rest have defaults."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.api import endpoint as arguments
+from sbert_app.pages.api.endpoint import signatures
 from sbert_app.pages.api.sessions import SESSION, OneSession, completed
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
+from training.errors import InputError
 
 
 async def echo(request: Request) -> JSONResponse:
@@ -54,12 +56,17 @@ def test_an_empty_body_is_as_it_came(client):
     assert client.post("/gradio_api/run/compare", content=b"").json()["got"] == ""
 
 
-def test_arguments_that_were_added_later_are_filled_in_for_everybody(monkeypatch):
+@pytest.fixture
+def _endpoints(monkeypatch):
     def score(file: str, encoding: str = "") -> None: ...
+    def search(query: str, data: str = "stsb:dev", k: int = 10) -> None: ...
 
-    monkeypatch.setattr(arguments, "_signatures", {})
-    monkeypatch.setattr(arguments.gr, "api", lambda *_, **__: None)
-    arguments.register(score)
+    for function in (score, search):
+        monkeypatch.setitem(signatures, function.__name__, inspect.signature(function))
+
+
+@pytest.mark.usefixtures("_endpoints")
+def test_arguments_that_were_added_later_are_filled_in_for_everybody():
     for session in ({"session_hash": "mine"}, {}):
         asked = {"data": ["a.csv"], **session}
         assert completed(asked, "score") == {"data": ["a.csv", ""], "session_hash": SESSION, **session}
@@ -75,3 +82,41 @@ def test_other_paths_are_left_alone(client):
 def test_a_large_body_arrives_whole(client):
     data = ["x" * 3_000_000]
     assert json.loads(client.post("/gradio_api/run/compare", json={"data": data}).json()["got"])["data"] == data
+
+
+@pytest.mark.usefixtures("_endpoints")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"query": "cooking", "k": 3},
+        {"query": "cooking", "data": "stsb:dev", "k": 3},  # an argument that is called data
+        {"data": ["cooking", "stsb:dev", 3]},
+    ],
+)
+def test_named_and_listed_arguments_are_the_same(body):
+    assert completed(body, "search", None) == {"data": ["cooking", "stsb:dev", 3]}
+
+
+@pytest.mark.usefixtures("_endpoints")
+def test_what_is_left_out_has_its_default_and_the_rest_of_the_body_stays():
+    assert completed({"data": ["cooking"]}, "search", None) == {"data": ["cooking", "stsb:dev", 10]}
+    body = {"data": ["cooking"], "event_data": None, "trigger_id": 4}
+    assert completed(body, "search", None) == {**body, "data": ["cooking", "stsb:dev", 10]}
+    assert completed({"data": [1]}, "not_ours", None) == {"data": [1]}
+    with pytest.raises(InputError, match="the arguments as a list"):
+        completed({"x": 1}, "not_ours", None)
+
+
+@pytest.mark.usefixtures("_endpoints")
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({}, "search needs query; it takes query, data, k"),
+        ({"data": []}, "search needs query"),
+        ({"query": "a", "top": 3}, "search has no argument 'top'"),
+        ({"data": ["a", "b", 1, 2]}, "search takes at most 3 arguments"),
+    ],
+)
+def test_wrong_arguments_are_said_in_a_sentence(body, sentence):
+    with pytest.raises(InputError, match=sentence):
+        completed(body, "search", None)

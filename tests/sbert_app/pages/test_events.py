@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import gradio as gr
 import pytest
 from markupsafe import Markup
 
 from sbert_app.pages import build_app
-from sbert_app.pages.api import endpoint
+from sbert_app.pages.api.endpoint import signatures
 from sbert_app.pages.components.events import ask
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
@@ -22,8 +23,7 @@ from training.errors import InputError
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(endpoint, "_signatures", {})  # other tests have endpoints of their own
+    with patch.dict(signatures, clear=True):  # other tests have endpoints of their own
         return build_app(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
 
 
