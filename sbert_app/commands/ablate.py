@@ -1,4 +1,4 @@
-"""ablate: vary one setting, keep the others, and measure its effect: a grid of runs, one after another.
+"""ablate: vary one setting, keep the others, and measure its effect: a grid of runs, one after another or on Ray.
 
 The sweep is stored in the home folder, so the Ablation page shows it and its runs. After Ctrl-C, ``ablate --resume ID``
 executes the runs that are missing.
@@ -14,12 +14,13 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.services.experiments.ablations import ABLATIONS
-from sbert_app.terminal import ProgressBar, clean_stdout, print_result
-from training.errors import InputError
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.services.experiments.experiment import Experiment, Experiments
     from sbert_app.services.experiments.statistics import VariantRow
+    from sbert_app.services.ray_cluster import Cluster
 
 
 def ablate(
@@ -31,6 +32,8 @@ def ablate(
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
     ] = None,
     encoding: options.Encoding = None,
+    engine: options.EngineName = None,
+    address: options.Address = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -43,18 +46,22 @@ def ablate(
     from sbert_app.services.runs.store import RunStore
 
     sweeps = Experiments(RunQueue(RunStore(place)))
-    with clean_stdout():
+    with clean_stdout(), stop_on_signal() as should_end:
+        cluster = options.cluster_of(place, engine, address)
+        at_once = cluster.room() if cluster else 1
         sweep_id = resume or _created(
             sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding
         )
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
+        stopped = Stopped(f"resume it with: ablate --resume {sweep_id}")
         try:
-            sweep = sweeps.run_here(sweep_id, _runner(sweeps))
+            sweep = sweeps.run_here(sweep_id, _runner(sweeps, cluster, should_end), at_once)
         except KeyboardInterrupt:
-            print(f"resume it with: ablate --resume {sweep_id}", file=sys.stderr)
-            raise
+            raise stopped from None
+        if should_end() and sweep.can_resume:
+            raise stopped
     print_result(sweep.to_json(), as_json, _table(sweep))
     if sweep.reasons:
         print(f"error: {sweep.counts['failed']} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
@@ -76,12 +83,16 @@ def _created(
     return sweeps.create(new_sweep(preset, seeds, given)).id
 
 
-def _runner(sweeps: Experiments) -> Callable[[str], object]:
-    """Returns a function that executes one run and shows its progress."""
+def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
+    """Returns a function that executes one run and shows its progress, or does nothing after a signal to end."""
     from sbert_app.services.background.state import RESUMABLE
-    from sbert_app.services.runs.execution import execute
+    from sbert_app.services.runs.on_ray import executor
+
+    execute = executor(cluster)
 
     def execute_run(run_id: str) -> None:
+        if should_end():
+            return
         run = sweeps.store.get(run_id)
         with ProgressBar(run.name, "steps") as bar:
 
@@ -89,7 +100,7 @@ def _runner(sweeps: Experiments) -> Callable[[str], object]:
                 if event["kind"] == "train":
                     bar(event["step"], event["steps"])
 
-            result = execute(sweeps.store, run_id, on_event=show_progress, states=RESUMABLE)
+            result = execute(sweeps.store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
         after = (result.final or {}).get("spearman")
         print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
 

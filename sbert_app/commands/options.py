@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, Stopped
@@ -24,13 +25,13 @@ from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
     from sbert_app.services.files.report import Report
+    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.shards.run import Engine
     from training.models.encoder import Encoder
     from training.models.scorer import Scorer
 
 T = TypeVar("T")
 FILE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
-ENGINES = ("local", "ray")
 
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
@@ -58,6 +59,13 @@ MatchFrom = Annotated[
     float, typer.Option("--match-from", metavar="SCORE", help="The gold score (0 to 5) from which a pair is a match.")
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
+EngineName = Annotated[
+    str | None, typer.Option("--engine", metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]"),
+]
 Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -159,8 +167,7 @@ class PartsOptions:
         if output.lower().endswith(FILE_SUFFIXES):
             raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
         chosen: Engine = compute_here
-        if (self.engine or "local") not in ENGINES:
-            raise InputError(f"there is no engine {self.engine!r}; choose {' or '.join(ENGINES)}")
+        check_engine(self.engine)
         if self.engine == "ray":
             from sbert_app.services.shards.on_ray import RayEngine
 
@@ -236,6 +243,27 @@ def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
     if encoding is not None and not names_file(name):
         raise InputError(f"--encoding is that of a file; name one with {option}")
     return absolute_names(name, encoding)
+
+
+def cluster_of(home: Path, engine: str | None, address: str | None) -> Cluster | None:
+    """The Ray cluster that is to execute runs; None for this process."""
+    from sbert_app.services import ray_cluster
+
+    check_engine(engine)
+    if address and engine != "ray":
+        raise InputError("--address is an option of --engine ray")
+    if engine == "local":
+        return None
+    settings = Settings.gather(home=home, ray=address)
+    return ray_cluster.cluster_of(
+        settings if settings.ray or not engine else settings.model_copy(update={"ray": "local"})
+    )
+
+
+def check_engine(engine: str | None) -> None:
+    """InputError if there is no such engine."""
+    if engine not in (None, "local", "ray"):
+        raise InputError(f"there is no engine {engine!r}; choose local or ray")
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> Encoder:

@@ -17,16 +17,12 @@ import typer
 from sbert_app.commands import options
 from sbert_app.formats import format_duration
 from sbert_app.services.background.state import RESUMABLE
-from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
 from training.trainer.config import SETTINGS, RunConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -42,12 +38,8 @@ def train(
     no_start: Annotated[
         bool, typer.Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
     ] = False,
-    engine: Annotated[
-        str | None, typer.Option(metavar="local|ray", help="What executes it. [local; ray where SBERT_RAY is set]")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
-    ] = None,
+    engine: options.EngineName = None,
+    address: options.Address = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -70,7 +62,7 @@ def train(
         run_id = _created(store, settings)
         print_result({"id": run_id}, as_json, run_id)
         return
-    execute = executor(_cluster(place, engine, address))
+    execute = executor(options.cluster_of(place, engine, address))
     running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
@@ -118,20 +110,6 @@ def _with_settings(command: Callable[..., None]) -> None:
 
 
 _with_settings(train)
-
-
-def _cluster(home: Path, engine: str | None, address: str | None) -> Cluster | None:
-    """The Ray cluster that is to execute the run; None for this process."""
-    from sbert_app.services.ray_cluster import cluster_of
-
-    if engine not in (None, "ray", "local"):
-        raise InputError(f"there is no engine {engine!r}; choose local or ray")
-    if address and engine != "ray":
-        raise InputError("--address is an option of --engine ray")
-    if engine == "local":
-        return None
-    settings = Settings.gather(home=home, ray=address)
-    return cluster_of(settings if settings.ray or not engine else settings.model_copy(update={"ray": "local"}))
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:

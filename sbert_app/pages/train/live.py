@@ -21,7 +21,7 @@ from sbert_app.pages.train import views
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
-from sbert_app.services.experiments.experiment import group_of, matches, run_groups
+from sbert_app.services.experiments.experiment import matches, run_groups
 from sbert_app.services.runs.export import export, push
 from sbert_app.services.runs.record import Run
 from training.errors import UserFacingError
@@ -204,14 +204,13 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
 def listed_runs(services: Services, runs: Sequence[Run], wanted: str) -> list[Run]:
     """The runs that the filter lets through."""
     groups = run_groups(services.jobs.store.home)
-    return [run for run in runs if matches(run, group_of(run, groups), wanted or "")]
+    return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
 
 
 def _list(services: Services, runs: Sequence[Run], current: str, colours: dict[str, str], wanted: str) -> str:
     """The list: without a filter, the runs of an experiment are one row."""
-    groups = run_groups(services.jobs.store.home)
     shown = listed_runs(services, runs, wanted)
-    folded = {} if (wanted or "").strip() else {run.id: group for run in runs if (group := group_of(run, groups))}
+    folded = {} if (wanted or "").strip() else run_groups(services.jobs.store.home)
     problems = "".join(map(error_message, services.jobs.store.damaged()))
     return problems + views.run_list(shown, current, colours, folded, hidden=len(runs) - len(shown))
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -40,7 +41,6 @@ from training.trainer.config import RunConfig
 SWEEP: Final = "sweep"
 FOLDS: Final = "folds"
 MAX_SEEDS = 100
-STOP_ORDER = (State.QUEUED, State.RUNNING)  # the other way round, the worker would start the next run meanwhile
 DELETED = "deleted"  # the state of a cell without a run
 
 
@@ -59,7 +59,6 @@ class PlannedRun(BaseModel):
 
     @property
     def seed(self) -> int:
-        """Of its config."""
         return self.config.get("seed", 0)
 
 
@@ -78,10 +77,11 @@ class ExperimentRecord(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier_version(cls, values: Any) -> Any:
-        for key, kind in (("ablation", _SweepFile), ("folds", _FoldsFile)):
-            if isinstance(values, dict) and key in values:
-                return kind.model_validate(values).as_record()
-        return values
+        earlier = {"ablation": _from_sweep, "folds": _from_folds}
+        try:
+            return next((read(values) for key, read in earlier.items() if key in values), values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it has another form than sweeps and folds of earlier versions: {error!r}") from error
 
     @model_validator(mode="after")
     def _is_known(self) -> ExperimentRecord:
@@ -90,39 +90,18 @@ class ExperimentRecord(BaseModel):
         return self
 
 
-class _SweepFile(BaseModel):
-    """``sweeps/<id>.json``; the id of each run by "variant/seed"."""
-
-    ablation: str
-    created: Timestamp
-    seeds: list[int]
-    changes: dict[str, Any] = {}
-    runs: dict[str, str | None] = {}
-
-    def as_record(self) -> dict[str, Any]:
-        planned = _grid(self.ablation, self.seeds, self.changes)
-        runs = [each.model_copy(update={"run": self.runs.get(f"{each.label}/{each.seed}")}) for each in planned]
-        return {"kind": SWEEP, "name": self.ablation, "created": self.created, "changes": self.changes, "runs": runs}
+def _from_sweep(old: dict[str, Any]) -> dict[str, Any]:
+    """``sweeps/<id>.json``: the id of each run by "variant/seed"."""
+    changes, runs = old.get("changes", {}), old.get("runs", {})
+    grid = _grid(old["ablation"], old["seeds"], changes)
+    planned = [each.model_copy(update={"run": runs.get(f"{each.label}/{each.seed}")}) for each in grid]
+    return {"kind": SWEEP, "name": old["ablation"], "created": old["created"], "changes": changes, "runs": planned}
 
 
-class _FoldsFile(BaseModel):
-    """``folds.json``."""
-
-    class Fold(BaseModel):
-        """A fold and the id of its run."""
-
-        name: str
-        run: str
-        test_pairs: int
-
-    data: str
-    by: str
-    created: Timestamp
-    folds: list[Fold]
-
-    def as_record(self) -> dict[str, Any]:
-        runs = [PlannedRun(label=each.name, run=each.run, pairs=each.test_pairs) for each in self.folds]
-        return {"kind": FOLDS, "name": self.data, "by": self.by, "created": self.created, "runs": runs}
+def _from_folds(old: dict[str, Any]) -> dict[str, Any]:
+    """``folds/<id>/folds.json``: the name and the run of each fold."""
+    runs = [PlannedRun(label=fold["name"], run=fold["run"], pairs=fold["test_pairs"]) for fold in old["folds"]]
+    return {"kind": FOLDS, "name": old["data"], "by": old["by"], "created": old["created"], "runs": runs}
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
@@ -132,14 +111,11 @@ def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRe
     return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=_grid(name, range(seeds), changes))
 
 
-def _grid(name: str, seeds: Sequence[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
+def _grid(name: str, seeds: Iterable[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
     """Ordered by seed, so that a sweep that is stopped early is balanced."""
     grid = ablation(name)
-    return tuple(
-        PlannedRun(label=variant, config=grid.fields(variant, seed, changes))
-        for seed in seeds
-        for variant in grid.variants
-    )
+    cells = [(variant, seed) for seed in seeds for variant in grid.variants]
+    return tuple(PlannedRun(label=variant, config=grid.fields(variant, seed, changes)) for variant, seed in cells)
 
 
 # ---------------------------------------------------------------- as it is now
@@ -190,27 +166,24 @@ class Experiment:
 
     @property
     def ablation(self) -> Ablation:
-        """What a sweep varies."""
         return ablation(self.record.name)
 
     @property
     def seeds(self) -> list[int]:
-        """Of all runs."""
         return sorted({plan.seed for plan in self.record.runs})
 
     @property
     def state(self) -> str:
         """running while a run is queued or running; finished when all are; else failed or stopped."""
-        counts = self.counts
-        if any(counts[state] for state in AT_WORK):
+        states = set(self.counts)
+        if states & AT_WORK:
             return State.RUNNING
-        if counts[State.FINISHED] == len(self.cells):
+        if states == {State.FINISHED}:
             return State.FINISHED
-        return State.FAILED if counts[State.FAILED] else State.STOPPED
+        return State.FAILED if State.FAILED in states else State.STOPPED
 
     @property
     def counts(self) -> Counter[str]:
-        """How many cells are in each state."""
         return Counter(cell.state for cell in self.cells)
 
     @property
@@ -319,10 +292,9 @@ class Experiments:
                 configs[plan.label] = RunConfig(**plan.config)
                 self.check_config(configs[plan.label])
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
-        bases = {config.base for config in configs.values()}  # a run's model is as large as its base
-        files = [(self.store.home / "models" / base).glob("*.safetensors") for base in bases]
-        weights = [sum(file.stat().st_size for file in each) for each in files]
-        return ExperimentEstimate(estimates, len(record.runs), max(weights) * len(record.runs))
+        bases = {self.store.home / "models" / config.base for config in configs.values()}
+        weights = max(sum(file.stat().st_size for file in base.glob("*.safetensors")) for base in bases)
+        return ExperimentEstimate(estimates, len(record.runs), weights * len(record.runs))
 
     def rate(self, estimate: ExperimentEstimate) -> TrainingRate | None:
         """The rate of the newest run of the same kind; None if there is none."""
@@ -345,12 +317,11 @@ class Experiments:
 
     def stop(self, experiment_id: str) -> Experiment:
         """Stop all queued and running runs. Finished ones stay."""
-        cells = self.get(experiment_id).cells
-        for state in STOP_ORDER:
-            for cell in cells:
-                if cell.run is not None and cell.state == state:
-                    with suppress(RunError):  # it ended meanwhile
-                        self.store.stop(cell.run.id)
+        at_work = [cell.run for cell in self.get(experiment_id).cells if cell.run and cell.state in AT_WORK]
+        # The queued ones first: the other way round, the worker would start the next one meanwhile.
+        for run in sorted(at_work, key=lambda run: run.state == State.RUNNING):
+            with suppress(RunError):  # it ended meanwhile
+                self.store.stop(run.id)
         return self.get(experiment_id)
 
     def resume(self, experiment_id: str) -> Experiment:
@@ -365,12 +336,12 @@ class Experiments:
                     self.jobs.resume(cell.run.id)
         return self._create_missing(experiment, self.jobs.start)
 
-    def run_here(self, experiment_id: str, execute: Callable[[str], object]) -> Experiment:
-        """Call ``execute`` with the id of each unfinished run, one after another, in this process."""
-        experiment = self.get(experiment_id)
-        for cell in self._create_missing(experiment, lambda config: self.store.create(config, queue=False)).cells:
-            if cell.run is not None and cell.state in RESUMABLE:
-                execute(cell.run.id)
+    def run_here(self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1) -> Experiment:
+        """Call ``execute`` with the id of each unfinished run: one after another in this thread, or in several."""
+        experiment = self._create_missing(self.get(experiment_id), partial(self.store.create, queue=False))
+        unfinished = [cell.run.id for cell in experiment.cells if cell.run and cell.state in RESUMABLE]
+        with ThreadPoolExecutor(at_once) as threads:
+            list((threads.map if at_once > 1 else map)(execute, unfinished))
         return self.get(experiment_id)
 
     def delete(self, experiment_id: str) -> None:
@@ -378,24 +349,24 @@ class Experiments:
         experiment = self.get(experiment_id)
         if experiment.state == State.RUNNING:
             raise InputError(f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it")
-        for cell in experiment.cells:
-            if cell.run is not None:
-                self.store.delete(cell.run.id)
+        for run in filter(None, (cell.run for cell in experiment.cells)):
+            self.store.delete(run.id)
         self._store(experiment_id).delete(experiment_id)
 
     def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
         """Create the missing runs. The file is written after each, so that none is created twice."""
         store = self._store(experiment.id)
+
+        def with_run(record: ExperimentRecord, index: int) -> ExperimentRecord:
+            runs = [*record.runs]
+            if self._run(runs[index]) is None:  # no other process has created it meanwhile
+                runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
+            return record.model_copy(update={"runs": tuple(runs)})
+
         for index, cell in enumerate(experiment.cells):
             if cell.run is None and cell.can_resume:
-                store.change(experiment.id, partial(self._with_run, create, index))
+                store.change(experiment.id, partial(with_run, index=index))
         return self.get(experiment.id)
-
-    def _with_run(self, create: Callable[[RunConfig], Run], index: int, record: ExperimentRecord) -> ExperimentRecord:
-        runs = [*record.runs]
-        if self._run(runs[index]) is None:
-            runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
-        return record.model_copy(update={"runs": tuple(runs)})
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
         return Experiment(experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs])
@@ -433,14 +404,15 @@ class RunGroup:
         return self.name.removesuffix(self.id).rstrip()
 
 
-def run_groups(home: Path) -> list[RunGroup]:
-    """The experiments of a home folder that have runs. Files that are damaged are left out."""
-    groups = []
+def run_groups(home: Path) -> dict[str, RunGroup]:
+    """The experiment of each run of a home folder that is part of one. Files that are damaged are left out."""
+    groups: dict[str, RunGroup] = {}
     for store in _stores(home):
         for key in store.ids():
             with suppress(InputError, FileNotFoundError):  # deleted meanwhile
-                groups.append(_group(key, store.path(key), store.path(key).stat().st_mtime_ns))
-    return [group for group in groups if group.runs]
+                group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
+                groups |= dict.fromkeys(group.runs, group)
+    return groups
 
 
 @lru_cache(maxsize=1_000)
@@ -459,8 +431,3 @@ def matches(run: Run, group: RunGroup | None, text: str) -> bool:
     parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
     haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
     return all(word in haystack for word in text.lower().split())
-
-
-def group_of(run: Run, groups: Sequence[RunGroup]) -> RunGroup | None:
-    """The group that a run belongs to."""
-    return next((group for group in groups if run.id in group.runs), None)

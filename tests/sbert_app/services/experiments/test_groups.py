@@ -2,7 +2,7 @@
 
 import pytest
 
-from sbert_app.services.experiments.experiment import ExperimentRecord, PlannedRun, group_of, matches, run_groups
+from sbert_app.services.experiments.experiment import ExperimentRecord, PlannedRun, matches, run_groups
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import write_document
 from training.trainer.config import RunConfig
@@ -27,11 +27,11 @@ def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
     folds = ExperimentRecord(kind="folds", name="my.csv", by="topic", runs=(PlannedRun(label="news", run=fold.id),))
     write_document(folder / "x.json", folds)
     groups = run_groups(store.home)
-    assert group_of(cell, groups).name == "sweep: pooling 20261121-pooling"
-    assert group_of(cell, groups).label == "sweep: pooling"
-    assert group_of(fold, groups).label == "folds: my.csv by topic"
-    assert group_of(single, groups) is None
-    assert matches(cell, group_of(cell, groups), "sweep: pooling 20261121")
+    assert groups[cell.id].name == "sweep: pooling 20261121-pooling"
+    assert groups[cell.id].label == "sweep: pooling"
+    assert groups[fold.id].label == "folds: my.csv by topic"
+    assert single.id not in groups
+    assert matches(cell, groups[cell.id], "sweep: pooling 20261121")
     assert not matches(single, None, "sweep")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,15 @@ from sbert_app.services.experiments.ablations import (
 from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
 from sbert_app.services.experiments.statistics import Paired, Summary, by_chance, rows
 from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.ray_cluster import Cluster
+from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import read_document
 from scripts import measure_ablation
 from training.errors import InputError, UserFacingError
 from training.trainer.config import CHOICES
+from training.trainer.train import RunResult
 
 TINY = {"base": "scratch:1x32", "max_steps": 2}
 POINTS = st.floats(-100, 100).map(lambda value: round(value, 3))
@@ -351,6 +355,24 @@ def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsy
     assert main(["ablate", "--resume", told["id"], "--home", str(place)]) == 0  # nothing is left to do
     assert "mean" in capsys.readouterr().out
     assert len(RunStore(place).list()) == 3
+
+
+def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, monkeypatch):
+    under_way, all_begun = [], threading.Barrier(3, timeout=60)
+
+    def executes(store, run_id, states, **_):
+        with store.lease(run_id, states) as lease:
+            under_way.append(run_id)
+            all_begun.wait()
+            return lease.end(RunResult(run_id, "finished", 1, 0.0))
+
+    monkeypatch.setattr(on_ray, "executor", lambda cluster: executes)
+    monkeypatch.setattr(Cluster, "room", lambda self: 3)
+    monkeypatch.setenv("SBERT_RAY", "auto")
+    asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]
+    assert main([*asked, "--home", str(place), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "finished"
+    assert len(under_way) == 3
 
 
 def test_ablate_without_a_preset_says_which_there_are(tmp_path, capsys):

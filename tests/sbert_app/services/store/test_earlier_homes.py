@@ -12,7 +12,7 @@ from sbert_app.services.annotations.project import Projects
 from sbert_app.services.annotations.quality import last_training
 from sbert_app.services.clusters.edits import edit_store
 from sbert_app.services.corpus.groups import group_store
-from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, group_of, run_groups
+from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, run_groups
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 
@@ -67,7 +67,7 @@ def test_folds_are_experiments(experiments, earlier_home):
     assert (round(by_topic.cells[0].before, 2), round(by_topic.cells[0].value, 2)) == (32.13, 30.24)
     assert [cell.state for cell in by_number.cells] == ["stopped", "deleted"]
     assert experiments.resume(by_number.id).counts == {"queued": 1, "deleted": 1}
-    group = group_of(by_topic.cells[0].run, run_groups(earlier_home))
+    group = run_groups(earlier_home)[by_topic.cells[0].run.id]
     assert group.name == "folds: arguments.csv by topic"
     experiments.stop(by_number.id)
     experiments.delete(by_number.id)
