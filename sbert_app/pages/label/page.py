@@ -7,7 +7,6 @@ that no pair gets a score that was meant for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -264,14 +263,25 @@ class _LabelPage:
         except UserFacingError:
             return _no_project()
 
-    def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Any:
-        mine = project.ratings().get(" ".join((rater or "").split()), {})
-        count = len(project.pairs)
+    def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
+        """The pair with a number, why it is shown, the rater's own score if there is one, and the progress."""
+        rater, count = " ".join((rater or "").split()), len(project.pairs)
+        mine = project.ratings().get(rater, {})
         at = min(max(pair, 0), count - 1)
         if seek:  # the next that is not judged, from here on and then from the start
-            order = [*range(at, count), *range(at)]
-            at = next((i for i in order if i not in mine), at)
-        return _card_html(project, at, mine, bool((rater or "").strip()))
+            at = next((i for i in [*range(at, count), *range(at)] if i not in mine), at)
+        return render(
+            "label/templates/card.html",
+            pair=project.pairs[at],
+            at=at,
+            count=count,
+            judged=len(mine),
+            score=mine.get(at),
+            scale=SCALE,
+            reason=REASONS.get(project.pairs[at].reason, project.pairs[at].reason),
+            named=bool(rater),
+            version=next(_versions),
+        )
 
 
 def _number(event: gr.EventData, name: str) -> int:
@@ -288,20 +298,3 @@ _versions = count()  # a card that is shown again is another value, so that the 
 def _no_project() -> Markup:
     """In place of a card."""
     return macro("label/no_project")(version=next(_versions))
-
-
-def _card_html(project: Project, at: int, mine: Mapping[int, int], named: bool) -> Markup:
-    """The pair with number ``at``, why it is shown, the rater's own score if there is one, and the progress."""
-    pair = project.pairs[at]
-    return render(
-        "label/templates/card.html",
-        pair=pair,
-        at=at,
-        count=len(project.pairs),
-        judged=len(mine),
-        score=mine.get(at),
-        scale=SCALE,
-        reason=REASONS.get(pair.reason, pair.reason),
-        named=named,
-        version=next(_versions),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isnan
 from typing import Any
 
@@ -19,6 +18,7 @@ from sbert_app.services.annotations.project import Project, Projects
 from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Quality, Training
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.container import Services
+from sbert_app.services.results.results import Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.cache import LRUCache
 from training.errors import InputError, UserFacingError
@@ -69,22 +69,22 @@ class Results:
     def shown(self, project: Project | None) -> Update:
         """What is known without a model: agreement, and how the training is doing."""
         if project is None:
-            nothing = {self.agreement: no_ratings(), self.download: gr.update(visible=False)}
+            nothing = {self.agreement: nothing_judged(), self.download: gr.update(visible=False)}
             return {**nothing, self.training: "", self.timer: gr.Timer(active=False)}
         return {**self.rated(project), **self.follow(project.id)}
 
     def score(self, project_id: str) -> Any:
         """ρ of the project's model, with an interval."""
-
-        def work(project: Project) -> Any:
+        try:
+            project = self._open(project_id)
             return quality_table(quality.model_quality(project, self.services.models, project.info.model))
-
-        return self._with_project(project_id, work)
+        except UserFacingError as error:
+            return messages.error_message(error)
 
     def start(self, project_id: str, visitor: str) -> Update:
         """Queue a run on the ratings."""
         try:
-            project = self.projects.open(project_id or "")
+            project = self._open(project_id)
             self.services.access.check_model(project.info.model)
             quality.start(project, self.services.jobs, visitor)
         except UserFacingError as error:
@@ -94,7 +94,7 @@ class Results:
     def follow(self, project_id: str) -> Update:
         """How the run is doing; when it has ended, before and after."""
         try:
-            shown, is_active = self._training(self.projects.open(project_id or ""))
+            shown, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
             shown, is_active = messages.error_message(error), False
         return {self.training: shown, self.timer: gr.Timer(active=is_active)}
@@ -102,7 +102,7 @@ class Results:
     def export(self, project_id: str) -> Update:
         """The CSV, offered as a download."""
         try:
-            project = self.projects.open(project_id or "")
+            project = self._open(project_id)
             file = self.services.temp.results("label") / f"{project.id}.csv"
             quality.export_csv(project, file)
         except UserFacingError as error:
@@ -126,22 +126,21 @@ class Results:
             self.compared.put(key, found)
         return training_state(run, training, found), False
 
-    def _with_project(self, project_id: str, work: Callable[[Project], Any]) -> Any:
-        try:
-            if not project_id:
-                raise InputError("make a project first")
-            return work(self.projects.open(project_id))
-        except UserFacingError as error:
-            return messages.error_message(error)
+    def _open(self, project_id: str | None) -> Project:
+        if not project_id:
+            raise InputError("make a project first")
+        return self.projects.open(project_id)
 
 
-def no_ratings() -> Markup:
+def nothing_judged() -> Markup:
     """In place of the agreement."""
-    return macro("label/agreement")(raters=[], found=[], between=[])
+    return messages.note("Nothing is judged yet.")
 
 
 def agreement_table(found: Agreement) -> Markup:
     """Who judged how many, alpha and what it means, and Spearman's ρ of each two raters."""
+    if not found.judged:
+        return nothing_judged()
     between = [
         (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}", format_count(pairs, "pair"))
         for (a, b), (rho, pairs) in found.between.items()
@@ -176,12 +175,9 @@ def _agreement_findings(found: Agreement) -> list[str]:
 
 def quality_table(found: Quality) -> Markup:
     """ρ on all judged pairs and on the random ones."""
-    rows = [("all judged pairs", f"{found.rho:.1f}", _interval(found.interval.low, found.interval.high), found.pairs)]
-    if not isnan(found.random_rho):
-        random = found.random_interval
-        rows.append(
-            ("drawn at random", f"{found.random_rho:.1f}", _interval(random.low, random.high), found.random_pairs)
-        )
+    rows = [("all judged pairs", *_figures(found.rho), found.pairs)]
+    if found.random is not None and not isnan(found.random.value):
+        rows.append(("drawn at random", *_figures(found.random), found.random_pairs))
     return macro("label/quality")(rows=rows, model=found.model)
 
 
@@ -189,11 +185,7 @@ def training_state(run: Run, training: Training, found: BeforeAfter | None) -> M
     """The state of the run; when it has ended, ρ on the held-out pairs before and after."""
     rows, verdict = [], ""
     if found is not None:
-        before, after = found.before_interval, found.after_interval
-        rows = [
-            ("before", f"{found.before:.1f}", _interval(before.low, before.high)),
-            ("after", f"{found.after:.1f}", _interval(after.low, after.high)),
-        ]
+        rows = [("before", *_figures(found.before)), ("after", *_figures(found.after))]
         if found.difference is not None:
             pairs = format_count(found.pairs, "held-out pair")
             verdict = found.difference.describe("the trained model", "the one before", f"on {pairs}")
@@ -203,5 +195,7 @@ def training_state(run: Run, training: Training, found: BeforeAfter | None) -> M
     )
 
 
-def _interval(low: float, high: float) -> str:
-    return MISSING if isnan(low) else f"{low:.1f} to {high:.1f}".replace("-", "−")
+def _figures(rho: Estimate) -> tuple[str, str]:
+    """ρ and its interval."""
+    interval = MISSING if isnan(rho.low) else f"{rho.low:.1f} to {rho.high:.1f}".replace("-", "−")
+    return f"{rho.value:.1f}", interval

@@ -113,6 +113,8 @@ class Projects:
             if pair is None:
                 raise InputError(f"{project_id}/pairs.jsonl: line {number} is damaged; repair or remove it")
             pairs.append(pair)
+        if not pairs:
+            raise InputError(f"{project_id}/pairs.jsonl holds no pair; repair or remove it")
         return Project(project_id, folder, info, tuple(pairs), self._appending)
 
 
@@ -172,12 +174,14 @@ class Project:
         return standing, history
 
     def _lines(self) -> Iterator[_Rating]:
-        file = self.folder / "ratings.jsonl"
-        for number, line in read_lines(file, _Rating) if file.exists() else ():
+        file, damaged = self.folder / "ratings.jsonl", 0
+        for _, line in read_lines(file, _Rating) if file.exists() else ():
             if line is not None and (line.undo if line.score is None else 0 <= line.pair < len(self.pairs)):
                 yield line
             else:  # cut off when the machine went down
-                log.warning("line %d of %s is damaged and counts as not written", number, self.folder.name)
+                damaged += 1
+        if damaged:
+            log.warning("%d damaged lines of %s/ratings.jsonl count as not written", damaged, self.id)
 
     def _append(self, line: dict[str, Any]) -> None:
         """One line at the end of the file, synchronised to the disk."""

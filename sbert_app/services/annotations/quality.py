@@ -20,7 +20,7 @@ from sbert_app.services.annotations.project import Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results.results import Difference
+from sbert_app.services.results.results import Difference, Estimate
 from sbert_app.services.store.documents import read_document, write_document
 from training.atomic import open_atomic
 from training.data.dataset import sentence_groups
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.record import Run
-    from training.evaluation.metrics import Interval
 
 FEWEST_JUDGED = 10  # pairs from which a correlation is worth a look
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
@@ -60,11 +59,9 @@ class Quality:
     """Spearman ρ ×100 between a model's score and the mean rating of each judged pair."""
 
     model: str
-    rho: float
-    interval: Interval  # ×100
+    rho: Estimate
     pairs: int
-    random_rho: float  # on the pairs that were drawn at random; NaN for fewer than `FEWEST_JUDGED`
-    random_interval: Interval
+    random: Estimate | None  # on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`
     random_pairs: int
 
 
@@ -83,9 +80,9 @@ def agreement(project: Project) -> Agreement:
         between[a, b] = (rho, len(both))
     return Agreement(
         {rater: len(scores) for rater, scores in ratings.items()},
-        int(((~np.isnan(table)).sum(axis=0) >= 2).sum()) if len(table) else 0,
-        krippendorff_alpha(table) if len(table) else float("nan"),
-        krippendorff_alpha(table, "ordinal") if len(table) else float("nan"),
+        int(((~np.isnan(table)).sum(axis=0) >= 2).sum()),
+        krippendorff_alpha(table),
+        krippendorff_alpha(table, "ordinal"),
         between,
     )
 
@@ -104,8 +101,6 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
     Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
     """
-    from training.evaluation.metrics import bootstrap_interval, spearman
-
     means = mean_ratings(project)
     if len(means) < FEWEST_JUDGED:
         raise InputError(f"{len(means)} pairs are judged; from {FEWEST_JUDGED} on a model can be compared with them")
@@ -115,21 +110,15 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     pairs = [project.pairs[i] for i in means]
     scores = score_pairs(models, model, [(pair.first, pair.second) for pair in pairs])
     drawn = np.array([pair.reason == RANDOM for pair in pairs])
-    enough = int(drawn.sum()) >= FEWEST_JUDGED
-    nothing = bootstrap_interval(gold[:0], gold[:0])
-    return Quality(
-        model,
-        100 * spearman(scores, gold),
-        _percent(bootstrap_interval(scores, gold)),
-        len(gold),
-        100 * spearman(scores[drawn], gold[drawn]) if enough else float("nan"),
-        _percent(bootstrap_interval(scores[drawn], gold[drawn])) if enough else nothing,
-        int(drawn.sum()),
-    )
+    random = _estimate(scores[drawn], gold[drawn]) if drawn.sum() >= FEWEST_JUDGED else None
+    return Quality(model, _estimate(scores, gold), len(gold), random, int(drawn.sum()))
 
 
-def _percent(interval: Interval) -> Interval:
-    return interval._replace(low=100 * interval.low, high=100 * interval.high)
+def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
+    from training.evaluation.metrics import bootstrap_interval, spearman
+
+    low, high, _ = bootstrap_interval(scores, gold)
+    return Estimate(100 * spearman(scores, gold), 100 * low, 100 * high)
 
 
 # ---------------------------------------------------------------- training on the ratings
@@ -150,10 +139,8 @@ class Training:
 class BeforeAfter:
     """Spearman ρ ×100 on the held-out pairs."""
 
-    before: float
-    after: float
-    before_interval: Interval
-    after_interval: Interval
+    before: Estimate
+    after: Estimate
     difference: Difference | None  # paired bootstrap; None where it is undefined
     pairs: int
 
@@ -210,19 +197,18 @@ def last_training(project: Project) -> Training | None:
 
 def compare(training: Training, models: ModelCache) -> BeforeAfter:
     """Base and run on the held-out pairs. InputError if a model cannot be loaded."""
-    from training.evaluation.metrics import bootstrap_interval, bootstrap_replicates, spearman
+    from training.evaluation.metrics import bootstrap_replicates
 
     pairs = [(first, second) for first, second, _ in training.held_out]
     gold = np.array([rating for *_, rating in training.held_out])
-    scores = {name: score_pairs(models, name, pairs) for name in (training.base, str(ModelName.of_run(training.run)))}
-    before, after = scores.values()
-    rho_before, rho_after = spearman(before, gold), spearman(after, gold)
+    names = (training.base, ModelName.of_run(training.run))
+    scores = [score_pairs(models, name, pairs) for name in names]
+    before, after = (_estimate(values, gold) for values in scores)
     difference = None
-    if not np.isnan(rho_before + rho_after):
-        replicates = (bootstrap_replicates(values, gold) for values in (after, before))
-        difference = Difference.of(rho_after, rho_before, *replicates)
-    of_before, of_after = (_percent(bootstrap_interval(values, gold)) for values in (before, after))
-    return BeforeAfter(100 * rho_before, 100 * rho_after, of_before, of_after, difference, len(gold))
+    if not np.isnan(before.value + after.value):
+        of_before, of_after = (bootstrap_replicates(values, gold) for values in scores)
+        difference = Difference.of(after.value / 100, before.value / 100, of_after, of_before)
+    return BeforeAfter(before, after, difference, len(gold))
 
 
 def export_csv(project: Project, file: Path) -> Path:
@@ -232,12 +218,12 @@ def export_csv(project: Project, file: Path) -> Path:
     """
     ratings, means = project.ratings(), mean_ratings(project)
     raters = sorted(ratings)
-    taken = {"sentence1", "sentence2", "score", "reason", "model", "second_model"}
+    columns = ["sentence1", "sentence2", "score", "reason", "model", "second_model"]
     file.parent.mkdir(parents=True, exist_ok=True)
     with open_atomic(file, newline="") as out:
         writer = csv.writer(out)
-        headers = [f"rater {name}" if name in taken else without_formula(name) for name in raters]
-        writer.writerow(["sentence1", "sentence2", "score", "reason", "model", "second_model", *headers])
+        headers = [f"rater {name}" if name in columns else without_formula(name) for name in raters]
+        writer.writerow([*columns, *headers])
         for i, pair in enumerate(project.pairs):
             mean = f"{means[i]:g}" if i in means else ""
             by_rater = (ratings[name].get(i, "") for name in raters)

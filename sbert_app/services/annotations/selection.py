@@ -19,6 +19,7 @@ from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.models.scorer import ENCODER, kind_of
+from training.names import ModelName
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
@@ -148,7 +149,9 @@ def _pairs_of_sentences(
     return [(distinct[i], distinct[j]) for i, j in unique if i != j]
 
 
-def score_pairs(models: ModelCache, name: str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED) -> np.ndarray:
+def score_pairs(
+    models: ModelCache, name: ModelName | str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED
+) -> np.ndarray:
     """The cosine of a bi-encoder or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
     from training.evaluation.scoring import row_scores
 

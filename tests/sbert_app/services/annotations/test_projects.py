@@ -112,6 +112,9 @@ def test_a_damaged_project_is_a_sentence_and_hides_no_other(projects, project):
     (project.folder / "pairs.jsonl").write_bytes(b'{"first": "a"')
     with pytest.raises(InputError, match=r"my-pairs/pairs.jsonl: line 1 is damaged"):
         projects.open(project.id)
+    (project.folder / "pairs.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match=r"my-pairs/pairs.jsonl holds no pair"):
+        projects.open(project.id)
     (project.folder / "pairs.jsonl").unlink()
     with pytest.raises(InputError, match=r"pairs.jsonl cannot be read"):
         projects.open(project.id)
