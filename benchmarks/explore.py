@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from sbert_app.services.atlas.export import place_all
+from sbert_app.services.atlas import place_all
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of

@@ -37,7 +37,7 @@ def export(
 
     After an interruption the same command goes on from the vectors that are there.
     """
-    from sbert_app.services.atlas.export import export_file
+    from sbert_app.services.atlas import export_file
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
     from sbert_app.services.corpus.corpus import CorpusLimits

@@ -16,7 +16,7 @@ import pytest
 from tiny_models import WORDS, make_model
 
 from sbert_app import cli
-from sbert_app.services.atlas import writing
+from sbert_app.services import atlas
 from sbert_app.services.files.writers import ParquetWriter
 
 ROWS = 40
@@ -87,7 +87,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     if what == "the vectors":
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     elif what == "the names of clusters":
-        monkeypatch.setattr(writing, "_write_labels", full)
+        monkeypatch.setattr(atlas, "_write_labels", full)
     else:
         monkeypatch.setattr(ParquetWriter, "write" if what == "the rows" else "finish", full)
     assert cli.main([*command, "--json"]) == cli.WRONG_INPUT

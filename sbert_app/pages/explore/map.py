@@ -35,7 +35,7 @@ from sbert_app.pages.explore.map_figure import (
 )
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, opened
 from sbert_app.pages.explore.selected import SelectedPanel
-from sbert_app.services.atlas.export import cluster_titles, export_corpus
+from sbert_app.services.atlas import cluster_titles, export_corpus
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import cluster
 from sbert_app.services.clusters.edits import edit_store, edited, edits_key

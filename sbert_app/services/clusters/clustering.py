@@ -29,7 +29,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
-from sbert_app.services.corpus.neighbours import neighbour_index
+from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import is_warm
 from sbert_app.services.store.cache import DiskCache, digest
@@ -258,11 +258,8 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
     n, k = len(vectors), min(VOTERS, len(sample))
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))
     labels = np.empty(n, dtype=np.int64)
-    for start in range(0, n, ROWS):
-        watch.check()
-        _, nearest = index.search(np.ascontiguousarray(vectors[start : start + ROWS], dtype=np.float32), k)
-        labels[start : start + ROWS] = _vote(np.where(nearest >= 0, sample_labels[nearest], NOISE))
-        watch.report(start / n, "Assigning the other sentences to the clusters")
+    for rows, _, nearest in searched(index, vectors, k, watch.stage("Assigning the other sentences to the clusters")):
+        labels[rows] = _vote(np.where(nearest >= 0, sample_labels[nearest], NOISE))
     labels[sample] = sample_labels
     return labels
 

@@ -7,6 +7,7 @@ it finds 97 of 100 neighbours in a tenth of the time. Both are deterministic.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,8 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
     index = neighbour_index(vectors)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
-    for start in range(0, n, ROWS):
-        watch.check()
-        queries = np.arange(start, min(start + ROWS, n))[:, None]
-        cosines, nearest = index.search(vectors[start : start + ROWS], k)
+    for part, cosines, nearest in searched(index, vectors, k, watch):
+        queries = np.arange(part.start, part.stop)[:, None]
         missing = ~(nearest == queries).any(axis=1)  # with many duplicates a vector may not find itself
         nearest[missing, -1] = queries[missing, 0]
         cosines[nearest == queries] = 2.0  # sorts a vector before its duplicates
@@ -43,8 +42,16 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
         order = np.argsort(-cosines, axis=1, kind="stable")
         rows[queries[:, 0]] = np.take_along_axis(nearest, order, axis=1)
         distances[queries[:, 0]] = np.clip(1 - np.take_along_axis(cosines, order, axis=1), 0, 2)
-        watch.report(min(start + ROWS, n), None, n)
     return rows, distances
+
+
+def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """(rows, cosines (Q, k), neighbours (Q, k)) of one block of the vectors (N, D) after another."""
+    for start in range(0, len(vectors), ROWS):
+        watch.check()
+        rows = slice(start, min(start + ROWS, len(vectors)))
+        yield rows, *index.search(np.ascontiguousarray(vectors[rows], dtype=np.float32), k)
+        watch.report(rows.stop, None, len(vectors))
 
 
 def neighbour_index(vectors: np.ndarray) -> Any:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder
 
-from sbert_app.services.atlas.export import cluster_titles, export_corpus, export_file
+from sbert_app.services.atlas import cluster_titles, export_corpus, export_file
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits

@@ -1,4 +1,4 @@
-"""Export a file, or an open corpus, with its vectors, its map and its clusters.
+"""Export a file, or an open corpus, with its vectors, its map and its clusters, as Apple's embedding-atlas reads them.
 
     export_file(table, column, Path("atlas.parquet"), encoder, home)        as many rows as the disk holds
     export_corpus(embedded, labels, titles, Path("atlas.parquet"), …)       what the Explore page has open
@@ -6,34 +6,90 @@
 A file is read four times, in batches: to count its rows, to encode them (into a file of vectors that an interrupted
 export goes on from), to take a sample, and to write. In memory are a batch, the sample, and of each row its point and
 its cluster.
+
+The columns are named as in embedding-atlas 0.26: `embedding-atlas FILE --text TEXT --x projection_x --y projection_y`
+shows the map as it is here; with ``--labels LABELS`` it writes the names of the clusters onto it, and with
+``--neighbors neighbors`` it lists the nearest sentences of a point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from sbert_app.services.atlas.writing import AtlasColumns, AtlasSummary, write_atlas
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import HDBSCAN, NOISE, ClusterSettings, cluster, join_nearest
 from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, sample_of, sample_rows
-from sbert_app.services.corpus.neighbours import neighbour_index, neighbours
+from sbert_app.services.corpus.neighbours import neighbour_index, neighbours, searched
 from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
-from sbert_app.services.files.writers import cell_text
+from sbert_app.services.files.writers import PARQUET, cell_text, discarded_on_error, open_writers
 from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import DiskCache, digest
-from training.data.tables.columns import as_text
+from training.atomic import replace_file
+from training.data.tables.columns import as_text, free_name
 from training.data.tables.table import RowBatch, Table
 from training.errors import InputError
 
+X, Y, NEIGHBORS = "projection_x", "projection_y", "neighbors"  # the names in embedding-atlas' documentation
+EMBEDDING, CLUSTER = "embedding", "cluster"
+NO_CLUSTER = "none"
 BATCH = 8_192  # rows of an open corpus that are written at a time
 LIMITS = CorpusLimits()
+PLACED_BETWEEN = 5  # neighbours in the sample, between which a sentence is placed
+
+
+@dataclass(frozen=True, eq=False)
+class AtlasColumns:
+    """What an export adds to the rows of a corpus."""
+
+    vectors: np.ndarray  # float32 (N, D), a memory map if they are many
+    points: np.ndarray  # float32 (N, 2)
+    labels: np.ndarray  # int64 (N,): clusters from 0; −1 is none
+    titles: dict[int, str]  # of the clusters
+    drawn: int  # rows that UMAP has drawn; the others were placed between them
+    neighbours: tuple[np.ndarray, np.ndarray] | None = None  # rows int32 and cosine distances float32, (N, k) each
+
+
+@dataclass(frozen=True)
+class AtlasSummary:
+    """What was exported."""
+
+    output: str
+    labels: str  # the file of the names of the clusters
+    rows: int
+    dimension: int
+    clusters: int
+    drawn: int  # as in `AtlasColumns`
+    text: str  # the column with the sentences
+    columns: dict[str, str]  # what was added -> its column, whose name has a number if the file had such a column
+
+    @property
+    def command(self) -> str:
+        """What opens the files."""
+        words = ["embedding-atlas", self.output, "--text", self.text, "--x", self.columns[X], "--y", self.columns[Y]]
+        if NEIGHBORS in self.columns:
+            words += ["--neighbors", self.columns[NEIGHBORS]]
+        if self.clusters:
+            words += ["--labels", self.labels]
+        return shlex.join(words)
+
+    @property
+    def sentence(self) -> str:
+        """What was written, and how to open it."""
+        placed = f", {self.rows - self.drawn:,} of them placed by their neighbours" if self.drawn < self.rows else ""
+        return (
+            f"{self.rows:,} rows{placed}, {self.dimension} dimensions, {self.clusters:,} clusters -> {self.output}. "
+            f"Open it with: {self.command}"
+        )
 
 
 def export_file(
@@ -69,13 +125,11 @@ def export_file(
     sample = _sample(table, column, vectors, key, encoder, limits.map_points)
     points = place_all(vectors, sample, settings, cache, home, watch)
     found = cluster(sample.embedded, clustering, cache, home, watch, limits)
-    labels = found
-    if len(sample.rows) < count:
-        labels = join_nearest(vectors, sample.rows, found, watch)
+    labels = join_nearest(vectors, sample.rows, found, watch) if len(sample.rows) < count else found
     titles = cluster_titles(sample.embedded.corpus, found)
-    added = AtlasColumns(vectors, points, labels, titles, _nearest(vectors, neighbour_count, watch))
-    writing = watch.stage("Writing")
-    return write_atlas(output, table.path, table.fields(), table.batches(), column, added, len(sample.rows), writing)
+    nearest = _nearest(vectors, neighbour_count, watch)
+    added = AtlasColumns(vectors, points, labels, titles, len(sample.rows), nearest)
+    return _write(output, table.path, table.fields(), table.batches(), column, added, watch.stage("Writing"))
 
 
 def export_corpus(
@@ -105,9 +159,9 @@ def export_corpus(
     import pyarrow as pa
 
     fields = [pa.field(name, array.type) for name, array in arrays.items()]
-    added = AtlasColumns(embedded.vectors, points, labels, titles)
-    source, writing = Path(Path(embedded.corpus.name).name), watch.stage("Writing")
-    return write_atlas(output, source, fields, batches(), "sentence", added, len(sample.rows), writing)
+    added = AtlasColumns(embedded.vectors, points, labels, titles, len(sample.rows))
+    source = Path(Path(embedded.corpus.name).name)
+    return _write(output, source, fields, batches(), "sentence", added, watch.stage("Writing"))
 
 
 def cluster_titles(corpus: Corpus, labels: np.ndarray, names: dict[int, str] | None = None) -> dict[int, str]:
@@ -153,34 +207,18 @@ def _texts(table: Table, column: str) -> Iterator[str]:
 
 def _count(table: Table, column: str) -> tuple[int, str]:
     """The number of rows, and a digest of their sentences."""
-    count = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal count
-        for text in _texts(table, column):
-            count += 1
-            yield text
-
-    content = digest(counted())
-    return count, content
+    numbers = itertools.count()
+    content = digest(text for text, _ in zip(_texts(table, column), numbers, strict=False))
+    return next(numbers), content
 
 
 def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: SentenceEncoder, most: int) -> Sample:
     """A sample of a table's rows with their sentences and vectors, in memory."""
     rows = sample_rows(len(vectors), most)
-    wanted = iter(rows.tolist())
-    at, sentences = next(wanted), []
-    for row, text in enumerate(_texts(table, column)):
-        if row == at:
-            sentences.append(text)
-            at = next(wanted, -1)
-            if at < 0:
-                break
-    corpus = Corpus(table.path.name, sentences)
-    sampled = EmbeddedCorpus(
-        corpus, np.array(vectors[rows]), encoder.name, encoder.pooling, digest([key, f"sample {most}"]), 0.0
-    )
-    return Sample(sampled, rows)
+    wanted = set(rows.tolist())
+    corpus = Corpus(table.path.name, [text for row, text in enumerate(_texts(table, column)) if row in wanted])
+    key = digest([key, f"sample {most}"])
+    return Sample(EmbeddedCorpus(corpus, np.array(vectors[rows]), encoder.name, encoder.pooling, key, 0.0), rows)
 
 
 def _nearest(vectors: np.ndarray, count: int, watch: Watch) -> tuple[np.ndarray, np.ndarray] | None:
@@ -202,10 +240,6 @@ def _arrow(values: list[Any]) -> Any:
         return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
 
 
-NEIGHBOURS = 5  # in the sample, between which a sentence is placed
-ROWS = 8_192  # at a time
-
-
 def place_all(
     vectors: np.ndarray, sample: Sample, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
 ) -> np.ndarray:
@@ -220,13 +254,90 @@ def place_all(
         return drawn
     index = neighbour_index(sample.embedded.vectors)
     points = np.empty((len(vectors), drawn.shape[1]), dtype=np.float32)
-    for start in range(0, len(vectors), ROWS):
-        watch.check()
-        rows = np.ascontiguousarray(vectors[start : start + ROWS], dtype=np.float32)
-        cosines, nearest = index.search(rows, min(NEIGHBOURS, len(drawn)))
+    placing = watch.stage("Placing the other sentences on the map")
+    for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(drawn)), placing):
         weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)  # the most similar ones count most
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
-        points[start : start + ROWS] = np.einsum("qk,qkd->qd", weights, drawn[nearest])
-        watch.report(start / len(vectors), "Placing the other sentences on the map")
+        points[rows] = np.einsum("qk,qkd->qd", weights, drawn[nearest])
     points[sample.rows] = drawn
     return points
+
+
+def _write(
+    output: Path,
+    source: Path,
+    fields: Sequence[Any],
+    batches: Iterable[RowBatch],
+    text: str,
+    added: AtlasColumns,
+    watch: Watch,
+) -> AtlasSummary:
+    """Write the rows with vectors, map and clusters to ``output``, and the names of the clusters beside it.
+
+    Args:
+        output: a .parquet file.
+        source: the file that the rows are from, which must not be the output.
+        fields: Arrow fields of the rows' columns; the name of one that is added makes way with a number.
+        text: the column with the sentences.
+
+    Raises InputError if the output cannot be written, or does not end with .parquet. Nothing is left behind then, nor
+    after a stop.
+    """
+    import pyarrow as pa
+
+    kinds = {X: pa.float32(), Y: pa.float32(), CLUSTER: pa.string(), EMBEDDING: added.vectors.shape[1]}
+    if added.neighbours is not None:
+        ids, distances = pa.field("ids", pa.list_(pa.int64())), pa.field("distances", pa.list_(pa.float32()))
+        kinds[NEIGHBORS] = pa.struct([ids, distances])
+    taken = [field.name for field in fields]
+    names = {kind: free_name(kind, taken) for kind in kinds}
+    writers = open_writers([output], source, fields, {names[kind]: arrow for kind, arrow in kinds.items()}, PARQUET)
+    start = 0
+    with discarded_on_error(writers):
+        for batch in batches:
+            watch.check()
+            stop = start + len(batch)
+            arrays = _arrays(added, slice(start, stop), kinds)
+            writers[0].write(batch, {names[kind]: array for kind, array in arrays.items()})
+            start = stop
+            watch.report(start, None, len(added.vectors))
+        names_file = output.with_name(f"{output.stem}-labels.parquet")
+        with replace_file(names_file) as temporary:  # both files appear, or neither
+            clusters = _write_labels(temporary, added)
+            writers[0].finish()
+    dimension = added.vectors.shape[1]
+    return AtlasSummary(str(output), str(names_file), start, dimension, clusters, added.drawn, text, names)
+
+
+def _arrays(added: AtlasColumns, rows: slice, kinds: dict[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    titles = [added.titles.get(label, NO_CLUSTER) for label in added.labels[rows].tolist()]
+    arrays = {
+        X: pa.array(added.points[rows, 0], pa.float32()),
+        Y: pa.array(added.points[rows, 1], pa.float32()),
+        CLUSTER: pa.array(titles, pa.string()),
+        EMBEDDING: added.vectors[rows],
+    }
+    if added.neighbours is not None:
+        ids, distances = (part[rows] for part in added.neighbours)
+        lists = [pa.array(ids.astype(np.int64).tolist(), pa.list_(pa.int64()))]
+        lists.append(pa.array(distances.tolist(), pa.list_(pa.float32())))
+        arrays[NEIGHBORS] = pa.StructArray.from_arrays(lists, fields=list(kinds[NEIGHBORS]))
+    return arrays
+
+
+def _write_labels(path: Path, added: AtlasColumns) -> int:
+    """The names of the clusters at their middle, the largest with the highest priority -> the number of clusters."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = []
+    for label in np.unique(added.labels).tolist():
+        if label != NOISE:
+            members = added.points[added.labels == label]
+            x, y = np.median(members, axis=0).tolist()
+            rows.append({"x": x, "y": y, "text": added.titles[label], "level": 0, "priority": len(members)})
+    types = {"x": pa.float64(), "y": pa.float64(), "text": pa.string(), "level": pa.int64(), "priority": pa.int64()}
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(list(types.items()))), path)
+    return len(rows)

@@ -1,1 +1,0 @@
-"""Vectors, map and clusters of a corpus as Parquet, as Apple's embedding-atlas reads them."""
