@@ -73,10 +73,12 @@ def _in_process(pairs: int) -> list[float]:
     from sbert_app.services.compare.comparison import compare_by_name
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.settings import Settings
+    from training.names import ModelName
 
     models = ModelCache(Settings.gather().home)
     a, b, model, pooling, cross_encoder = ARGUMENTS
-    return _alternate({"pair": lambda: compare_by_name(models, a, b, model, pooling, cross_encoder)}, pairs)["pair"]
+    name = ModelName.parse(model)
+    return _alternate({"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs)["pair"]
 
 
 def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list[float]]:

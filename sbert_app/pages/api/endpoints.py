@@ -66,7 +66,8 @@ def core(services: Services) -> None:
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
         """
-        return compare_by_name(services.models, sentence_a, sentence_b, model, pooling, cross_encoder).to_json()
+        name = ModelName.parse(model or DEFAULT_MODEL)
+        return compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder).to_json()
 
     @endpoint(at_once=MOST_AT_ONCE)
     def encode(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from sbert_app.pages.components.messages import error_message
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
 from sbert_app.services.models.cache import ModelCache
-from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
+from training.names import ModelName
 
 LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
 
@@ -26,20 +26,21 @@ class Question:
 
     a: str
     b: str
-    model: str
-    pooling: str
-    cross: str | None
-    second: str | None = None  # another model, beside the first, with its own pooling
+    model: ModelName
+    pooling: str = ""
+    cross: ModelName | None = None
+    second: ModelName | None = None  # another model, beside the first, with its own pooling
+
+    @classmethod
+    def parse(cls, a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
+        """What the fields of the page say. InputError if a model's name cannot be read."""
+        crosser = None if cross in (None, "", NO_CROSS_ENCODER) else ModelName.parse(cross)
+        return cls(a, b, named_model(model), pooling, crosser, ModelName.parse(second) if second else None)
 
     @property
-    def cross_encoder(self) -> str | None:
-        """The name of the cross-encoder, None without one."""
-        return None if self.cross in (None, "", NO_CROSS_ENCODER) else self.cross
-
-    @property
-    def models(self) -> list[str]:
-        """The models that are needed, by name."""
-        return [name for name in (self.model or DEFAULT_MODEL, self.second, self.cross_encoder) if name]
+    def models(self) -> list[ModelName]:
+        """The models that are needed."""
+        return [name for name in (self.model, self.second, self.cross) if name]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Answer:
 def compute(models: ModelCache, inputs: Question, gold_pair: examples.GoldPair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
-    cross_encoder, second = inputs.cross_encoder, None
+    cross_encoder, second = inputs.cross, None
     try:
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as unusable:  # the cosine is worth showing without it
@@ -91,33 +92,34 @@ def _gold(inputs: Question, drawn: examples.GoldPair | None) -> float | None:
     return example.gold if example else None
 
 
-def link(base_url: str, **query: str | None) -> str:
+def link(base_url: str, asked: Question) -> str:
     """A link that opens the page with these inputs; a sentence that says so where they are too long for one."""
-    encoded = urlencode({key: value for key, value in query.items() if value})
+    query = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
+    encoded = urlencode({name: str(value) for name, value in query.items() if value})
     if len(encoded) > LONGEST_LINK:
         return "These sentences are too long for a link."
     return f"{base_url.rstrip('/')}/?{encoded}"
 
 
-def as_python(a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
+def as_python(asked: Question) -> str:
     """The comparison with the Python API."""
     lines = [
-        f"from training import Encoder{', CrossEncoder' if cross_encoder else ''}",
+        f"from training import Encoder{', CrossEncoder' if asked.cross else ''}",
         "",
-        f"a, b = {a!r}, {b!r}",
-        f"encoder = Encoder.load({model!r}, pooling={pooling!r})",
+        f"a, b = {asked.a!r}, {asked.b!r}",
+        f"encoder = Encoder.load({str(asked.model)!r}, pooling={asked.pooling!r})",
         "u, v = encoder.encode([a, b])",
         'print("cosine", float(u @ v))',
     ]
-    if cross_encoder:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({cross_encoder!r}).predict([(a, b)])[0]))')
+    if asked.cross:
+        lines.append(f'print("cross-encoder", float(CrossEncoder.load({str(asked.cross)!r}).predict([(a, b)])[0]))')
     return "\n".join(lines)
 
 
-def as_curl(base_url: str, a: str, b: str, model: str, pooling: str, cross_encoder: str | None) -> str:
+def as_curl(base_url: str, asked: Question) -> str:
     """The comparison with the HTTP API."""
-    arguments = {"sentence_a": a, "sentence_b": b, "model": model, "pooling": pooling}
-    body = json.dumps({**arguments, "cross_encoder": cross_encoder or "none"}, ensure_ascii=False)
+    models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": str(asked.cross or "none")}
+    body = json.dumps({"sentence_a": asked.a, "sentence_b": asked.b, **models}, ensure_ascii=False)
     return (
         f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -16,14 +17,19 @@ from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, 
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
 from sbert_app.pages.components.model_settings import model_settings
-from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker, pooling_picker, pooling_radio
+from sbert_app.pages.components.pickers import (
+    cross_encoder_picker,
+    model_picker,
+    named_model,
+    pooling_picker,
+    pooling_radio,
+)
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, leave_one_out
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
-from training.errors import UserFacingError
-from training.names import ModelName
+from training.errors import InputError, UserFacingError
 from training.pooling import PAPER_POOLINGS
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
@@ -61,7 +67,7 @@ class TwoSentences:
         self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
         self.result = gr.State(None)  # an `Answer`, None after an error
-        self.stopped = gr.State(None)  # the `Question` whose download was stopped
+        self.stopped = gr.State(None)  # what was typed when a download was stopped
         self.asked = gr.State({})
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
@@ -123,7 +129,7 @@ class TwoSentences:
             self.show_calibrated, self.result, [self.answer, self.poolings, self.calibration], **UNQUEUED
         )
         # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
-        noted = self.stop.click(_inputs, inputs, self.stopped, **UNQUEUED)
+        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
         noted.then(self.stop_loading, None, None, **UNQUEUED)
         self.left_out_tab.select(
             lambda result: (True, self.leave_out(result)),
@@ -137,14 +143,14 @@ class TwoSentences:
         self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.gold_pair], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
-        """The inputs that the address names; what it omits, or gets wrong, keeps its default.
-
-        A model without a pooling is opened with its own.
-        """
+        """The inputs that the address names; what it omits, or gets wrong, keeps its default."""
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        shown = query.get("model", DEFAULT_MODEL) if "pooling" in query or "model" not in query else ""
+        shown = ""  # a model that is not shown yet is opened with its own pooling
+        if "pooling" in query or "model" not in query:
+            with suppress(InputError):
+                shown = named_model(query.get("model")).name
         return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown
 
     def stop_loading(self, request: gr.Request) -> None:
@@ -161,7 +167,7 @@ class TwoSentences:
         second: str | None,
         gold_pair: examples.GoldPair | None,
         shown_model: str,
-        stopped: Question | None,
+        stopped: tuple[str | None, ...] | None,
         asked: Asked,
         request: gr.Request,
     ) -> Iterator[Update]:
@@ -170,23 +176,22 @@ class TwoSentences:
         A model is downloaded first, unless that was ``stopped`` for the same inputs. Nothing is shown if another pair
         was asked for meanwhile: its answer may be there already.
         """
-        is_newest = ask(asked)
-        inputs = _inputs(a, b, model, pooling, cross, second)
-        if not all(map(self.services.models.is_here, inputs.models)):
-            if inputs == stopped:
-                yield {self.answer: gr.skip()}
-                return
-            yield self._nothing()
-            for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
-                yield {**update, self.stop: gr.Button(visible=True)}
-            yield {self.stop: gr.Button(visible=False)}
-            if not all(map(self.services.models.is_here, inputs.models)):  # failed, stopped, or another one has begun
-                return
+        is_newest, models = ask(asked), self.services.models
         try:
-            name = ModelName.parse(inputs.model).name
-            if not shown_model or name != ModelName.parse(shown_model).name:  # chosen just now: open it as it was made
-                inputs = replace(inputs, pooling=self.services.models.encoder(name).pooling)
-            answer = compute(self.services.models, inputs, gold_pair)
+            inputs = Question.parse(a, b, model, pooling, cross, second)
+            if not all(map(models.is_here, inputs.models)):
+                if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
+                    yield {self.answer: gr.skip()}
+                    return
+                yield self._nothing()
+                for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
+                    yield {**update, self.stop: gr.Button(visible=True)}
+                yield {self.stop: gr.Button(visible=False)}
+                if not all(map(models.is_here, inputs.models)):  # failed, stopped, or another one has begun
+                    return
+            if inputs.model.name != shown_model:  # chosen just now: open it as it was made
+                inputs = replace(inputs, pooling=models.encoder(inputs.model.name).pooling)
+            answer = compute(models, inputs, gold_pair)
         except UserFacingError as wrong:
             yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
             return
@@ -196,7 +201,7 @@ class TwoSentences:
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
-            self.shown_model: inputs.model,
+            self.shown_model: inputs.model.name,
             self.lesson: note(lesson(inputs, gold_pair)),
             **self._scores(answer),
             **self._words(answer.comparison),
@@ -277,17 +282,12 @@ class TwoSentences:
         }
 
     def _copies(self, answer: Answer, inputs: Question, base_url: str) -> Update:
-        arguments = (inputs.a, inputs.b, inputs.model, inputs.pooling, inputs.cross_encoder)
         return {
-            self.link: answers.link(base_url, **asdict(inputs)),
+            self.link: answers.link(base_url, inputs),
             self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
-            self.as_python: answers.as_python(*arguments),
-            self.as_curl: answers.as_curl(base_url, *arguments),
+            self.as_python: answers.as_python(inputs),
+            self.as_curl: answers.as_curl(base_url, inputs),
         }
-
-
-def _inputs(a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
-    return Question(a, b, (model or DEFAULT_MODEL).strip(), pooling, cross, (second or "").strip() or None)
 
 
 def _nothing_stopped() -> None:

@@ -66,6 +66,11 @@ def _data_choice(name: DataName, rows: bool) -> str:
     return title + " (Hub)" * bool(known.repo) + f": {size} {known.form}" * rows
 
 
+def named_model(text: str | None) -> ModelName:
+    """What is typed into a `model_picker`; the default model for nothing. InputError if it is no name of a model."""
+    return ModelName.parse((text or "").strip() or DEFAULT_MODEL)
+
+
 def model_picker(
     services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
 ) -> gr.Dropdown:
@@ -104,7 +109,7 @@ def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
     model, pooling = model_picker(services), pooling_picker()
 
     def own_pooling(name: str) -> Any:
-        own = services.models.own_pooling((name or DEFAULT_MODEL).strip())
+        own = services.models.own_pooling(named_model(name))
         return gr.skip() if own is None else pooling_radio(own)
 
     model.change(own_pooling, model, pooling, **EVERY)

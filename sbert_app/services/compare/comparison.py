@@ -18,7 +18,6 @@ import numpy as np
 
 from sbert_app.formats import format_count
 from sbert_app.services.function_words import function_words
-from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.names import BY_ROLE, ModelName
 
@@ -152,22 +151,25 @@ def compare(
 
 
 def compare_by_name(
-    models: ModelCache, a: str, b: str, model: str = "", pooling: str = "", cross_encoder: str | None = None
+    models: ModelCache,
+    a: str,
+    b: str,
+    model: ModelName,
+    pooling: str = "",
+    cross_encoder: ModelName | str | None = None,
 ) -> Comparison:
-    """Compare with models by name; "" means the default model, its own pooling, no cross-encoder.
+    """Compare with models by name; "" is the model's own pooling, "none" no cross-encoder.
 
     A model whose name ends in ?prompt_name=query|document reads the first sentence with the prompt that its folder has
     for queries, the second with that for documents.
     """
     _check(a, "first")
     _check(b, "second")
-    name = ModelName.parse(model or DEFAULT_MODEL)
-    roles = ("query", "document") if name.prompt_name == BY_ROLE else None
-    first, second = (models.encoder(name, None, role) for role in roles or (None, None))
-    own = first.pooling
-    first, second = (encoder.with_pooling(pooling or None) for encoder in (first, second))
-    comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second if roles else None)
-    return replace(comparison, model=str(name), own_pooling=own)
+    first = models.encoder(model, role="query" if model.prompt_name == BY_ROLE else None)
+    second = models.encoder(model, pooling, "document") if model.prompt_name == BY_ROLE else None
+    crosser = models.cross_encoder_or_none(cross_encoder)
+    comparison = compare(first.with_pooling(pooling or None), crosser, a, b, second)
+    return replace(comparison, model=str(model), own_pooling=first.pooling)
 
 
 class LeftOut(NamedTuple):

@@ -73,7 +73,7 @@ class ModelCache:
         base = CROSS_ENCODERS.get(model.name, model.name)
         return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
-    def download(self, names: Iterable[str], watch: Watch = UNWATCHED) -> None:
+    def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
         """Fetch and load those of the models that are not here, with progress in megabytes.
 
         Raises InputError if a model cannot be found or opened.
@@ -83,7 +83,7 @@ class ModelCache:
                 continue
             watch.report(0, f"Loading {name}")
 
-            def on_download(_: str, done: float, total: float, name: str = name) -> None:
+            def on_download(_: str, done: float, total: float, name: ModelName | str = name) -> None:
                 watch.report(done, f"Downloading {name}, {total:,.0f} MB", total)
 
             with listening(on_download, watch.should_stop):

@@ -8,11 +8,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sbert_app.pages.compare import answers, many, scores
+from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.compare.calibration import Calibration
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import Throughput
 from training.errors import NotFoundError
+from training.names import ModelName
 
 HOSTILE = "<script>alert(1)</script>"
 CURVE = Calibration((0.0, 1.0), (0.0, 5.0))
@@ -163,20 +165,27 @@ def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
 
 class TestSnippets:
     def test_a_link_holds_every_input_that_is_given(self):
-        link = answers.link("http://host/", a="One & two", b="drei", model="m", pooling="max", cross=None)
+        link = answers.link("http://host/", Question("One & two", "drei", ModelName("m"), "max"))
         assert link.startswith("http://host/?")
         assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
 
     def test_sentences_that_no_address_could_hold_are_said_to_be_too_long(self):
-        assert answers.link("http://host/", a="word " * 2_000, b="x") == "These sentences are too long for a link."
+        assert (
+            answers.link("http://host/", Question("word " * 2_000, "x", ModelName("m")))
+            == "These sentences are too long for a link."
+        )
 
     def test_python_quotes_the_sentences_and_loads_a_cross_encoder_only_if_there_is_one(self):
-        code = answers.as_python('say "hi"', "it's", "m", "mean", None)
+        code = answers.as_python(Question('say "hi"', "it's", ModelName("m"), "mean"))
         compile(code, "snippet", "exec")
         assert "CrossEncoder" not in code
-        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python("a", "b", "m", "mean", "minilm-stsb")
+        crosser = ModelName("minilm-stsb")
+        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python(
+            Question("a", "b", ModelName("m"), cross=crosser)
+        )
 
     def test_curl_survives_a_shell(self):
-        arguments = shlex.split(answers.as_curl("http://host", "it's", "b", "m", "max", None).replace("\\\n", ""))
+        asked = Question("it's", "b", ModelName("m"), "max")
+        arguments = shlex.split(answers.as_curl("http://host", asked).replace("\\\n", ""))
         sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}
         assert json.loads(arguments[-1]) == sent

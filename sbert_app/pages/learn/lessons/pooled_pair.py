@@ -27,6 +27,7 @@ from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_b
 from sbert_app.services.container import Services
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_MODEL
+from training.names import ModelName
 from training.pooling import pooling_label
 
 PAIRS = 200
@@ -53,7 +54,7 @@ class PooledPair:
 def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
     """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
     model = context.setup.model
-    comparison = compare_by_name(context.models, a, b, model, pooling)
+    comparison = compare_by_name(context.models, a, b, ModelName.parse(model), pooling)
     changes = leave_one_out(context.models.encoder(model, pooling), None, comparison) if pooling == "cls" else []
     return PooledPair(comparison, changes, encode_sample(context, model, PAIRS))
 
