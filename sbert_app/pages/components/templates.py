@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_duration, format_estimate, format_number
+from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.services.results.results import data_label
 
 FILTERS: dict[str, Callable[..., str]] = {
@@ -23,6 +23,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "dataset": data_label,  # {{ "stsb:dev" | dataset }} -> STSb dev
     "duration": format_duration,
     "estimate": format_estimate,
+    "time": format_time,
     "number": format_number,  # {{ 12345.678 | number(1) }} -> 12,345.7
 }
 

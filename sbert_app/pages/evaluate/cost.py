@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gradio as gr
-from markupsafe import Markup
 
 from sbert_app.figures.evaluation import quality_and_size
 from sbert_app.pages.components import messages
@@ -13,10 +12,8 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.cost import CostTable, measure_cost
-from sbert_app.services.results.results import data_label
+from sbert_app.services.results.cost import measure_cost
 from training.evaluation.vector_precision import PRECISIONS
-from training.names import ModelName
 
 NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
 WAITING = messages.waiting("Measuring the vectors of all-MiniLM-L6-v2 …")
@@ -37,34 +34,22 @@ def build(services: Services) -> None:
     table = gr.HTML(elem_id="cost-table")
 
     def measure(watch: Watch, *values: str) -> Update:
-        from training.data.load import load_data
-
-        spec, name = pickers.chosen(*values)
-        pairs = load_data(name, services.settings.home, split="test")
-        watch.report(0, f"Loading {spec.label}")
-        found = measure_cost(services.models.scorer(spec), pairs, watch)
-        return {tab.status: summary(spec, found), figure: shown(quality_and_size(found)), table: cost_table(found)}
+        model, pairs = pickers.loaded(*values)
+        watch.report(0, f"Loading {model.label}")
+        found = measure_cost(services.models.scorer(model), pairs, watch)
+        near = found.smallest_within(NEAR)
+        precisions = [(name, precision.label) for name, precision in PRECISIONS.items()]
+        return {
+            tab.status: macro("evaluate/cost_summary")(
+                model=model.label,
+                data=found.data,
+                full=found.cells[0],
+                near=near,
+                near_label=PRECISIONS[near.precision].label,
+                points=NEAR,
+            ),
+            figure: shown(quality_and_size(found)),
+            table: render("evaluate/templates/cost_table.html", table=found, precisions=precisions),
+        }
 
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, once=True, limit=1)
-
-
-def summary(model: ModelName, found: CostTable) -> Markup:
-    """The full vectors, and the smallest that come near them."""
-    near = found.smallest_within(NEAR)
-    return macro("evaluate/cost_summary")(
-        model=model.label,
-        data=data_label(found.data),
-        full=found.cells[0],
-        near=near,
-        near_label=PRECISIONS[near.precision].label,
-        points=NEAR,
-    )
-
-
-def cost_table(found: CostTable) -> Markup:
-    """A row for each number of dimensions, a column for each precision."""
-    return render(
-        "evaluate/templates/cost_table.html",
-        table=found,
-        precisions=[(name, precision.label) for name, precision in PRECISIONS.items()],
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gradio as gr
 from markupsafe import Markup
@@ -19,12 +19,15 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
-from sbert_app.services.results.results import Estimate, Metric, data_label
+from sbert_app.services.results.results import Metric, data_label
 from training.names import ModelName
 
 NO_WORD_MAP = (
     "This model is not a bi-encoder: its score cannot be decomposed by words. Choose a bi-encoder to see a word map."
 )
+
+
+error_pair = macro("evaluate/error_pair")  # the chosen pair, its scores, and how to read the word map below
 
 
 class _Analysis(NamedTuple):
@@ -76,7 +79,9 @@ class _ErrorAnalysisTab:
         first = errors.over[0] if errors.over else None
         return {
             self.analysis: _Analysis(spec, errors),
-            self.tab.status: errors_summary(spec.label, name, result.estimate(Metric()), len(pairs)),
+            self.tab.status: macro("evaluate/errors_summary")(
+                model=spec.label, data=name, rho=result.estimate(Metric()), pairs=len(pairs)
+            ),
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
@@ -96,21 +101,17 @@ class _ErrorAnalysisTab:
         return explain
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
-        figure, note = self._word_map(model, pair)
-        return {self.pair: error_pair(pair, note), self.map: shown(figure)}
-
-    def _word_map(self, model: ModelName, pair: RankedError) -> tuple[Any, Markup]:
-        """The word map and how to read it; (None, the reason) where there is none."""
+        """The pair, its word map and how to read it, or the reason why there is none."""
         from training.evaluation.attribution import attribute, why_no_map
         from training.models.scorer import ENCODER, kind_of
 
-        if kind_of(model) != ENCODER:
-            return None, messages.note(NO_WORD_MAP)
-        encoder = self.services.models.encoder(model)
-        if reason := why_no_map(encoder):
-            return None, messages.word_map_note(None, reason)
+        encoder = self.services.models.encoder(model) if kind_of(model) == ENCODER else None
+        reason = NO_WORD_MAP if encoder is None else why_no_map(encoder)
+        if encoder is None or reason:
+            return {self.pair: error_pair(pair, messages.note(reason)), self.map: hidden()}
         exact = attribute(encoder, pair.first, pair.second)
-        return word_map(exact.words_a, exact.words_b, exact.matrix), messages.word_map_note(exact.cosine)
+        figure = word_map(exact.words_a, exact.words_b, exact.matrix)
+        return {self.pair: error_pair(pair, messages.word_map_note(exact.cosine)), self.map: shown(figure)}
 
 
 def _error_list(label: str, name: str) -> gr.Radio:
@@ -124,16 +125,6 @@ def _choices(errors: list[RankedError], chosen: RankedError | None = None) -> gr
         for pair in errors
     ]
     return gr.Radio(choices, value=chosen.row if chosen else None)
-
-
-def errors_summary(model: str, data: str, rho: Estimate, pairs: int) -> Markup:
-    """What the lists of errors are of: the model, the data set and ρ."""
-    return macro("evaluate/errors_summary")(model=model, data=data_label(data), rho=rho, pairs=pairs)
-
-
-def error_pair(pair: RankedError, map_note: Markup) -> Markup:
-    """The chosen pair, its gold score and the model's, and how to read the word map below."""
-    return macro("evaluate/error_pair")(pair, map_note)
 
 
 def slices(found: Sequence[Slice]) -> Markup:

@@ -13,6 +13,7 @@ from sbert_app.pages.components.pickers import run_choices
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.catalogue import DOWNLOADS
+from training.data.dataset import Dataset
 from training.models.scorer import ENCODER, kind_of
 from training.names import DataName, ModelName
 
@@ -23,6 +24,7 @@ MODELS = (
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "stsb:dev", "stsb:train", "sickr")
 DATA = [(DataName.parse(name).label, name) for name in STS]
+MOST_ROWS = 20_000
 FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
 
@@ -75,6 +77,7 @@ class ModelAndData:
 
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
     tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.chosen(*values)
+                                             or model, data = pickers.loaded(*values)
     """
 
     def __init__(self, services: Services, prefix: str, data: Sequence[tuple[str, str]], value: str) -> None:
@@ -98,6 +101,18 @@ class ModelAndData:
         """The model, and the name of the data for the loaders. InputError unless a visitor may name them."""
         name = self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
         return ModelName.parse(model or ""), name
+
+    def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
+        """The model and the rows. InputError as `chosen`, or if they cannot be read."""
+        from training.data.load import load_data
+
+        chosen, name = self.chosen(model, *data)
+        return chosen, load_data(name, self._services.settings.home, split="test")
+
+
+def first_rows(data: Dataset) -> Dataset:
+    """The first 20,000 rows, with a note if there are more."""
+    return data if len(data) <= MOST_ROWS else data.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
 
 
 def file_picker(**options: Any) -> gr.File:

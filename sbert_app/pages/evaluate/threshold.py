@@ -10,9 +10,10 @@ from sbert_app.pages.components.decisions import MEANING, criterion_labels, deci
 from sbert_app.pages.components.events import Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.pickers import data_choices
-from sbert_app.pages.evaluate.pickers import ModelAndData
+from sbert_app.pages.evaluate.pickers import ModelAndData, first_rows
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.results.results import data_label
 from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, PRECISION, decide_data
 
@@ -20,7 +21,6 @@ DATA = [
     *data_choices("stsb:dev", "stsb:test", "snli:dev", "mnli:dev"),
     ("Quora duplicates (Hub)", "hf:sentence-transformers/quora-duplicates:pair-class:train"),
 ]
-MAX_PAIRS = 20_000
 WAITING = messages.waiting("Scoring STSb dev …")
 INTRO = (
     "From which similarity on do two sentences mean the same? Pairs with labels (1 and 0, duplicate or not, entailment "
@@ -61,19 +61,14 @@ def build(services: Services) -> None:
     meaning = gr.HTML(messages.note(MEANING), visible=False)
 
     def find(watch: Watch, precision: float | None, match_from: float | None, *values: str) -> Update:
-        from training.data.load import load_data
-
         if match_from is None:
             raise InputError("say from which gold score on a pair is a match, such as 4")
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
-        spec, name = pickers.chosen(*values)
-        rows = load_data(name, services.settings.home, split="test")
-        if len(rows) > MAX_PAIRS:
-            rows = rows.select(range(MAX_PAIRS), f"the first {MAX_PAIRS:,} pairs")
-        scorer, progress = services.models.scorer(spec), watch.stage("Scoring").on_progress
+        model, rows = pickers.loaded(*values)
+        rows, scorer, progress = first_rows(rows), services.models.scorer(model), watch.stage("Scoring").on_progress
         found = decide_data(scorer, rows, criteria, match_from, progress, watch.should_stop)
         return {
-            tab.status: decision_table(f"{spec.label} on {rows.name}", found, rows.notes),
+            tab.status: decision_table(f"{model.label} on {data_label(rows.name)}", found, rows.notes),
             curve: shown(figures.precision_recall(found.decision, criterion_labels(found.decision))),
             by_threshold: shown(figures.by_threshold(found.decision, found.similarity)),
             meaning: gr.update(visible=True),

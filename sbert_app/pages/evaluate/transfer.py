@@ -52,7 +52,11 @@ def build(services: Services) -> None:
         if not models:
             raise InputError("choose at least one model")
         specs = [ModelName.parse(model) for model in models]
-        rows = _load(name, chosen_name(services, file, *how) if file else None, services)
+        home = services.settings.home
+        if file:
+            rows = read_labelled(chosen_name(services, file, *how))
+        else:
+            rows = sentences_by_genre(home) if name == GENRES else load_task(name, home)
         return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
 
     tab.wire(score, [models, data, file, *how_read.inputs], {})
@@ -68,13 +72,6 @@ def score_table(models: list[ModelName], data: ClassificationData, scores: list[
         rows=[(model.label, score) for model, score in zip(models, scores, strict=True)],
         best=best,
     )
-
-
-def _load(name: str, file: str | None, services: Services) -> ClassificationData:
-    home = services.settings.home
-    if file:
-        return read_labelled(file)
-    return sentences_by_genre(home) if name == GENRES else load_task(name, home)
 
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:

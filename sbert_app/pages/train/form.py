@@ -24,7 +24,7 @@ from sbert_app.pages.components.upload_options import (
     encoding_dropdown,
     how_it_reads,
 )
-from sbert_app.pages.train.views import format_learning_rate
+from sbert_app.pages.train.runs import format_learning_rate
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.files.uploads import keep_upload

@@ -17,7 +17,7 @@ from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED
 from sbert_app.pages.components.messages import error_message, error_of, note, section
-from sbert_app.pages.train import views
+from sbert_app.pages.train import runs as views
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed

@@ -17,8 +17,9 @@ from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.pickers import model_picker
 from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.train import form, live, views
+from sbert_app.pages.train import form, live
 from sbert_app.pages.train.form import sent_sentences, to_config
+from sbert_app.pages.train.runs import negatives, plan
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.models.distillation import distill_to_home
@@ -136,7 +137,7 @@ def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
     config = to_config(dict(zip(names, values, strict=True)), services.access)
     estimate = estimate_run(config, services.jobs.store)
-    return estimate, partial(views.planned, estimate)
+    return estimate, partial(plan, estimate)
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
@@ -174,7 +175,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
         chosen = dict(zip(names, values, strict=True))
         config = to_config({**chosen, "mine_negatives": True}, services.access)
         found = preview_negatives(config, services.settings.home, watch.stage("Encoding the training data"))
-        return {tab.status: views.negatives(found)}
+        return {tab.status: negatives(found)}
 
     tab.wire(preview, [fields[name] for name in names], {})
 

@@ -11,7 +11,7 @@ from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.upload_options import ColumnPicker
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
-from sbert_app.pages.train import views as train_views
+from sbert_app.pages.train import runs as train_runs
 from sbert_app.pages.train.form import UploadControls
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
@@ -186,7 +186,7 @@ def test_uploads_kept_for_runs_have_their_limit(tmp_path):
 
 def test_mined_negatives_are_shown_as_text():
     triplet = MinedTriplet(HOSTILE, "a positive", "a negative", 0.91, 0.52)
-    shown = train_views.negatives(NegativesPreview([triplet], 1, "hard negatives are mined"))
+    shown = train_runs.negatives(NegativesPreview([triplet], 1, "hard negatives are mined"))
     assert "<img" not in shown
     assert "0.91" in shown
     assert "0.52" in shown
@@ -196,7 +196,7 @@ def test_the_figures_of_shorter_vectors_are_shown(services):
     store = services.jobs.store
     run = finished(store, matryoshka_dims=(64,))
     write(store, run.id, evaluation(11, 0.9, best=True, by_dimension={"64": 0.8125}))
-    shown = train_views.status(store.get(run.id), 0)
+    shown = train_runs.status(store.get(run.id), 0)
     assert "with 64 dimensions" in shown
     assert "81.2" in shown
     assert "Matryoshka 64" in shown
@@ -210,8 +210,8 @@ def test_every_state_has_its_words_and_hostile_names_stay_text(services, state):
     run = store.get(run.id)
     if state == "running":  # nobody works on it
         assert run.state == "interrupted"
-    shown = train_views.status(run, 0) + train_views.run_list([run], run.id, {}) + train_views.log(HOSTILE)
-    assert train_views.state_label(run) in shown
+    shown = train_runs.status(run, 0) + train_runs.run_list([run], run.id, {}) + train_runs.log(HOSTILE)
+    assert train_runs.state_label(run) in shown
     assert "<img" not in shown
 
 
@@ -219,12 +219,12 @@ def test_a_collapse_is_said_in_words(services):
     store = services.jobs.store
     run = finished(store)
     write(store, run.id, evaluation(11, 0.4, collapsed="collapsed: random pairs have a mean cosine of 0.97"))
-    shown = train_views.status(store.get(run.id), 0)
+    shown = train_runs.status(store.get(run.id), 0)
     assert "Collapsed: random pairs have a mean cosine of 0.97." in shown
 
 
 def test_the_gain_over_the_base_is_shown(services):
-    shown = train_views.status(finished(services.jobs.store), 0)
+    shown = train_runs.status(finished(services.jobs.store), 0)
     assert "85.0" in shown
     assert "+5.0" in shown
     assert "the space is open" in shown
@@ -232,14 +232,14 @@ def test_the_gain_over_the_base_is_shown(services):
 
 def test_a_run_in_the_queue_says_how_many_are_ahead(services):
     run = services.jobs.store.create(RunConfig("regression"))
-    assert "1 run ahead in the queue" in train_views.status(run, 1)
-    assert "next in the queue" in train_views.status(run, 0)
+    assert "1 run ahead in the queue" in train_runs.status(run, 1)
+    assert "next in the queue" in train_runs.status(run, 0)
 
 
 def test_the_list_marks_the_opened_run_and_those_whose_curves_are_drawn(services):
     store = services.jobs.store
     one, two = finished(store, "one"), finished(store, "two")
-    html = train_views.run_list([one, two], one.id, {two.id: "#0072B2"})
+    html = train_runs.run_list([one, two], one.id, {two.id: "#0072B2"})
     assert html.count('<tr class="open">') == 1
     assert html.count(" checked>") == 1
     assert '<i style="background:#0072B2"></i>two' in html
@@ -251,22 +251,22 @@ def test_runs_of_an_experiment_are_one_row_but_the_opened_one_has_its_own(servic
     one, two, three = (finished(store, name) for name in ("one", "two", "three"))
     group = RunGroup("x", "sweep: pooling <x>", frozenset({one.id, two.id}))
     folded = {one.id: group, two.id: group}
-    html = train_views.run_list([three, two, one], three.id, {}, folded)
+    html = train_runs.run_list([three, two, one], three.id, {}, folded)
     assert html.count("data-group=") == 1
     assert "2 runs" in html
     assert "2 finished" in html
     assert "sweep: pooling &lt;x&gt;" in html
     assert f'data-open="{one.id}"' not in html
-    assert f'data-open="{one.id}"' in train_views.run_list([three, two, one], one.id, {}, folded)
+    assert f'data-open="{one.id}"' in train_runs.run_list([three, two, one], one.id, {}, folded)
 
 
 def test_a_filter_that_hides_runs_says_how_many():
-    assert "No run matches the filter; 2 runs are not shown." in train_views.run_list([], "", {}, hidden=2)
+    assert "No run matches the filter; 2 runs are not shown." in train_runs.run_list([], "", {}, hidden=2)
 
 
 def test_a_run_names_itself_as_a_model_and_offers_its_settings(services):
     run = finished(services.jobs.store)
-    html = train_views.status(run, 0)
+    html = train_runs.status(run, 0)
     assert f"<code>run:{run.id}</code>" in html
     assert f"train?run={run.id}&amp;settings={run.id}" in html
 
@@ -279,7 +279,7 @@ def test_the_settings_of_a_run_fill_the_form():
 
 
 def test_without_runs_the_list_says_where_they_will_be():
-    assert "Runs appear here" in train_views.run_list([], "", {})
+    assert "Runs appear here" in train_runs.run_list([], "", {})
 
 
 class TestEstimate:
@@ -290,18 +290,18 @@ class TestEstimate:
         return replace(RunEstimate(self.CONFIG, 5_749, 2, "scored pairs", ("one <b>note</b>",)), **changes)
 
     def test_rows_steps_time_and_notes(self):
-        html = train_views.planned(self.estimate(), self.RATE)
+        html = train_runs.plan(self.estimate(), self.RATE)
         assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
         assert "from 8 steps measured &lt;just&gt; now" in html
         assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
 
     def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
-        assert "<b>time unknown</b>" in train_views.planned(self.estimate(), None)
-        assert "measuring the throughput" in train_views.planned(self.estimate(), None, measuring=True)
+        assert "<b>time unknown</b>" in train_runs.plan(self.estimate(), None)
+        assert "measuring the throughput" in train_runs.plan(self.estimate(), None, measuring=True)
 
     def test_unknown_data_has_unknown_steps(self):
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
-        assert "known once the data is loaded" in train_views.planned(unknown, self.RATE)
+        assert "known once the data is loaded" in train_runs.plan(unknown, self.RATE)
 
 
 # ---------------------------------------------------------------- the curves

@@ -22,7 +22,7 @@ from sbert_app.pages.api import endpoint as endpoints
 from sbert_app.pages.api.endpoint import endpoint, gradio_errors
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.server.address import HEADER, MCP, McpCalls, agent_address, signed, visitor_of
-from sbert_app.pages.train.views import status
+from sbert_app.pages.train.runs import status
 from sbert_app.services.container import Services
 from sbert_app.services.quota import Quota
 from sbert_app.settings import Settings

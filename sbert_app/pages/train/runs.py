@@ -1,12 +1,12 @@
-"""What the Train page shows, as HTML: plain values for the templates in ``templates/``. Pure functions."""
+"""Runs as HTML: the opened one, the list of all, what Start would do. Pure functions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -18,7 +18,7 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.experiment import RunGroup
-from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
 from sbert_app.services.runs.record import Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
@@ -26,17 +26,25 @@ from training.names import ModelName
 from training.pooling import pooling_label
 
 NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
+ADVICE = {"failed": "The log below has the details.", "interrupted": "Resume continues from its last checkpoint."}
+
+log = macro("train/log")  # the last lines of the log
+negatives = macro("train/negatives")  # mined hard negatives beside their anchors and positives
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
     """What stands in place of the curves before the first run, with the precomputed pooling table if it ships."""
     columns = [("pooling", ""), ("dev ρ before", "number"), ("after", "number"), ("random pairs", "number")]
-    rows, caption = [], ""
+    rows: list[list[str]] = []
+    caption = ""
     if pooling is not None and pooling.runs:
         by_variant: dict[str, list[PrecomputedRun]] = {}
         for run in pooling.runs:
             by_variant.setdefault(run.variant, []).append(run)
-        rows = [[pooling_label(variant), *_means(runs)] for variant, runs in by_variant.items()]
+        for variant, runs in by_variant.items():
+            before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
+            cosine = fmean(run.random_cosine for run in runs)
+            rows.append([pooling_label(variant), f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"])
         caption = (
             f"Measured: regression on STSb from {pooling.settings['base']}, {pooling.runs[0].steps:,} steps, "
             f"{format_count(len(pooling.seeds), 'seed')}, {pooling.machine.get('device', '')}. More under Ablation."
@@ -46,14 +54,18 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 def status(run: Run, ahead: int) -> Markup:
     """The opened run: state, progress, results and what they mean. ``ahead``: runs before it in the queue."""
-    progress = run.progress
+    progress, errors = run.progress, []
+    if run.state in ADVICE:
+        errors.append(f"{run.reason}. {ADVICE[run.state]}")
+    if progress.collapsed:
+        errors.append(f"{progress.collapsed}.")
     return render(
         "train/templates/status.html",
         run=run,
         label=state_label(run),
         fraction=progress.step / progress.steps if progress.steps else 0.0,
         facts=_facts(run, ahead),
-        errors=_errors(run),
+        errors=[error[:1].upper() + error[1:] for error in errors],
         tiles=_tiles(run),
         settings=settings(run),
         compare_url=f"./?model={quote(str(ModelName.of_run(run.id)), safe='')}" if run.has_model else "",
@@ -77,19 +89,21 @@ def run_list(
         folded: the group of each run that stands for its group in one row, by id.
         hidden: how many runs the filter leaves out.
     """
-    rows: list[_Row | _GroupRow] = []
+    rows: list[dict[str, Any]] = []
     seen: set[str] = set()
     for run in runs:
         group = folded.get(run.id)
         if group is None or run.id == opened:
-            rows.append(_row(run, run.id == opened, colours.get(run.id, "")))
+            rows.append({"run": run, "is_open": run.id == opened, "colour": colours.get(run.id), **_row(run)})
         elif group.id not in seen:
             seen.add(group.id)
-            rows.append(_group_row(group, [each for each in runs if each.id in group.runs]))
+            members = [each for each in runs if each.id in group.runs]
+            states = Counter(each.state for each in members).most_common()
+            rows.append({"group": group, "runs": members, "states": states})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
 
 
-def planned(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
+def plan(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
     """What a run would do and how long it would take."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
@@ -103,16 +117,6 @@ def planned(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = 
         measuring=measuring,
         remarks=estimate.notes,
     )
-
-
-def negatives(preview: NegativesPreview) -> Markup:
-    """Mined hard negatives beside their anchors and positives."""
-    return macro("train/negatives")(preview=preview)
-
-
-def log(text: str) -> Markup:
-    """The last lines of the log."""
-    return macro("train/log")(text=text)
 
 
 def state_label(run: Run) -> str:
@@ -130,7 +134,7 @@ def settings(run: Run) -> str:
         pooling_label(pooling),
         config.base,
         config.train_data.rsplit("/", 1)[-1],
-        f"{config.max_steps:,} steps" if config.max_steps else _epochs(config.epochs),
+        f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
         f"batch {config.batch_size}"
         + (f", {config.mini_batch_size} at a time" if config.mini_batch_size is not None else ""),
         "mined negatives" if config.mine_negatives else "",
@@ -159,16 +163,6 @@ def possible_actions(run: Run | None) -> dict[str, bool]:
     }
 
 
-def _epochs(epochs: float) -> str:
-    return f"{epochs:g} epoch{'' if epochs == 1 else 's'}"
-
-
-def _means(runs: Sequence[PrecomputedRun]) -> tuple[str, str, str]:
-    """Mean dev ρ ×100 before and after training, and mean cosine of random pairs."""
-    before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
-    return f"{before:.1f}", f"{after:.1f}", f"{fmean(run.random_cosine for run in runs):.2f}"
-
-
 def _facts(run: Run, ahead: int) -> list[str]:
     """Step, time left, throughput, device; for a run in the queue, its place there."""
     progress = run.progress
@@ -187,18 +181,6 @@ def _facts(run: Run, ahead: int) -> list[str]:
     if progress.memory_gb is not None:
         facts.append(f"{progress.memory_gb:.1f} GB of its memory")
     return facts
-
-
-def _errors(run: Run) -> list[str]:
-    """Why a run ended early and what can be done, and whether its space has collapsed."""
-    errors = []
-    if run.state == "failed":
-        errors.append(f"{run.reason}. The log below has the details.")
-    elif run.state == "interrupted":
-        errors.append(f"{run.reason}. Resume continues from its last checkpoint.")
-    if run.progress.collapsed:
-        errors.append(f"{run.progress.collapsed}.")
-    return [error[:1].upper() + error[1:] for error in errors]
 
 
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
@@ -223,7 +205,10 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         tiles.append((f"{factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
-        tiles.append((f"{cosine:.2f}", "cosine of random pairs", _openness(cosine)))
+        remark = "narrow: unrelated sentences look related" if cosine > NARROW_FROM else "the space is open"
+        if cosine > COLLAPSED_FROM:
+            remark = "collapsed: all sentences look alike"
+        tiles.append((f"{cosine:.2f}", "cosine of random pairs", remark))
     return tiles
 
 
@@ -237,67 +222,14 @@ def _gain(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def _openness(cosine: float) -> str:
-    """What a mean cosine of random pairs says about the space."""
-    if cosine > COLLAPSED_FROM:
-        return "collapsed: all sentences look alike"
-    return "narrow: unrelated sentences look related" if cosine > NARROW_FROM else "the space is open"
-
-
-@dataclass(frozen=True)
-class _GroupRow:
-    """An experiment in the list."""
-
-    group: str  # its name
-    label: str
-    runs: str  # how many, in words
-    states: str
-    created: str
-
-
-def _group_row(group: RunGroup, runs: Sequence[Run]) -> _GroupRow:
-    states = Counter(run.state for run in runs)
-    return _GroupRow(
-        group=group.name,
-        label=group.label,
-        runs=format_count(len(runs), "run"),
-        states=", ".join(f"{count} {state}" for state, count in states.most_common()),
-        created=format_time(max(run.record.created for run in runs)),
-    )
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A run in the list."""
-
-    id: str
-    name: str
-    state: str
-    label: str
-    collapsed: bool
-    settings: str
-    created: str
-    done: str  # of the steps, while it runs
-    best: str
-    gain: str
-    is_open: bool
-    colour: str  # of its curves; empty when they are not drawn
-
-
-def _row(run: Run, is_open: bool, colour: str) -> _Row:
+def _row(run: Run) -> dict[str, str]:
+    """Texts of a run in the list."""
     progress, digits = run.progress, _digits(run)
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    return _Row(
-        id=run.id,
-        name=run.name,
-        state=run.state,
-        label=state_label(run),
-        collapsed=bool(progress.collapsed),
-        settings=settings(run),
-        created=format_time(run.record.created),
-        done=f"{100 * progress.step // progress.steps} %" if run.state == "running" and progress.steps else "",
-        best=MISSING if best is None else f"{best:.{digits}f}",
-        gain=_gain(best - base, digits) if best is not None and base is not None else "",
-        is_open=is_open,
-        colour=colour,
-    )
+    return {
+        "label": state_label(run),
+        "settings": settings(run),
+        "done": f"{100 * progress.step // progress.steps} %" if run.state == "running" and progress.steps else "",
+        "best": MISSING if best is None else f"{best:.{digits}f}",
+        "gain": _gain(best - base, digits) if best is not None and base is not None else "",
+    }
