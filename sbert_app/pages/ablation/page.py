@@ -1,8 +1,8 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
 It opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.experiment`). Nothing trains in the page; a timer reads the runs' folders every two seconds and
-sends what has changed, so that every tab shows the grid filling, and neither a reload nor a killed app loses anything.
+(`services.experiments.experiment`). Nothing trains in the page; a timer reads the runs' folders every two seconds, so
+that every tab shows the grid filling, and neither a reload nor a killed app loses anything.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import gradio as gr
 
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
-from sbert_app.pages.components.events import EVERY, UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of, heading, section
 from sbert_app.pages.components.pickers import MODELS, data_choices
 from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
-from sbert_app.services.experiments.experiment import SWEEP, Experiment, ExperimentRecord, Experiments, new_sweep
+from sbert_app.services.experiments.experiment import SWEEP, ExperimentRecord, Experiments, new_sweep
 from sbert_app.services.runs.estimate import RunEstimate
 from training.catalogue import DEFAULT_MODEL
 
@@ -41,9 +41,8 @@ SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior
 
 @dataclass(frozen=True)
 class Panel:
-    """The components of the sweep that is shown, in the order of `refresh`."""
+    """The components of the sweep that is shown; `look` updates them."""
 
-    sent: gr.State  # the version that the browser has
     selected: gr.State  # the id of the sweep that is shown; None: the newest
     picker: gr.Dropdown
     status: gr.HTML
@@ -123,36 +122,32 @@ def _panel() -> Panel:
         grid = gr.HTML(elem_id="grid")
         figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
         table = gr.HTML(elem_id="sweep-table")
-    return Panel(gr.State(None), gr.State(None), picker, status, grid, figure, table, stop, resume, delete, confirm)
+    return Panel(gr.State(None), picker, status, grid, figure, table, stop, resume, delete, confirm)
 
 
 def _connect(experiments: Experiments, form: StartForm, panel: Panel, about: list[Any], start: gr.Button) -> None:
     """Connect the components with their handlers."""
     name, *others = form.inputs
-    shown = [name, panel.selected, panel.sent]
-
-    def refresh_after(event: Any) -> Any:
-        return event.then(partial(refresh, experiments), shown, panel.outputs, **UNQUEUED)
-
+    timer = gr.Timer(POLL_SECONDS)
+    refresh_on = follow(timer, partial(look, experiments, panel), [name, panel.selected], panel.outputs)
     outputs = [*about, *form.inputs[-2:]]
     opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
     chosen = opened.then(_about, name, outputs, **UNQUEUED)
-    refresh_after(chosen)
+    refresh_on(chosen.then)
     form.estimate_after(chosen)
     other = name.input(_about, name, outputs, **EVERY)
-    refresh_after(other.then(lambda: None, None, panel.selected, **UNQUEUED))
+    refresh_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
     form.estimate_on([each.change for each in others])
 
     def start_sweep(visitor: str, *values: Any) -> str:
         return experiments.start(_sweep(*values), visitor).id
 
-    refresh_after(form.start_on(start, start_sweep, panel.selected)).then(None, None, None, js=SHOW_SWEEP)
-    gr.Timer(POLL_SECONDS).tick(partial(refresh, experiments), shown, panel.outputs, **UNQUEUED)
-    refresh_after(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **EVERY))
+    refresh_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
+    refresh_on(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **EVERY).then)
     actions = (panel.stop, experiments.stop), (panel.resume, experiments.resume), (panel.confirm, experiments.delete)
     for button, action in actions:
-        refresh_after(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED))
+        refresh_on(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED).then)
     panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **UNQUEUED)
 
 
@@ -203,44 +198,36 @@ def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan
 # ------------------------------------------------------------ the sweep that is shown
 
 
-def refresh(experiments: Experiments, name: str, selected: str | None, sent: Any) -> list[Any]:
-    """An update for each of `Panel.outputs`, if anything has changed since the browser got the version ``sent``."""
+def look(experiments: Experiments, panel: Panel, name: str, selected: str | None) -> dict[Any, Output]:
+    """The selected sweep of an ablation as it is now; the newest, if none is selected."""
     candidates, damaged = experiments.list(SWEEP, name), experiments.damaged()
     shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
     if shown is not None and shown.counts["queued"]:
         experiments.jobs.reconcile()
+    sweep_id, running = shown and shown.id, shown is not None and shown.state == "running"
     choices = [(views.sweep_name(each), each.id) for each in candidates]
-    version = [choices, list(map(str, damaged)), *_version(shown)]
-    if version == sent:
-        return [gr.skip() for _ in fields(Panel)]
-    problems = "".join(map(error_message, damaged))
-    if shown is None:
-        hidden, no_choices = gr.update(visible=False), gr.update(choices=[], value=None, visible=False)
-        return [version, None, no_choices, problems, "", hidden, "", *[hidden] * 4]
-    rows, running = shown.rows, shown.state == "running"
-    has_values = bool(shown.values)
-    figure = gr.update(value=figures_ablation.bars(rows, "this sweep") if has_values else None, visible=has_values)
-    return [
-        version,
-        shown.id,
-        gr.update(choices=choices, value=shown.id, visible=True),
-        views.sweep_status(shown) + problems,
-        views.grid(shown),
-        gr.skip() if sent and sent[-1] == version[-1] else figure,
-        views.statistics(rows) if has_values else "",
-        gr.update(visible=running),
-        gr.update(visible=not running and shown.can_resume),
-        gr.update(visible=not running),
-        gr.update(visible=False),
-    ]
+    progress = [sweep_id, [f"{cell.state} {cell.share:.3f}" for cell in shown.cells] if shown else []]
+    values = sorted((variant, seed, value) for (variant, seed), value in shown.values.items()) if shown else []
 
+    def status() -> str:
+        return (views.sweep_status(shown) if shown else "") + "".join(map(error_message, damaged))
 
-def _version(shown: Experiment | None) -> list[Any]:
-    """A value that differs between versions of a sweep; its last part is what the figure shows."""
-    if shown is None:
-        return [None, None]
-    values = sorted((variant, seed, value) for (variant, seed), value in shown.values.items())
-    return [[f"{cell.state} {cell.share:.3f}" for cell in shown.cells], [shown.id, values]]
+    def figure() -> Any:
+        drawn = figures_ablation.bars(shown.rows, "this sweep") if shown and values else None
+        return gr.update(value=drawn, visible=bool(values))
+
+    return {
+        panel.selected: Output(sweep_id),
+        panel.picker: Output(gr.update(choices=choices, value=sweep_id, visible=bool(choices))),
+        panel.status: Output([progress, list(map(str, damaged))], status),
+        panel.grid: Output(progress, lambda: views.grid(shown) if shown else ""),
+        panel.figure: Output([sweep_id, values], figure),
+        panel.table: Output([sweep_id, values], lambda: views.statistics(shown.rows) if shown and values else ""),
+        panel.stop: Output(gr.update(visible=running)),
+        panel.resume: Output(gr.update(visible=shown is not None and not running and shown.can_resume)),
+        panel.delete: Output(gr.update(visible=shown is not None and not running)),
+        panel.confirm: Output((sweep_id, running), gr.update(visible=False)),
+    }
 
 
 def _act(action: Callable[[str], object], selected: str | None) -> Any:

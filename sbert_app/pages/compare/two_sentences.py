@@ -13,7 +13,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers, scores
 from sbert_app.pages.compare.answers import Answer, Question, compute, lesson
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, follow
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
 from sbert_app.pages.components.model_settings import model_settings
@@ -125,9 +125,8 @@ class TwoSentences:
                 trigger_mode="always_last",
                 **PRIVATE,
             )
-        self.calibration.tick(
-            self.show_calibrated, self.result, [self.answer, self.poolings, self.calibration], **UNQUEUED
-        )
+        shown = [self.answer, self.poolings, self.calibration]
+        follow(self.calibration, self.show_calibrated, [self.result], shown)
         # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
         noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
         noted.then(self.stop_loading, None, None, **UNQUEUED)

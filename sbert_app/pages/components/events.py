@@ -10,8 +10,10 @@ stay, whatever it was to:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gradio as gr
 
 # An event of the page alone: no endpoint of the public API, no spinner over its outputs.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -36,3 +38,47 @@ def ask(asked: Asked, what: Hashable = "") -> Callable[[], bool]:
     question = object()
     asked[what] = question
     return lambda: asked[what] is question
+
+
+class Output(NamedTuple):
+    """What a component shows of long work; sent only where the browser does not have this version of it."""
+
+    version: Any
+    update: Any = None  # or a function that makes it; None: the version is the value itself
+
+
+def follow(
+    timer: gr.Timer, look: Callable[..., Mapping[Any, Any]], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """Show how long work is doing: at each tick of ``timer``, what ``look`` returns for the values of ``inputs``.
+
+    That is a value for each component to update, or an `Output`. An open tab costs little then, and nothing flickers.
+
+    Returns:
+        A function that shows it at another event too: ``show(button.click(start, …).then)``.
+    """
+    sent = gr.State({})  # the versions that the browser has
+
+    def show(versions: dict[Any, Any], *values: Any) -> Update:
+        return {outputs[0]: gr.skip(), **changes(look(*values), versions)}
+
+    def show_on(event: Callable[..., Any], **options: Any) -> Any:
+        return event(show, [sent, *inputs], outputs, **{**UNQUEUED, **options})
+
+    show_on(timer.tick)
+    return show_on
+
+
+def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
+    """The updates of ``now`` whose versions are not in ``sent``, which is brought up to date."""
+    updates: Update = {}
+    for component, value in now.items():
+        if isinstance(value, Output):
+            version, update = value
+            key = hash(version) if isinstance(version, str) else version  # a page of HTML is not kept
+            if component in sent and sent[component] == key:
+                continue
+            sent[component] = key
+            value = version if update is None else update() if callable(update) else update
+        updates[component] = value
+    return updates

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_time
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import LATEST, PRIVATE, Update
+from sbert_app.pages.components.events import EVERY, PRIVATE, Update, follow
 from sbert_app.pages.components.pickers import model_picker
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
@@ -64,15 +64,14 @@ class _FoldsTab:
 
     def wire(self) -> None:
         """Connect the components with their handlers."""
-        root, shown = gr.context.Context.root_block, [self.table, self.timer]
-        opened = root.load(self._open, None, [self.experiment, self.error], **PRIVATE)
-        opened.then(self.show, self.experiment, shown, **PRIVATE)
+        show_on = follow(self.timer, self.show, [self.experiment], [self.table, self.timer])
+        root = gr.context.Context.root_block
+        show_on(root.load(self._open, None, [self.experiment, self.error], **PRIVATE).then)
         self.split.change(lambda split: gr.Slider(visible=split == K_FOLDS), self.split, self.k, **PRIVATE)
         inputs = [self.file, self.split, self.k, self.base, self.steps, *self.how.inputs]
-        self.start_button.click(self.start, inputs, [self.error, self.experiment, *shown], **PRIVATE)
-        self.stop_button.click(self.stop, self.experiment, [self.error, *shown], **PRIVATE)
-        self.experiment.input(self.show, self.experiment, shown, **LATEST)
-        self.timer.tick(self.show, self.experiment, shown, **PRIVATE)
+        show_on(self.start_button.click(self.start, inputs, [self.error, self.experiment], **PRIVATE).success)
+        show_on(self.stop_button.click(self.stop, self.experiment, self.error, **PRIVATE).then)
+        show_on(self.experiment.input, **EVERY)
 
     def start(
         self,
@@ -93,7 +92,7 @@ class _FoldsTab:
             found = folds.start(path, parts, self.experiments, visitor_of(request), **settings)
         except UserFacingError as error:
             return {self.error: messages.error_message(error)}
-        return {self.error: "", self.experiment: self._choices(found.id), **self.show(found.id)}
+        return {self.error: "", self.experiment: self._choices(found.id)}
 
     def show(self, experiment: str | None) -> Update:
         """The folds of an experiment as they are now; refreshed while one of them is at work."""
@@ -105,10 +104,9 @@ class _FoldsTab:
             return {self.table: messages.error_message(error), self.timer: gr.Timer(active=False)}
         return {self.table: score_table(found), self.timer: gr.Timer(active=found.state == "running")}
 
-    def stop(self, experiment: str | None) -> Update:
+    def stop(self, experiment: str | None) -> str:
         """Stop all runs of an experiment."""
-        error = messages.error_of(lambda: self.experiments.stop(experiment) if experiment else None)
-        return {self.error: error, **self.show(experiment)}
+        return messages.error_of(lambda: self.experiments.stop(experiment) if experiment else None)
 
     def _open(self) -> Update:
         """The known experiments, and why others cannot be read."""

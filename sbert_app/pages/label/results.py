@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.annotations import quality
@@ -59,7 +59,7 @@ class Results:
 
         self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
         self.train.click(train, self.project, [self.quality, self.training, self.timer], **PRIVATE)
-        self.timer.tick(self.follow, self.project, [self.training, self.timer], **PRIVATE)
+        follow(self.timer, self.progress, [self.project], [self.training, self.timer])
         self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
 
     def rated(self, project: Project) -> Update:
@@ -71,7 +71,7 @@ class Results:
         if project is None:
             nothing = {self.agreement: nothing_judged(), self.download: gr.update(visible=False)}
             return {**nothing, self.training: "", self.timer: gr.Timer(active=False)}
-        return {**self.rated(project), **self.follow(project.id)}
+        return {**self.rated(project), **self.progress(project.id)}
 
     def score(self, project_id: str) -> Any:
         """ρ of the project's model, with an interval."""
@@ -89,9 +89,9 @@ class Results:
             quality.start(project, self.services.jobs, visitor)
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.training: gr.skip(), self.timer: gr.skip()}
-        return {self.quality: gr.skip(), **self.follow(project.id)}
+        return {self.quality: gr.skip(), **self.progress(project.id)}
 
-    def follow(self, project_id: str) -> Update:
+    def progress(self, project_id: str) -> Update:
         """How the run is doing; when it has ended, before and after."""
         try:
             shown, is_active = self._training(self._open(project_id))

@@ -1,7 +1,6 @@
 """The live half of the Train page: the opened run, its curves, and the list of all runs.
 
-A timer refreshes it once a second. A component is updated only when it differs from what the browser has: an open
-tab costs little, and nothing flickers.
+A timer refreshes it once a second (`events.follow`).
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.train import runs as views
 from sbert_app.services.background.state import AT_WORK
@@ -70,7 +69,6 @@ class Panel:
 
     opened: gr.State  # the id of the run that was opened; "" follows the one at work, else the newest
     overlaid: gr.State  # ids of the runs whose curves are overlaid
-    sent: gr.State  # what the browser has: the version of each output
     current: gr.State  # the id of the run that is shown, "" before the first
     status: gr.HTML
     stop: gr.Button
@@ -103,18 +101,11 @@ class Panel:
     runs: gr.HTML
 
 
-# The components that `refresh` updates, in this order.
+# The components that `look` updates.
 OUTPUTS = (
     *("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "list_tools", "runs"),
     *FIGURES,
 )
-
-
-class Output(NamedTuple):
-    """The present version of a component: a value that differs between versions, and the update that shows it."""
-
-    version: Any
-    update: Callable[[], Any]
 
 
 def build_layout() -> Panel:
@@ -168,30 +159,8 @@ def build_layout() -> Panel:
             )
             parts["cancel_listed"] = gr.Button("Cancel", size="sm")
     parts["runs"] = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
-    parts |= {"opened": gr.State(""), "overlaid": gr.State([]), "sent": gr.State({}), "current": gr.State("")}
+    parts |= {"opened": gr.State(""), "overlaid": gr.State([]), "current": gr.State("")}
     return Panel(**{field.name: parts[field.name] for field in fields(Panel)})
-
-
-def refresh_on(services: Services, panel: Panel, event: Callable[..., Any]) -> Any:
-    """Refresh the panel whenever ``event`` (a timer's tick, another event's then) happens."""
-    outputs = [getattr(panel, name) for name in OUTPUTS]
-    inputs = [panel.opened, panel.overlaid, panel.sent, panel.filter]
-    return event(partial(refresh, services), inputs, [*outputs, panel.sent], **UNQUEUED)
-
-
-def refresh(
-    services: Services, opened: str, overlaid: Sequence[str], sent: dict[str, Any], wanted: str = ""
-) -> list[Any]:
-    """An update for each of `OUTPUTS` that has changed since the browser got ``sent``, and what it has now.
-
-    ``wanted`` is the filter of the list.
-    """
-    outputs = _outputs(services, opened, overlaid, wanted)
-    versions = {name: outputs[name].version for name in OUTPUTS}
-    if versions == sent:
-        return [gr.skip() for _ in (*OUTPUTS, "sent")]
-    unchanged = {name for name in OUTPUTS if name in sent and sent[name] == versions[name]}
-    return [*(gr.skip() if name in unchanged else outputs[name].update() for name in OUTPUTS), versions]
 
 
 def select_run(runs: Sequence[Run], opened: str) -> Run | None:
@@ -215,8 +184,8 @@ def _list(services: Services, runs: Sequence[Run], current: str, colours: dict[s
     return problems + views.run_list(shown, current, colours, folded, hidden=len(runs) - len(shown))
 
 
-def _outputs(services: Services, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[str, Output]:
-    """Every component as it is now."""
+def look(services: Services, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[str, Output]:
+    """Every component of `OUTPUTS` as it is now; ``wanted`` is the filter of the list."""
     store = services.jobs.store
     runs = store.list()
     if any(run.state == "queued" for run in runs):
@@ -228,12 +197,12 @@ def _outputs(services: Services, opened: str, overlaid: Sequence[str], wanted: s
     version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
     current = run.id if run else ""
     return {
-        "current": Output(current, lambda: current),
-        "status": _html(_status(run, runs)),
-        "runs": _html(_list(services, runs, current, colours, wanted)),
+        "current": Output(current),
+        "status": Output(_status(run, runs)),
+        "runs": Output(_list(services, runs, current, colours, wanted)),
         "list_tools": _visibility(bool(runs)),
-        "log": _html(views.log(store.log(run.id)) if run else ""),
-        "name": Output((run.id, run.name) if run else None, lambda: run.name if run else ""),
+        "log": Output(views.log(store.log(run.id)) if run else ""),
+        "name": Output((run.id, run.name) if run else None, run.name if run else ""),
         **{name: _visibility(possible) for name, possible in views.possible_actions(run).items()},
         **{name: Output(version, partial(_draw, name, curves)) for name in FIGURES},
     }
@@ -261,30 +230,32 @@ def _draw(name: str, curves: Sequence[Curve]) -> Any:
     return gr.update(value=FIGURES[name](curves), visible=True) if curves else gr.update(value=None, visible=False)
 
 
-def _html(html: str) -> Output:
-    return Output(hash(html), lambda: html)
-
-
 def _visibility(visible: bool) -> Output:
-    return Output(visible, lambda: gr.update(visible=visible))
+    return Output(visible, gr.update(visible=visible))
 
 
 # ---------------------------------------------------------------- what the buttons and the list do
 
 
-def connect(services: Services, panel: Panel) -> None:
-    """Connect the timer, the list and the buttons with their handlers."""
-    refresh_on(services, panel, gr.Timer(1.0).tick)
-    refresh_on(services, panel, gr.context.Context.root_block.load(_from_link, None, panel.opened, **UNQUEUED).then)
-    _connect_list(services, panel)
-    _connect_buttons(services, panel)
+def connect(services: Services, panel: Panel) -> Callable[..., Any]:
+    """Connect the timer, the list and the buttons with their handlers. Returns what refreshes the panel at an event."""
+
+    def components(*values: Any) -> dict[Any, Output]:
+        return {getattr(panel, name): output for name, output in look(services, *values).items()}
+
+    outputs = [getattr(panel, name) for name in OUTPUTS]
+    refresh_on = follow(gr.Timer(1.0), components, [panel.opened, panel.overlaid, panel.filter], outputs)
+    refresh_on(gr.context.Context.root_block.load(_from_link, None, panel.opened, **UNQUEUED).then)
+    _connect_list(services, panel, refresh_on)
+    _connect_buttons(services, panel, refresh_on)
+    return refresh_on
 
 
-def _connect_list(services: Services, panel: Panel) -> None:
+def _connect_list(services: Services, panel: Panel, refresh_on: Callable[..., Any]) -> None:
     chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.error, panel.download], **UNQUEUED)
-    refresh_on(services, panel, chosen.then).then(None, None, None, js=REMEMBER_RUN)
-    refresh_on(services, panel, panel.runs.open_group(_open_group, None, panel.filter, **UNQUEUED).then)
-    refresh_on(services, panel, panel.filter.change)
+    refresh_on(chosen.then).then(None, None, None, js=REMEMBER_RUN)
+    refresh_on(panel.runs.open_group(_open_group, None, panel.filter, **UNQUEUED).then)
+    refresh_on(panel.filter.change)
     panel.delete_listed.click(
         partial(_ask_to_delete_listed, services), panel.filter, [panel.listed, panel.listed_confirmation], **UNQUEUED
     )
@@ -295,24 +266,24 @@ def _connect_list(services: Services, panel: Panel) -> None:
         [panel.error, panel.opened, panel.listed_confirmation],
         **UNQUEUED,
     )
-    refresh_on(services, panel, deleted.then)
+    refresh_on(deleted.then)
     deleted.then(None, None, None, js=FORGET_RUN)
-    refresh_on(services, panel, panel.runs.overlay_run(_overlay, panel.overlaid, panel.overlaid, **UNQUEUED).then)
+    refresh_on(panel.runs.overlay_run(_overlay, panel.overlaid, panel.overlaid, **UNQUEUED).then)
 
 
-def _connect_buttons(services: Services, panel: Panel) -> None:
+def _connect_buttons(services: Services, panel: Panel, refresh_on: Callable[..., Any]) -> None:
     for button, action in ((panel.stop, _stop), (panel.resume, _resume)):
         clicked = button.click(partial(action, services), panel.current, panel.error, **UNQUEUED)
-        refresh_on(services, panel, clicked.then)
+        refresh_on(clicked.then)
     for event in (panel.rename.click, panel.name.submit):
         renamed = event(partial(_rename, services), [panel.current, panel.name], panel.error, **UNQUEUED)
-        refresh_on(services, panel, renamed.then)
+        refresh_on(renamed.then)
     panel.delete.click(lambda: gr.update(visible=True), None, panel.confirmation, **UNQUEUED)
     panel.cancel.click(lambda: gr.update(visible=False), None, panel.confirmation, **UNQUEUED)
     deleted = panel.confirm.click(
         partial(_delete, services), panel.current, [panel.error, panel.opened, panel.confirmation], **UNQUEUED
     )
-    refresh_on(services, panel, deleted.then)
+    refresh_on(deleted.then)
     deleted.then(None, None, None, js=FORGET_RUN)
     panel.push.click(
         partial(_push, services),

@@ -57,11 +57,10 @@ def build(services: Services) -> None:
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.build_layout()
     _build_distillation(services)
-    live.connect(services, panel)
+    refresh_on = live.connect(services, panel)
     runs = _connect_form(services, chips, lesson, fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
-    shown = live.refresh_on(services, panel, started.success)
-    shown.then(None, None, None, js=live.REMEMBER_RUN)
+    refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)

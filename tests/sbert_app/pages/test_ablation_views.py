@@ -1,12 +1,14 @@
 """What the Ablation page shows: precomputed tables with their source, statistics, the grid of a sweep."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from sbert_app.pages.ablation import views
-from sbert_app.pages.ablation.page import refresh
+from sbert_app.pages.ablation.page import Panel, look
+from sbert_app.pages.components.events import changes
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
@@ -106,10 +108,10 @@ def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
 
 
 def test_only_a_change_is_sent(sweeps):
-    first = refresh(sweeps, "pooling", None, None)
-    assert first[1] is None, "no sweep"
+    panel, sent = Panel(*(field.name for field in fields(Panel))), {}
+    assert changes(look(sweeps, panel, "pooling", None), sent)["selected"] is None, "no sweep"
     sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
-    second = refresh(sweeps, "pooling", None, first[0])
-    assert second[1] == sweep.id, "the newest is shown"
-    unchanged = refresh(sweeps, "pooling", sweep.id, second[0])
-    assert all(update == {"__type__": "update"} for update in unchanged)
+    second = changes(look(sweeps, panel, "pooling", None), sent)
+    assert second["selected"] == sweep.id, "the newest is shown"
+    assert "figure" in second
+    assert changes(look(sweeps, panel, "pooling", sweep.id), sent) == {}

@@ -8,6 +8,7 @@ import gradio as gr
 import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
+from sbert_app.pages.components.events import changes
 from sbert_app.pages.components.upload_options import ColumnPicker
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
@@ -329,23 +330,19 @@ def test_a_run_judged_by_something_else_is_not_drawn_among_the_others(services):
 # ---------------------------------------------------------------- the updates
 
 
-def updates(services: Services, sent: dict) -> tuple[set[str], dict]:
-    """The outputs that are updated in a browser that has ``sent``, and what it has then."""
-    *changes, now = train_live.refresh(services, "", (), sent)
-    skipped = {"__type__": "update"}
-    updated = {name for name, change in zip(train_live.OUTPUTS, changes, strict=True) if change != skipped}
-    return updated, sent if now == skipped else now
+def updates(services: Services, sent: dict) -> set[str]:
+    """The outputs that are updated in a browser that has ``sent``."""
+    return set(changes(train_live.look(services, "", ()), sent))
 
 
 def test_only_what_has_changed_is_sent(services):
     store = services.jobs.store
     run = finished(store)
-    updated, sent = updates(services, {})
-    assert updated == set(train_live.OUTPUTS)
-    updated, sent = updates(services, sent)
-    assert updated == set()
+    sent: dict = {}
+    assert updates(services, sent) == set(train_live.OUTPUTS)
+    assert updates(services, sent) == set()
     store.rename(run.id, "another name")
-    updated, sent = updates(services, sent)
+    updated = updates(services, sent)
     assert {"status", "runs", "name"} <= updated
     assert not {"log", "stop", "current"} & updated
 
@@ -361,9 +358,8 @@ def test_the_run_at_work_is_followed_unless_another_is_opened(services):
 
 
 def test_before_the_first_run_the_page_says_what_to_do(services):
-    updates = dict(zip(train_live.OUTPUTS, train_live.refresh(services, "", [], {}), strict=False))
-    assert "No run yet" in updates["status"]
-    assert updates["list_tools"]["visible"] is False, "there is nothing to filter or to delete"
+    opened = changes(train_live.look(services, "", []), {})
+    assert "No run yet" in opened["status"]
+    assert opened["list_tools"]["visible"] is False, "there is nothing to filter or to delete"
     finished(services.jobs.store)
-    updates = dict(zip(train_live.OUTPUTS, train_live.refresh(services, "", [], {}), strict=False))
-    assert updates["list_tools"]["visible"] is True
+    assert changes(train_live.look(services, "", []), {})["list_tools"]["visible"] is True
