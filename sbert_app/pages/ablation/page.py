@@ -18,7 +18,7 @@ from sbert_app.figures import ablation as figures_ablation
 from sbert_app.pages.ablation import views
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of, heading, section
-from sbert_app.pages.components.pickers import MODELS, data_choices
+from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
@@ -88,25 +88,10 @@ def _form(name: gr.Radio) -> list[Any]:
         steps = gr.Number(
             STEPS, label="Steps", info="Per run, of 16 pairs; empty: one epoch", min_width=160, elem_id="steps"
         )
-        base = gr.Dropdown(
-            BASES,
-            value=DEFAULT_MODEL,
-            label="Base",
-            info="What each run starts from; or a Hub id, run:<name>",
-            allow_custom_value=True,
-            min_width=220,
-            elem_id="sweep-base",
-        )
-        data = gr.Dropdown(
-            LABELLED_DATA,
-            value=LABELLED_DATA[0][1],
-            label="Training data",
-            info="Pairs with labels, for the softmax; or type hf:<org>/<name>",
-            allow_custom_value=True,
-            visible=False,
-            min_width=260,
-            elem_id="sweep-data",
-        )
+        hint = "What each run starts from; or a Hub id, run:<name>"
+        base = open_dropdown("Base", BASES, hint, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
+        hint = "Pairs with labels, for the softmax; or type hf:<org>/<name>"
+        data = open_dropdown("Training data", LABELLED_DATA, hint, visible=False, min_width=260, elem_id="sweep-data")
     return [name, seeds, steps, base, data]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY
+from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
@@ -29,24 +30,10 @@ ROLES_LABEL = "first: query, second: document"
 def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
     """Controls below a model's picker, closed at first. ``roles``: offer a prompt for each of two sentences."""
     with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
-        dimension = gr.Dropdown(
-            list(DIMENSIONS),
-            value=ALL,
-            label="Dimensions",
-            info="Keep the first so many numbers of a vector: made for Matryoshka models",
-            allow_custom_value=True,
-            min_width=240,
-            elem_classes="model-dimension",
-        )
-        prompt = gr.Dropdown(
-            [AS_FOLDER, NO_PROMPT],
-            value=AS_FOLDER,
-            label="Prompt",
-            info="Put before every sentence: a name from the model's folder, or any text",
-            allow_custom_value=True,
-            min_width=240,
-            elem_classes="model-prompt",
-        )
+        hint = "Keep the first so many numbers of a vector: made for Matryoshka models"
+        dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
+        hint = "Put before every sentence: a name from the model's folder, or any text"
+        prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
         precision = gr.Dropdown(
             PRECISIONS,
             value=AUTO,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -71,21 +71,20 @@ def named_model(text: str | None) -> ModelName:
     return ModelName.parse((text or "").strip() or DEFAULT_MODEL)
 
 
+def open_dropdown(label: str, choices: Sequence[Any], info: str, min_width: int = 240, **options: Any) -> gr.Dropdown:
+    """A dropdown that takes what is typed as well; the first choice is selected, unless ``value`` is given."""
+    first = choices[0]
+    options.setdefault("value", first if isinstance(first, str) else first[1])
+    return gr.Dropdown(choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options)
+
+
 def model_picker(
     services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
 ) -> gr.Dropdown:
     """A bi-encoder by name; the list is read anew when the page is opened. ``optional``: or none."""
     none = [("none", NO_MODEL)] if optional else []
-    picker = gr.Dropdown(
-        [*none, *MODELS],
-        value=value,
-        label=label,
-        info=options.pop("info", "Or type a Hub id or run:<name>"),
-        allow_custom_value=True,
-        elem_classes="model",
-        min_width=240,
-        **options,
-    )
+    options = {"info": "Or type a Hub id or run:<name>", "elem_classes": "model", **options}
+    picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
     root = gr.context.Context.root_block
     root.load(lambda: gr.Dropdown([*none, *model_choices(services)]), None, picker, **UNQUEUED)
     return picker
@@ -118,12 +117,5 @@ def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
     """A cross-encoder by name, or none."""
-    return gr.Dropdown(
-        CROSS_ENCODER_CHOICES,
-        value=value,
-        label="Cross-encoder",
-        info="Reads both sentences at once",
-        allow_custom_value=True,
-        elem_classes="cross",
-        min_width=240,
-    )
+    hint = "Reads both sentences at once"
+    return open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross")

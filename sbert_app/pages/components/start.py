@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import UNQUEUED, Asked, ask
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, can_measure_rate, known_rate, measure_rate
@@ -44,20 +44,19 @@ class StartForm:
     inputs: Sequence[Any]
     planned: gr.HTML
     estimate: Callable[..., tuple[RunEstimate, Plan]]
-    latest: gr.State = field(default_factory=lambda: gr.State({}))  # values: no slow measurement of older ones is shown
+    asked: gr.State = field(default_factory=lambda: gr.State({}))  # no slow measurement of older values is shown
 
     def estimate_after(self, event: Any) -> None:
         """Show the estimate when the handler of an event is done."""
-        asked = [self.latest, *self.inputs]
-        self._measured(event.then(self._estimate, asked, self.planned, **UNQUEUED))
+        self._measured(event.then(self._estimate, [self.asked, *self.inputs], self.planned, **UNQUEUED))
 
     def estimate_on(self, events: Sequence[Any]) -> None:
         """Show the estimate at these events of the fields.
 
         The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
         """
-        asked = [self.latest, *self.inputs]
-        self._measured(gr.on(events, self._estimate, asked, self.planned, trigger_mode="always_last", **UNQUEUED))
+        estimated = {"inputs": [self.asked, *self.inputs], "outputs": self.planned, **UNQUEUED}
+        self._measured(gr.on(events, self._estimate, trigger_mode="always_last", **estimated))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Start at a press of ``button``; ``selected`` gets the id that ``start(visitor, *values)`` returns."""
@@ -71,11 +70,11 @@ class StartForm:
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
     def _measured(self, estimated: Any) -> None:
-        estimated.then(self._measure, [self.latest, *self.inputs], self.planned, **UNQUEUED)
+        estimated.then(self._measure, [self.asked, *self.inputs], self.planned, **UNQUEUED)
 
-    def _estimate(self, latest: dict[str, Any], *values: Any) -> str:
+    def _estimate(self, asked: Asked, *values: Any) -> str:
         """The estimate, as far as it is known without measuring."""
-        latest["form"] = values
+        ask(asked)
         try:
             run, plan = self.estimate(*values)
         except UserFacingError as error:
@@ -83,8 +82,9 @@ class StartForm:
         rate = known_rate(run, self.store.list(), self.store)
         return plan(rate, measuring=rate is None and can_measure_rate(run.config, self.store))
 
-    def _measure(self, latest: dict[str, Any], *values: Any) -> Any:
+    def _measure(self, asked: Asked, *values: Any) -> Any:
         """The estimate with the throughput measured now, if it was not known."""
+        is_newest = ask(asked)
         try:
             run, plan = self.estimate(*values)
             if known_rate(run, self.store.list(), self.store) or not can_measure_rate(run.config, self.store):
@@ -92,4 +92,4 @@ class StartForm:
             rate = measure_rate(run, self.store)
         except UserFacingError as error:
             return error_message(error)
-        return plan(rate) if latest["form"] == values else gr.skip()
+        return plan(rate) if is_newest() else gr.skip()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -61,17 +61,14 @@ class ColumnPicker:
             table = None
         if table is None:
             return {self.row: gr.Row(visible=False), **{each: gr.Dropdown(value=None) for each in self.inputs}}
-        return {self.row: gr.Row(visible=True), **dict(zip(self.inputs, column_choices(table), strict=True))}
-
-
-class UploadOptions:
-    """The pickers of encoding and columns of an upload. ``inputs`` belong to the page's own handlers."""
-
-    def __init__(self, upload: Any, prefix: str) -> None:
-        """Build and wire them inside the open Blocks; ``prefix`` is that of their ids."""
-        encoding, columns = EncodingPicker(f"{prefix}-encoding"), ColumnPicker(f"{prefix}-columns")
-        encoding.wire(upload, besides=columns)
-        self.inputs = [encoding.dropdown, *columns.inputs]
+        found = ChosenColumns.found(table)  # of triplets, which have names of their own, none is chosen
+        chosen = (found.first, found.second, found.target) if found else (None, None, None)
+        names = [(column, column) for column in table.columns]
+        pickers = zip(self.inputs, (BY_NAME, "none", "none"), chosen, strict=True)
+        return {
+            self.row: gr.Row(visible=True),
+            **{each: gr.Dropdown([(none, NONE), *names], value=name or NONE) for each, none, name in pickers},
+        }
 
 
 # (what the picker says, the name of the codec); the first is the default
@@ -93,58 +90,40 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
     )
 
 
-class Besides(Protocol):
-    """Shows something of uploaded files besides their encoding."""
+class UploadOptions:
+    """How an upload is read: the pickers of its encoding and, unless ``columns`` is False, of its columns.
 
-    outputs: list[Any]
+    ``inputs`` belong to the page's own handlers.
+    """
 
-    def show(self, files: str | Sequence[str] | None, encoding: str) -> Update:
-        """New values of ``outputs``."""
-
-
-class EncodingPicker:
-    """The picker of an upload, and how the file was read. ``dropdown`` is an input of the page's own handlers."""
-
-    def __init__(self, elem_id: str) -> None:
-        """Build it inside the open Blocks."""
-        self.read = gr.HTML(visible=False, elem_id=f"{elem_id}-read")
-        self.dropdown = encoding_dropdown(elem_id)
-        self.outputs = [self.read, self.dropdown]
-
-    def wire(self, upload: Any, besides: Besides | None = None) -> None:
-        """Describe what is uploaded, and how it reads in the encoding that is picked.
-
-        Args:
-            upload: a `gr.File` of one file or several.
-            besides: shows more of the files, in the answers to the same events: Gradio has listeners of one event that
-                wait for their turn call each other again and again (`events.EVERY`).
-        """
-        more = [] if besides is None else besides.outputs
-
-        def uploaded(files: str | Sequence[str] | None) -> Update:
-            return {**self.describe(files), **(besides.show(files, DETECTED) if besides else {})}
-
-        def picked(files: str | Sequence[str] | None, encoding: str) -> Update:
-            # The picker stays as it is: another encoding may have been picked meanwhile.
-            read = self.describe(files, encoding)[self.read]
-            return {self.read: read, **(besides.show(files, encoding) if besides else {})}
-
-        gr.on([upload.upload, upload.clear], uploaded, upload, [*self.outputs, *more], **LATEST)
-        self.dropdown.input(picked, [upload, self.dropdown], [self.read, *more], **LATEST)
+    def __init__(self, upload: Any, prefix: str, columns: bool = True) -> None:
+        """Build and wire them inside the open Blocks; ``prefix`` is that of their ids."""
+        self.read = gr.HTML(visible=False, elem_id=f"{prefix}-encoding-read")
+        self.encoding = encoding_dropdown(f"{prefix}-encoding")
+        self.columns = ColumnPicker(f"{prefix}-columns") if columns else None
+        self.inputs = [self.encoding, *(self.columns.inputs if self.columns else ())]
+        outputs = [self.read, *(self.columns.outputs if self.columns else ())]
+        gr.on([upload.upload, upload.clear], self.describe, upload, [self.encoding, *outputs], **LATEST)
+        self.encoding.input(self.describe_picked, [upload, self.encoding], outputs, **LATEST)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
-        """What the first doubtful file reads like, and the picker; both hidden where there is no doubt."""
+        """What the first doubtful file reads like, with the picker, where there is a doubt; the columns."""
         try:
             doubtful = doubtful_table(files, encoding)
-            shown = how_it_reads(doubtful) if doubtful else ""
+            shown, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
         except UserFacingError as error:
-            has_to_choose = {"visible": True} if isinstance(error, UnknownEncodingError) else {}
-            dropdown = gr.Dropdown(value=encoding, **has_to_choose)
-            return {self.read: gr.HTML(error_message(error), visible=True), self.dropdown: dropdown}
+            shown, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
         return {
             self.read: gr.HTML(shown, visible=bool(shown)),
-            self.dropdown: gr.Dropdown(value=encoding, visible=bool(shown)),
+            self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
+            **(self.columns.show(files, encoding) if self.columns else {}),
         }
+
+    def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
+        """The same in another encoding. The picker stays as it is: yet another may have been picked meanwhile."""
+        update = self.describe(files, encoding)
+        del update[self.encoding]
+        return update
 
 
 def doubtful_table(files: str | Sequence[str] | None, encoding: str = DETECTED) -> Table | None:
@@ -186,17 +165,6 @@ def _open(path: str, encoding: str | None = None) -> Table:
     if Path(path).suffix.lower() == ".txt":
         return open_lines(Path(path), encoding)
     return open_table(path, encoding)
-
-
-def column_choices(table: Table) -> list[Any]:
-    """Updates of the three dropdowns for a file. Of triplets, which have names of their own, none is chosen."""
-    found = ChosenColumns.found(table)
-    names = [(name, name) for name in table.columns]
-    values = (found.first, found.second, found.target) if found else (None, None, None)
-    return [
-        gr.Dropdown([(BY_NAME, NONE), *names] if index == 0 else [("none", NONE), *names], value=value or NONE)
-        for index, value in enumerate(values)
-    ]
 
 
 def chosen_name(

@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
-from sbert_app.pages.components.pickers import MODELS, POOLINGS
+from sbert_app.pages.components.pickers import MODELS, POOLINGS, open_dropdown
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
@@ -134,14 +134,9 @@ class _MapTab:
                 )
                 self.panel.build_controls()
                 with gr.Accordion("Compare with another model", open=False, elem_id="map-compare"):
-                    self.second = gr.Dropdown(
-                        [("none", NO_SECOND_MODEL)],
-                        value=NO_SECOND_MODEL,
-                        label="Second model (after)",
-                        info="The first one (before) is the model above",
-                        allow_custom_value=True,
-                        elem_id="map-second",
-                    )
+                    hint = "The first one (before) is the model above"
+                    none = [("none", NO_SECOND_MODEL)]
+                    self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
                     self.pooling = gr.Radio(
                         [("same as the model", SAME_AS_MODEL), *POOLINGS],
                         value=SAME_AS_MODEL,

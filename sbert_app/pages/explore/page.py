@@ -22,9 +22,9 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.model_settings import model_settings
-from sbert_app.pages.components.pickers import model_and_pooling
+from sbert_app.pages.components.pickers import model_and_pooling, open_dropdown
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import EncodingPicker, as_named
+from sbert_app.pages.components.upload_options import UploadOptions, as_named
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -88,7 +88,7 @@ class _ExplorePage:
                     label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
                 )
                 self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
-                self.reading = EncodingPicker("corpus-encoding")
+                self.reading = UploadOptions(self.upload, "corpus", columns=False)
                 self.column = gr.Dropdown(
                     [("Detected: by name", DETECTED)],
                     value=DETECTED,
@@ -96,15 +96,8 @@ class _ExplorePage:
                     visible=False,
                     elem_id="corpus-column",
                 )
-                self.data = gr.Dropdown(
-                    DATA_CHOICES,
-                    value=DATA_CHOICES[0],
-                    label="Named data set",
-                    info="Its distinct sentences; STSb is built in; or type hf:<org>/<name>",
-                    allow_custom_value=True,
-                    visible=False,
-                    elem_id="corpus-data",
-                )
+                hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
+                self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
                 status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
@@ -123,7 +116,7 @@ class _ExplorePage:
             self.source,
             self.text,
             self.upload,
-            self.reading.dropdown,
+            *self.reading.inputs,
             self.column,
             self.data,
             self.model,
@@ -131,9 +124,8 @@ class _ExplorePage:
         ]
         sources = [self.text, self.upload, self.column, self.data]
         self.source.change(_show_source, self.source, sources, **EVERY)
-        read = [self.source, self.upload, self.reading.dropdown]
-        self.source.change(self.describe_encoding, read, self.reading.outputs, **PRIVATE)
-        self.reading.wire(self.upload)
+        read = [self.source, self.upload, *self.reading.inputs]
+        self.source.change(self.describe_encoding, read, [self.reading.read, *self.reading.inputs], **PRIVATE)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.column, self.tab.status], **PRIVATE)
         for event in (root.load, self.tab.start.click):

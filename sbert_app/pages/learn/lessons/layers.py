@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, apply_style
 from sbert_app.formats import MISSING, format_count, format_duration
-from sbert_app.pages.components.pickers import POOLINGS
+from sbert_app.pages.components.pickers import POOLINGS, open_dropdown
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
 from sbert_app.pages.learn.parts import change_of_rho, findings, legend, measured, table, title
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, gold_sample, rho, time_of_day
@@ -182,15 +182,9 @@ def build(services: Services) -> Demo:
     pooling = gr.Radio(POOLINGS, value="mean", label="Pooling", elem_id="learn-layer-pooling")
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs")
-        model = gr.Dropdown(
-            [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)],
-            value=DEFAULT_MODEL,
-            label="Model",
-            info="Or a Hub id, where the Hub can be reached",
-            allow_custom_value=True,
-            min_width=220,
-            elem_id="learn-layer-model",
-        )
+        models = [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)]
+        hint = "Or a Hub id, where the Hub can be reached"
+        model = open_dropdown("Model", models, hint, min_width=220, elem_id="learn-layer-model")
 
     def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:
         result = measure(context, (model or "").strip() or context.setup.model, int(pairs))
