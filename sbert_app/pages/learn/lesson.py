@@ -3,14 +3,14 @@
 A lesson is two files. ``assets/lessons/<number>.json`` has the text: prose, values from the paper, a question with its
 answer, a link to another page. It contains some HTML (b, i, code), and all values in it are the paper's. ``key`` in it
 names the module in `sbert_app.pages.learn.lessons` with the measurement, the figure and the result; the page calls its
-``build(services)`` and knows nothing else of it. A measurement uses a small sample of the STS benchmark or the example
+``build()`` and knows nothing else of it. A measurement uses a small sample of the STS benchmark or the example
 corpus (`samples`) and takes about two seconds on two cores; nothing is precomputed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -23,8 +23,8 @@ from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from sbert_app.services.container import Services
     from sbert_app.services.models.cache import ModelCache
+    from sbert_app.services.runs.store import RunStore
     from training.models.encoder import Encoder
 
 DEFAULT_DATA = "stsb:dev"
@@ -50,8 +50,13 @@ class Context:
     """All that a measurement needs besides the values of its controls."""
 
     models: ModelCache
-    home: Path
+    runs: RunStore
     setup: Setup = STANDARD
+
+    @property
+    def home(self) -> Path:
+        """The home folder, with the data."""
+        return self.runs.home
 
     @property
     def encoder(self) -> Encoder:
@@ -75,9 +80,14 @@ class Demo:
     """
 
     controls: list[Any]
-    triggers: list[Any]  # events after which it is measured again
     measure: Callable[..., Measurement]
     model: Any = None  # the control that names a model, if there is one: a class has its own
+    triggers: Sequence[Any] = ()  # events after which it is measured again; by default, those of a change
+
+    @property
+    def events(self) -> list[Any]:
+        """The events after which it is measured again."""
+        return list(self.triggers) or [control.change for control in self.controls]
 
     def initial(self, setup: Setup) -> list[Any]:
         """The values that the controls begin with, in order."""
@@ -103,9 +113,9 @@ class Lesson:
     opens: str  # text of the link
     href: str  # the page, with its settings
 
-    def build(self, services: Services) -> Demo:
+    def build(self) -> Demo:
         """Build the controls of its demo in the open Blocks."""
-        return import_module(f"{__package__}.lessons.{self.key}").build(services)
+        return import_module(f"{__package__}.lessons.{self.key}").build()
 
 
 @cache

@@ -105,7 +105,7 @@ class _LessonView:
 
     def measure(self, setup: Setup, *values: Any) -> Measurement:
         """Measure its demo with the values of its controls."""
-        return self.demo.measure(Context(self.services.models, self.services.settings.home, setup), *values)
+        return self.demo.measure(Context(self.services.models, self.services.jobs.store, setup), *values)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _build_lesson(services: Services, lesson: Lesson) -> _LessonView:
             with gr.Column(scale=5, min_width=320):
                 gr.HTML(render("learn/templates/lesson.html", lesson=lesson, count=len(lessons())))
             with gr.Column(scale=7, min_width=320, elem_classes="demo"):
-                demo = lesson.build(services)
+                demo = lesson.build()
                 reset = gr.Button(
                     "Reset to the lesson’s settings", size="sm", elem_id=f"reset-{lesson.number}", elem_classes="reset"
                 )
@@ -179,7 +179,7 @@ def _wire(services: Services, views: Sequence[_LessonView], navigation: _Navigat
     for each in views:
         measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
         gr.on(
-            each.demo.triggers,
+            each.demo.events,
             *measure,
             trigger_mode="always_last",
             show_progress="minimal",
@@ -291,6 +291,6 @@ def _encode_samples(services: Services, setup: Setup) -> None:
     """Encode what the lessons share, once. A lesson whose data or model is missing reports that itself."""
     try:
         for source in samples.SENTENCES:
-            samples.encode_corpus(Context(services.models, services.settings.home, setup), source)
+            samples.encode_corpus(Context(services.models, services.jobs.store, setup), source)
     except InputError:
         return

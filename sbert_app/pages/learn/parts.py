@@ -20,14 +20,13 @@ BINS = np.linspace(-0.32, 1.0, 34)
 LINE_COLOURS = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")]
 
 
-def legend(figure: go.Figure) -> None:
-    """Show the legend, in a line above the figure."""
-    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0})
-
-
-def title(text: str) -> dict[str, object]:
-    """The title of an axis."""
-    return {"text": text, "font": {"size": 13}}
+def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False) -> go.Figure:
+    """The figure in the look of the app, with titles of its axes, and with its legend in a line above."""
+    apply_style(figure, height=height)
+    if legend:
+        figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0})
+    figure.update_xaxes(title={"text": x, "font": {"size": 13}})
+    return figure.update_yaxes(title={"text": y, "font": {"size": 13}})
 
 
 def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
@@ -44,12 +43,8 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
             opacity=0.65,
             hovertemplate="cosine %{x:.2f}: %{y:.1f}%<extra>" + name + "</extra>",
         )
-    apply_style(figure, height=330)
-    legend(figure)
-    figure.update_layout(barmode="overlay", bargap=0)
-    figure.update_xaxes(range=[-0.3, 1.02], title=title("cosine"))
-    figure.update_yaxes(title=title("% of the pairs"))
-    return figure
+    figure.update_layout(barmode="overlay", bargap=0, xaxis_range=[-0.3, 1.02])
+    return styled(figure, 330, "cosine", "% of the pairs", legend=True)
 
 
 def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:

@@ -9,23 +9,44 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context
+from sbert_app.services.results.results import data_label
 from training.assets import asset
 from training.catalogue import SCORED
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+from training.evaluation.diagnostics import unit
+from training.evaluation.metrics import cosine, spearman
+from training.pooling import PAPER_POOLINGS, POOLINGS
 
 SIMILAR_FROM = 4.0  # gold score
 RANDOM_WEIGHTS = "scratch:6x384"  # a transformer that was not trained
+
+
+@dataclass
+class Timed:
+    """How long a block took, and when that was: ``with Timed() as timed: …``, then f"encoded in {timed}"."""
+
+    seconds: float = 0.0
+    at: str = ""  # time of day
+
+    def __enter__(self) -> Timed:
+        self.seconds -= time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter()
+        self.at = time.strftime("%H:%M:%S")
+
+    def __str__(self) -> str:
+        return f"{format_duration(self.seconds)} at {self.at}"
 
 
 class GoldSample(NamedTuple):
@@ -36,21 +57,28 @@ class GoldSample(NamedTuple):
     gold: np.ndarray  # (N,) float64, 0–5
     data: str = DEFAULT_DATA
 
+    @property
+    def label(self) -> str:
+        """How many pairs of which data."""
+        return f"{format_count(len(self.gold), 'pair')} of {data_label(self.data)}"
 
-@dataclass(frozen=True)
-class EncodedSample:
+
+class EncodedSample(NamedTuple):
     """The vectors of a sample's sentences under three poolings, not normalised."""
 
     model: str
-    gold: np.ndarray  # (N,), 0–5
+    pairs: GoldSample
     by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
-    seconds: float
-    measured_at: str  # time of day
-    data: str = DEFAULT_DATA
+    timed: Timed
+
+    @property
+    def gold(self) -> np.ndarray:
+        """The gold scores, (N,), 0–5."""
+        return self.pairs.gold
 
     def rho(self, pooling: str) -> float:
         """Spearman's ρ ×100 between cosine and gold score."""
-        return rho(*self.by_pooling[pooling], self.gold)
+        return rho(self.by_pooling[pooling], self.gold)
 
 
 @lru_cache(maxsize=8)
@@ -78,33 +106,25 @@ def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
 @lru_cache(maxsize=12)
 def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     """The vectors of a sample. InputError if the model or the data cannot be loaded."""
-    first, second, gold, data = gold_sample(context, pairs)
-    encoder = context.models.encoder(model)
-    started = time.perf_counter()
-    vectors = _all_poolings(encoder, [*first, *second])
-    seconds = time.perf_counter() - started
-    by_pooling = {name: (both[: len(first)], both[len(first) :]) for name, both in vectors.items()}
-    return EncodedSample(encoder.name, gold, by_pooling, seconds, time_of_day(), data)
-
-
-def _all_poolings(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
-    """Mean, max and CLS vectors from one pass: (N, D) float32 each, not normalised."""
     import torch
 
-    from training.pooling import PAPER_POOLINGS, POOLINGS
+    sample, encoder = gold_sample(context, pairs), context.models.encoder(model)
+    by_pooling = {}
+    with Timed() as timed:  # all poolings from one pass; the states of a sentence are (1, T, D)
+        tokens = encoder.token_vectors([*sample.first, *sample.second])
+        hidden = [torch.from_numpy(each.hidden)[None] for each in tokens]
+        for name in PAPER_POOLINGS:
+            vectors = torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy()
+            by_pooling[name] = (vectors[: len(sample.first)], vectors[len(sample.first) :])
+    return EncodedSample(encoder.name, sample, by_pooling, timed)
 
-    hidden = [torch.from_numpy(tokens.hidden)[None] for tokens in encoder.token_vectors(sentences)]  # (1, T, D)
-    return {name: torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy() for name in PAPER_POOLINGS}
 
-
-@dataclass(frozen=True)
-class EncodedCorpus:
+class EncodedCorpus(NamedTuple):
     """Sentences to search in and their vectors, not normalised."""
 
     sentences: list[str]
     vectors: np.ndarray  # (N, D) float32
-    seconds: float
-    measured_at: str
+    timed: Timed
     data: str = DEFAULT_DATA
 
 
@@ -113,9 +133,9 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
     """``source``: a key of `SENTENCES`. InputError if the model or the data cannot be loaded."""
     sentences = SENTENCES[source](context)
     encoder = context.encoder
-    started = time.perf_counter()
-    vectors = encoder.encode(sentences, normalize=False)
-    return EncodedCorpus(sentences, vectors, time.perf_counter() - started, time_of_day(), context.setup.data)
+    with Timed() as timed:
+        vectors = encoder.encode(sentences, normalize=False)
+    return EncodedCorpus(sentences, vectors, timed, context.setup.data)
 
 
 def _example_sentences(context: Context) -> list[str]:
@@ -131,21 +151,13 @@ def _scored_sentences(context: Context) -> list[str]:
 SENTENCES: dict[str, Callable[[Context], list[str]]] = {"examples": _example_sentences, "stsb": _scored_sentences}
 
 
-def rho(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman's ρ ×100 between the cosines of u and v, (N, D) each, and gold scores (N,)."""
-    from training.evaluation.metrics import cosine, spearman
-
+def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:
+    """Spearman's ρ ×100 between the cosines of two sides, (N, D) each, and gold scores (N,)."""
+    u, v = sides
     return 100 * spearman(cosine(u, v), gold)
 
 
 def cosines_across(vectors: np.ndarray) -> np.ndarray:
     """The cosines of all N(N-1)/2 couples of the vectors (N, D): of sentences of different pairs."""
-    from training.evaluation.diagnostics import unit
-
     directions = unit(vectors)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]
-
-
-def time_of_day() -> str:
-    """The local time, to show when something was measured."""
-    return time.strftime("%H:%M:%S")

@@ -8,25 +8,23 @@ The paper has no such metrics; uniformity is by Wang & Isola (2020), effective r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
 from sbert_app.pages.learn.parts import cosine_histograms, measured, tiles
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
-from sbert_app.services.container import Services
-from sbert_app.services.results.results import data_label
+from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, random_cosines, uniformity, unit
+from training.evaluation.metrics import cosine, spearman
 
 PAIRS = 200
 
 
-@dataclass(frozen=True)
-class LessonVectors:
+class LessonVectors(NamedTuple):
     """The distribution of the vectors of 200 pairs."""
 
     rho: float  # Spearman ×100 between cosine and gold score
@@ -42,8 +40,6 @@ class LessonVectors:
     @property
     def collapsed(self) -> bool:
         """Whether the app would flag a run with these vectors."""
-        from training.evaluation.diagnostics import COLLAPSED_FROM
-
         return self.random_cosine > COLLAPSED_FROM
 
 
@@ -53,9 +49,6 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     ``source`` is "trained", the setup's model with mean pooling, or "random", random weights with CLS.
     InputError if the model or the data cannot be loaded.
     """
-    from training.evaluation.diagnostics import effective_rank, random_cosines, uniformity
-    from training.evaluation.metrics import cosine, spearman
-
     model, pooling = (RANDOM_WEIGHTS, "cls") if source == "random" else (context.setup.model, "mean")
     sample = encode_sample(context, model, PAIRS)
     u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
@@ -76,8 +69,6 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
 
 def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
     """(N, D) -> (N, D) unit vectors, moved by ``pull`` 0..1 towards their mean direction."""
-    from training.evaluation.diagnostics import unit
-
     directions = unit(vectors.astype(np.float64))
     mean = unit(directions.mean(axis=0, keepdims=True))
     return unit((1 - pull) * directions + pull * mean)
@@ -92,38 +83,30 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
         (f"{result.uniformity:.2f}".replace("-", "−"), "uniformity", "spread: near −4, collapsed: 0"),
         (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
     )
-    flag = (
-        Markup('<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>')
-        if result.collapsed
-        else Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
-    )
+    flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
+    if result.collapsed:
+        flag = Markup('<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>')
     if runs:
         listed = Markup().join(Markup("<li><b>{}</b>: {}</li>").format(*run) for run in runs)
         flagged = Markup('<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>').format(listed)
     else:
         flagged = note("No run on this machine has been flagged yet; the link below starts one that will be.")
-    return (
-        tiles(figures)
-        + flag
-        + flagged
-        + measured(
-            f"{sample.model}, {format_count(len(sample.gold), 'pair')} of {data_label(sample.data)}, pull {pull:.2f}; "
-            f"encoded in {format_duration(sample.seconds)} at {sample.measured_at}"
-        )
-    )
+    how = f"{sample.model}, {sample.pairs.label}, pull {pull:.2f}; encoded in {sample.timed}"
+    return tiles(figures) + flag + flagged + measured(how)
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, source: str, pull: float) -> Measurement:
+    """The figure and the result, with the latest runs that were flagged."""
+    result = measure(context, source, pull)
+    flagged = [(run.name, reason) for run in context.runs.list() if (reason := run.progress.collapsed)]
+    return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, flagged[:3]))
+
+
+def build() -> Demo:
     """Choose a model, and move its vectors together."""
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
     source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
     pull = gr.Slider(
         0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
     )
-
-    def show(context: Context, source: str, pull: float) -> Measurement:
-        result = measure(context, source, pull)
-        flagged = [(run.name, reason) for run in services.jobs.store.list() if (reason := run.progress.collapsed)]
-        return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, flagged[:3]))
-
-    return Demo([source, pull], [source.change, pull.change], show)
+    return Demo([source, pull], show)

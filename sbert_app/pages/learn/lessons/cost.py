@@ -8,46 +8,36 @@ hours with BERT, about 5 seconds with SBERT, on a V100) and Table 7.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import legend, measured, table, tiles, title
-from sbert_app.pages.learn.samples import time_of_day
+from sbert_app.pages.learn.parts import measured, styled, table, tiles
+from sbert_app.pages.learn.samples import Timed
 from sbert_app.services.compare import throughput
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
-from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_CROSS_ENCODER
 
 SENTENCES, PAIRS = 512, 64  # of a measurement
 PAPER_CROSS_SECONDS = 65 * 3600.0
 PAPER_ENCODE_SECONDS = 5.0
-UNITS = {
-    0.001: "1 ms",
-    1: "1 s",
-    60: "1 min",
-    3_600: "1 h",
-    86_400: "1 day",
-    31_557_600: "1 year",
-    3.15576e10: "1000 y",
-}
+YEAR = 31_557_600
+UNITS = {0.001: "1 ms", 1: "1 s", 60: "1 min", 3_600: "1 h", 86_400: "1 day", YEAR: "1 year", 1_000 * YEAR: "1000 y"}
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Rates of this machine, and when they were measured."""
 
     throughput: Throughput
-    seconds: float  # duration of the measurement
-    measured_at: str
+    timed: Timed
 
 
 @lru_cache(maxsize=2)
@@ -57,9 +47,9 @@ def measure(context: Context, moment: float) -> Rates:
     InputError if the models or the data cannot be loaded.
     """
     encoder, cross_encoder = context.encoder, context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
-    started = time.perf_counter()
-    found = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
-    return Rates(found, time.perf_counter() - started, time_of_day())
+    with Timed() as timed:
+        found = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
+    return Rates(found, timed)
 
 
 def pairs_of(sentences: int) -> int:
@@ -104,11 +94,9 @@ def cost_lines(rates: Throughput, chosen: int) -> go.Figure:
         marker={"size": 11, "symbol": "diamond-open", "color": PALETTE["grey"], "line": {"width": 2}},
         hovertemplate="%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
     )
-    apply_style(figure, height=360)
-    legend(figure)
-    figure.update_xaxes(type="log", title=title("sentences N"), dtick=1, tickformat=",")
+    figure.update_xaxes(type="log", dtick=1, tickformat=",")
     figure.update_yaxes(type="log", tickvals=list(UNITS), ticktext=list(UNITS.values()))
-    return figure
+    return styled(figure, 360, "sentences N", legend=True)
 
 
 def describe(result: Rates, sentences: int) -> Markup:
@@ -123,13 +111,13 @@ def describe(result: Rates, sentences: int) -> Markup:
         rows.append(_row(rates, PAPER_SENTENCES, ": the paper’s case"))
     rows.append((f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 s", "~65 h"))
     says = Markup(
-        "the two rates only, on {} sentences and {} pairs of STSb dev, medians of three; {} at {}. "
+        "the two rates only, on {} sentences and {} pairs of STSb dev, medians of three; {}. "
         "<b>The times of this machine are extrapolated from them</b>"
     )
     return (
         tiles(figures)
         + table(("sentences", "pairs", "bi-encoder", "cross-encoder"), rows)
-        + measured(says.format(SENTENCES, PAIRS, format_duration(result.seconds), result.measured_at))
+        + measured(says.format(SENTENCES, PAIRS, result.timed))
     )
 
 
@@ -138,7 +126,13 @@ def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, str,
     return f"{sentences:,}{remark}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross)
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, exponent: float, moment: float) -> Measurement:
+    """The figure and the result."""
+    result, sentences = measure(context, moment), round(10**exponent)
+    return Measurement(cost_lines(result.throughput, sentences), describe(result, sentences))
+
+
+def build() -> Demo:
     """Choose N; measure the rates again."""
     with gr.Row():
         exponent = gr.Slider(
@@ -148,9 +142,4 @@ def build(services: Services) -> Demo:
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
     moment = gr.State(0.0)  # when a measurement was last asked for
     again.click(time.time, None, moment, **PRIVATE)
-
-    def show(context: Context, exponent: float, moment: float) -> Measurement:
-        result, sentences = measure(context, moment), round(10**exponent)
-        return Measurement(cost_lines(result.throughput, sentences), describe(result, sentences))
-
-    return Demo([exponent, moment], [exponent.change, moment.change], show)
+    return Demo([exponent, moment], show)

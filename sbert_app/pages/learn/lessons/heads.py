@@ -8,24 +8,21 @@ the two accuracies show. Paper: section 3 and Table 6, where the encoder is trai
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement
-from sbert_app.pages.learn.parts import legend, measured, notes, table, title
-from sbert_app.pages.learn.samples import sample_rows
-from sbert_app.services.container import Services
+from sbert_app.pages.learn.parts import measured, notes, styled, table
+from sbert_app.pages.learn.samples import Timed, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
 
@@ -41,8 +38,7 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """One concatenation. Accuracies in 0..1."""
 
     concatenation: str
@@ -55,8 +51,7 @@ class Head:
         return ABLATIONS["concat"].variants[self.concatenation].label
 
 
-@dataclass(frozen=True)
-class Heads:
+class Heads(NamedTuple):
     """All seven, and the accuracy of always predicting the most frequent label."""
 
     rows: list[Head]
@@ -67,8 +62,7 @@ class Heads:
     data: str = DEFAULT_DATA
 
 
-@dataclass(frozen=True)
-class LabelledVectors:
+class LabelledVectors(NamedTuple):
     """u and v (N, D) with components of variance one, and the label of each pair (N,) int64."""
 
     u: Tensor
@@ -84,10 +78,10 @@ def measure(context: Context, train_pairs: int) -> Heads:
     data = context.setup.data
     train = _vectors(context, "stsb:train", train_pairs)
     test = _vectors(context, data, TEST_PAIRS)
-    started = time.perf_counter()
-    rows = [_head(name, train, test) for name in CONCATENATIONS]
+    with Timed() as timed:
+        rows = [_head(name, train, test) for name in CONCATENATIONS]
     chance = float(test.labels.bincount().max() / len(test.labels))
-    return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, time.perf_counter() - started, data)
+    return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, timed.seconds, data)
 
 
 def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> Head:
@@ -128,11 +122,10 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
-    started = time.perf_counter()
-    vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
-    seconds = time.perf_counter() - started
+    with Timed() as timed:
+        vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
-    return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, seconds)
+    return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, timed.seconds)
 
 
 def head_bars(result: Heads) -> go.Figure:
@@ -140,30 +133,23 @@ def head_bars(result: Heads) -> go.Figure:
     seen, unseen = [row.seen for row in result.rows], [row.unseen for row in result.rows]
     pale, blue = "rgba(0,114,178,0.28)", PALETTE["blue"]
     bars = (("training pairs", seen, pale, PALETTE["grey"]), ("new pairs", unseen, blue, blue))
-    figure = go.Figure(
-        [
-            go.Bar(
-                name=name,
-                y=[row.label for row in result.rows],
-                x=[100 * value for value in values],
-                orientation="h",
-                marker={"color": colour},
-                text=[f"{100 * value:.0f}" for value in values],
-                textposition="outside",
-                textfont={"color": ink},
-                cliponaxis=False,
-                hovertemplate="%{y}, " + name + ": %{x:.1f}%<extra></extra>",
-            )
-            for name, values, colour, ink in bars
-        ]
-    )
-    apply_style(figure, height=470)
+    figure = go.Figure()
+    for name, values, colour, ink in bars:
+        figure.add_bar(
+            name=name,
+            y=[row.label for row in result.rows],
+            x=[100 * value for value in values],
+            orientation="h",
+            marker={"color": colour},
+            text=[f"{100 * value:.0f}" for value in values],
+            textposition="outside",
+            textfont={"color": ink},
+            cliponaxis=False,
+            hovertemplate="%{y}, " + name + ": %{x:.1f}%<extra></extra>",
+        )
     figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
-    legend(figure)
-    figure.update_layout(barmode="group", bargap=0.25)
-    figure.update_xaxes(range=[0, 116], title=title("accuracy, %; dotted: chance"))
-    figure.update_yaxes(autorange="reversed")
-    return figure
+    figure.update_layout(barmode="group", bargap=0.25, xaxis_range=[0, 116], yaxis_autorange="reversed")
+    return styled(figure, 470, "accuracy, %; dotted: chance", legend=True)
 
 
 def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
@@ -214,12 +200,13 @@ def _shipped_rho() -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in after.items()}
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, pairs: float) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, int(pairs))
+    return Measurement(head_bars(result), describe(result, _shipped_rho()))
+
+
+def build() -> Demo:
     """Choose on how many pairs the heads are trained."""
     pairs = gr.Slider(100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs")
-
-    def show(context: Context, pairs: float) -> Measurement:
-        result = measure(context, int(pairs))
-        return Measurement(head_bars(result), describe(result, _shipped_rho()))
-
-    return Demo([pairs], [pairs.change], show)
+    return Demo([pairs], show)

@@ -7,28 +7,25 @@ Table 1).
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style
-from sbert_app.formats import MISSING, format_count, format_duration
-from sbert_app.pages.components.pickers import POOLINGS, open_dropdown
+from sbert_app.figures.style import PALETTE
+from sbert_app.formats import MISSING
+from sbert_app.pages.components.pickers import POOLINGS as POOLING_CHOICES
+from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import change_of_rho, findings, legend, measured, table, title
-from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, gold_sample, rho, time_of_day
-from sbert_app.services.container import Services
-from sbert_app.services.results.results import data_label
+from sbert_app.pages.learn.parts import change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.pooling import pooling_label
+from training.pooling import PAPER_POOLINGS, POOLINGS, pooling_label
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -37,17 +34,14 @@ TOKENS = 2_048  # of a batch, with padding
 COLOURS = {"mean": PALETTE["blue"], "max": PALETTE["orange"], "cls": PALETTE["green"]}
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(NamedTuple):
     """ρ ×100 of every layer under every pooling. Layer 0 are the input embeddings."""
 
     model: str
     by_pooling: dict[str, list[float]]  # pooling -> ρ of layer 0, 1, …, L
     first_last: dict[str, float]  # pooling -> ρ of the average of layer 1 and layer L
-    pairs: int
-    data: str
-    seconds: float
-    measured_at: str
+    pairs: GoldSample
+    timed: Timed  # the pass through the model
 
     def best(self, pooling: str) -> int:
         """The layer with the highest ρ."""
@@ -59,22 +53,18 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
     """InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)
     encoder = context.models.encoder(model)
-    started = time.perf_counter()
-    pooled = layer_vectors(encoder, [*sample.first, *sample.second])
-    seconds = time.perf_counter() - started
+    with Timed() as timed:
+        pooled = layer_vectors(encoder, [*sample.first, *sample.second])
 
     def quality(vectors: np.ndarray) -> float:
-        u, v = np.split(vectors, 2)
-        return rho(u, v, sample.gold)
+        return rho(np.split(vectors, 2), sample.gold)
 
     return Layers(
         encoder.name,
         {name: [quality(layer) for layer in layers] for name, layers in pooled.items()},
         {name: quality((layers[1] + layers[-1]) / 2) for name, layers in pooled.items()},
-        len(sample.gold),
-        sample.data,
-        seconds,
-        time_of_day(),
+        sample,
+        timed,
     )
 
 
@@ -87,7 +77,6 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
     import torch
 
     from training.inference.batching import pad, plan
-    from training.pooling import PAPER_POOLINGS, POOLINGS
 
     layers = getattr(getattr(encoder.backbone, "config", None), "num_hidden_layers", None)
     if not layers:
@@ -123,24 +112,11 @@ def layer_lines(result: Layers, shown: str) -> go.Figure:
             opacity=1 if pooling == shown else 0.6,
             hovertemplate="layer %{x}: ρ %{y:.1f}<extra>" + pooling_label(pooling) + "</extra>",
         )
-    apply_style(figure, height=350)
-    average = result.first_last[shown]
-    figure.add_hline(
-        y=average,
-        line={"dash": "dash", "color": COLOURS[shown], "width": 2},
-        annotation={
-            "text": f"layer 1 + last: {average:.1f}",
-            "xanchor": "left",
-            "yanchor": "top",
-            "x": 0,
-            "font": {"size": 13},
-        },
-    )
-    legend(figure)
-    layers = len(result.by_pooling[shown])
-    figure.update_xaxes(title=title("layer; 0: input embeddings"), dtick=1 if layers <= 14 else 2)
-    figure.update_yaxes(title=title("Spearman ρ ×100"))
-    return figure
+    average, text = result.first_last[shown], f"layer 1 + last: {result.first_last[shown]:.1f}"
+    annotation = {"text": text, "xanchor": "left", "yanchor": "top", "x": 0, "font": {"size": 13}}
+    figure.add_hline(average, line={"dash": "dash", "color": COLOURS[shown], "width": 2}, annotation=annotation)
+    figure.update_xaxes(dtick=1 if len(result.by_pooling[shown]) <= 14 else 2)
+    return styled(figure, 350, "layer; 0: input embeddings", "Spearman ρ ×100", legend=True)
 
 
 def describe(result: Layers, pooling: str) -> Markup:
@@ -155,10 +131,7 @@ def describe(result: Layers, pooling: str) -> Markup:
     return (
         table(("", *(pooling_label(name) for name in result.by_pooling)), rows)
         + findings(_findings(result, pooling))
-        + measured(
-            f"{result.model}, {format_count(result.pairs, 'pair')} of {data_label(result.data)}, all layers in one "
-            f"pass of {format_duration(result.seconds)} at {result.measured_at}"
-        )
+        + measured(f"{result.model}, {result.pairs.label}, all layers in one pass of {result.timed}")
     )
 
 
@@ -177,17 +150,18 @@ def _findings(result: Layers, pooling: str) -> list[str]:
     return [found, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, (model or "").strip() or context.setup.model, int(pairs))
+    return Measurement(layer_lines(result, pooling), describe(result, pooling))
+
+
+def build() -> Demo:
     """Choose a pooling, the number of pairs and a model."""
-    pooling = gr.Radio(POOLINGS, value="mean", label="Pooling", elem_id="learn-layer-pooling")
+    pooling = gr.Radio(POOLING_CHOICES, value="mean", label="Pooling", elem_id="learn-layer-pooling")
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs")
         models = [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)]
         hint = "Or a Hub id, where the Hub can be reached"
         model = open_dropdown("Model", models, hint, min_width=220, elem_id="learn-layer-model")
-
-    def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:
-        result = measure(context, (model or "").strip() or context.setup.model, int(pairs))
-        return Measurement(layer_lines(result, pooling), describe(result, pooling))
-
-    return Demo([pooling, pairs, model], [pooling.change, pairs.change, model.change], show, model)
+    return Demo([pooling, pairs, model], show, model)

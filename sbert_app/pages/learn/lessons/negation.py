@@ -8,9 +8,7 @@ read the same pairs: TF-IDF, which sees no order; the bi-encoder; the cross-enco
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import gradio as gr
@@ -18,15 +16,15 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style
-from sbert_app.formats import format_duration
+from sbert_app.figures.style import PALETTE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import findings, legend, measured, table, title
-from sbert_app.pages.learn.samples import time_of_day
-from sbert_app.services.container import Services
+from sbert_app.pages.learn.parts import findings, measured, styled, table
+from sbert_app.pages.learn.samples import Timed
 from training.assets import asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
+from training.evaluation.metrics import cosine
+from training.models.baselines import TfIdf
 
 NEGATION, WORD_ORDER = "negation", "word_order"
 # kind -> the names of its three kinds of pairs
@@ -44,8 +42,7 @@ class Item(NamedTuple):
     contrast: str
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """The similarities that one scorer gives to the pairs of each kind, (N,) each; row i belongs to item i."""
 
     paraphrase: np.ndarray
@@ -63,8 +60,7 @@ class Scores:
         return int((self.contrast > self.unrelated).sum())
 
 
-@dataclass(frozen=True)
-class Contrast:
+class Contrast(NamedTuple):
     """All scorers on all items of a set, and on the pair that the reader typed."""
 
     by_scorer: dict[str, Scores]
@@ -72,8 +68,7 @@ class Contrast:
     items: int
     model: str
     cross_encoder: str
-    seconds: float  # to score the set
-    measured_at: str
+    timed: Timed  # the scores of the set
 
 
 def items(kind: str) -> list[Item]:
@@ -87,50 +82,44 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
     for name, sentence in (("first", a), ("second", b)):
         if not sentence.strip():
             raise InputError(f"the {name} sentence is empty; type one")
-    by_scorer, seconds, measured_at = _score_set(context, kind)
+    by_scorer, timed = _score_set(context, kind)
     own = {name: float(scores[0]) for name, scores in _score_pairs(context, [(a, b)], kind).items()}
-    return Contrast(by_scorer, own, len(items(kind)), context.setup.model, DEFAULT_CROSS_ENCODER, seconds, measured_at)
+    return Contrast(by_scorer, own, len(items(kind)), context.setup.model, DEFAULT_CROSS_ENCODER, timed)
 
 
 @lru_cache(maxsize=8)  # while the reader types
-def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], float, str]:
+def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     chosen = items(kind)
     half = len(chosen) // 2
-    others = [chosen[(i + half) % len(chosen)].sentence for i in range(len(chosen))]
     pairs = [
         *((item.sentence, item.paraphrase) for item in chosen),
         *((item.sentence, item.contrast) for item in chosen),
-        *((item.sentence, other) for item, other in zip(chosen, others, strict=True)),
+        *((item.sentence, other.sentence) for item, other in zip(chosen, chosen[half:] + chosen[:half], strict=True)),
     ]
-    started = time.perf_counter()
-    scores = _score_pairs(context, pairs, kind)
-    seconds = time.perf_counter() - started
-    return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, seconds, time_of_day()
+    with Timed() as timed:
+        scores = _score_pairs(context, pairs, kind)
+    return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
 
 
 def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> dict[str, np.ndarray]:
     """Pairs -> their similarity by each scorer, (N,) each."""
-    from training.evaluation.metrics import cosine
-    from training.models.baselines import TfIdf
-
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    sentences = [pair[side] for side in (0, 1) for pair in pairs]
     known = [sentence for item in items(kind) for sentence in item]  # what TF-IDF takes its weights from as well
-    first_counts, second_counts = np.split(TfIdf().encode([*known, *first, *second])[len(known) :], 2)
-    vectors = context.encoder.encode([*first, *second])
-    bi = cosine(vectors[: len(pairs)], vectors[len(pairs) :])
-    cross = context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs)
-    return {TF_IDF: (first_counts * second_counts).sum(axis=1), BI: bi, CROSS: cross}
+    return {
+        TF_IDF: cosine(*np.split(TfIdf().encode([*known, *sentences])[len(known) :], 2)),
+        BI: cosine(*np.split(context.encoder.encode(sentences), 2)),
+        CROSS: context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs),
+    }
 
 
 def contrast_strips(result: Contrast, kind: str) -> go.Figure:
     """The scores of each kind of pair by each scorer: quartiles and every point; the reader's pair as diamonds."""
     figure = go.Figure()
     for scorer, scores in result.by_scorer.items():
-        values = (scores.paraphrase, scores.contrast, scores.unrelated)
         figure.add_box(
             name=scorer,
-            x=np.concatenate(values).round(4).tolist(),
-            y=[name for name, of_kind in zip(NAMES[kind], values, strict=True) for _ in of_kind],
+            x=np.concatenate(scores).round(4).tolist(),
+            y=[name for name, of_kind in zip(NAMES[kind], scores, strict=True) for _ in of_kind],
             orientation="h",
             boxpoints="all",
             jitter=0.4,
@@ -149,12 +138,9 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
             hovertemplate=f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>",
             showlegend=False,
         )
-    apply_style(figure, height=430)
-    legend(figure)
-    figure.update_layout(boxmode="group", boxgap=0.25)
-    figure.update_xaxes(range=[-0.15, 1.05], title=title("cosine, or cross-encoder’s score"))
+    figure.update_layout(boxmode="group", boxgap=0.25, xaxis_range=[-0.15, 1.05])
     figure.update_yaxes(categoryorder="array", categoryarray=[*NAMES[kind], OWN][::-1])
-    return figure
+    return styled(figure, 430, "cosine, or cross-encoder’s score", legend=True)
 
 
 def describe(result: Contrast, kind: str) -> Markup:
@@ -162,9 +148,7 @@ def describe(result: Contrast, kind: str) -> Markup:
     rows = [
         (
             scorer,
-            f"{scores.paraphrase.mean():.2f}",
-            f"{scores.contrast.mean():.2f}",
-            f"{scores.unrelated.mean():.2f}",
+            *(f"{of_kind.mean():.2f}" for of_kind in scores),
             f"{scores.told_apart} of {result.items}",
             f"{result.own[scorer]:.2f}",
         )
@@ -175,8 +159,7 @@ def describe(result: Contrast, kind: str) -> Markup:
         + findings(_findings(result, NAMES[kind][1]))
         + measured(
             f"{result.items} sentences, three pairs each, by TF-IDF, {result.model} and {result.cross_encoder}, in "
-            f"{format_duration(result.seconds)} at {result.measured_at}. The sentences ship with the app; twenty are "
-            "few, and no sample of any language"
+            f"{result.timed}. The sentences ship with the app; twenty are few, and no sample of any language"
         )
     )
 
@@ -206,14 +189,15 @@ def _comparison(bi: Scores, cross: Scores, n: int, contrasted: str) -> str:
     return f"{verdict}: {figures}.{half}"
 
 
-def build(services: Services, kind: str = NEGATION) -> Demo:
+def show(kind: str, context: Context, a: str, b: str) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, kind, a, b)
+    return Measurement(contrast_strips(result, kind), describe(result, kind))
+
+
+def build(kind: str = NEGATION) -> Demo:
     """Type a pair of one's own."""
     first = items(kind)[0]
     a = gr.Textbox(first.sentence, label="First sentence of your pair", max_lines=3, elem_id=f"learn-{kind}-a")
     b = gr.Textbox(first.contrast, label="Second sentence", max_lines=3, elem_id=f"learn-{kind}-b")
-
-    def show(context: Context, a: str, b: str) -> Measurement:
-        result = measure(context, kind, a, b)
-        return Measurement(contrast_strips(result, kind), describe(result, kind))
-
-    return Demo([a, b], [a.change, b.change], show)
+    return Demo([a, b], partial(show, kind))

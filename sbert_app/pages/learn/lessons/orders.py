@@ -7,29 +7,27 @@ identity. Paper: section 4.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
-from sbert_app.formats import format_duration
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement
 from sbert_app.pages.learn.parts import measured, rank_lines, table
-from sbert_app.pages.learn.samples import EncodedCorpus, encode_corpus, encode_sample
-from sbert_app.services.container import Services
+from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
+from training.evaluation.diagnostics import unit
+from training.evaluation.metrics import SIMILARITIES, similarities, spearman
 
 SHOWN = 8
 PAIRS = 200  # for ρ with the gold scores
-NAMES = {"cosine": "cosine", "dot": "dot", "euclidean": "Euclid", "manhattan": "Manhattan"}
+LABELS = [similarity.label for similarity in SIMILARITIES.values()]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A sentence of the corpus, and its rank under each similarity."""
 
     sentence: str
@@ -38,8 +36,7 @@ class Line:
     ranks: dict[str, int]  # by similarity, from 1
 
 
-@dataclass(frozen=True)
-class Orders:
+class Orders(NamedTuple):
     """The corpus, ordered by similarity to a query in four ways."""
 
     lines: list[Line]  # the nearest by cosine, best first
@@ -47,24 +44,23 @@ class Orders:
     rho: dict[str, float]  # ×100 with gold scores
     lengths: tuple[float, float]  # shortest and longest vector of the corpus
     corpus: EncodedCorpus
-    milliseconds: float  # query, four similarities, ranks
+    timed: Timed  # query, four similarities, ranks
 
 
 def measure(context: Context, query: str, normalised: bool) -> Orders:
     """InputError if the query is empty, or the model or the data cannot be loaded."""
-    from training.evaluation.diagnostics import unit
-    from training.evaluation.metrics import SIMILARITIES, spearman
-
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, "examples")
     lengths = np.linalg.norm(corpus.vectors, axis=1)
-    started = time.perf_counter()
-    query_vector = context.encoder.encode([query], normalize=normalised)
-    vectors = unit(corpus.vectors) if normalised else corpus.vectors
-    scores = {name: of(np.broadcast_to(query_vector, vectors.shape), vectors) for name, of in SIMILARITIES.items()}
-    rank_of = {name: ranks(values) for name, values in scores.items()}
-    nearest = np.argsort(rank_of["cosine"])[:SHOWN]
+    with Timed() as timed:
+        query_vector = context.encoder.encode([query], normalize=normalised)
+        vectors = unit(corpus.vectors) if normalised else corpus.vectors
+        scores = similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
+        rank_of = {name: ranks(values) for name, values in scores.items()}
+        nearest = np.argsort(rank_of["cosine"])[:SHOWN]
+    sample = encode_sample(context, context.setup.model, PAIRS)
+    u, v = (unit(each) if normalised else each for each in sample.by_pooling["mean"])
     return Orders(
         lines=[
             Line(
@@ -76,10 +72,10 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
             for row in nearest
         ],
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},
-        rho=_rho_with_gold(context, normalised),
+        rho={name: 100 * spearman(values, sample.gold) for name, values in similarities(u, v).items()},
         lengths=(float(lengths.min()), float(lengths.max())),
         corpus=corpus,
-        milliseconds=(time.perf_counter() - started) * 1000,
+        timed=timed,
     )
 
 
@@ -90,36 +86,26 @@ def ranks(scores: np.ndarray) -> np.ndarray:
     return rankdata(-np.round(scores.astype(np.float64), 6), method="ordinal")
 
 
-def _rho_with_gold(context: Context, normalised: bool) -> dict[str, float]:
-    from training.evaluation.diagnostics import unit
-    from training.evaluation.metrics import SIMILARITIES, spearman
-
-    sample = encode_sample(context, context.setup.model, PAIRS)
-    u, v = sample.by_pooling["mean"]
-    u, v = (unit(u), unit(v)) if normalised else (u, v)
-    return {name: 100 * spearman(of(u, v), sample.gold) for name, of in SIMILARITIES.items()}
-
-
 def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Markup:
     """Ranks under four similarities, how far the orders agree, and how well each agrees with gold scores."""
-    corpus, similarities = result.corpus, tuple(NAMES.values())
+    corpus, count = result.corpus, len(result.corpus.sentences)
     agreement = [
-        (f"ρ with cosine’s order of {len(corpus.sentences)}", *(f"{result.agreement[name]:.4f}" for name in NAMES)),
-        (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in NAMES)),
+        (f"ρ with cosine’s order of {count}", *(f"{result.agreement[name]:.4f}" for name in SIMILARITIES)),
+        (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in SIMILARITIES)),
     ]
     lines = [
-        (line.sentence, f"{line.length:.2f}", *(_rank(line.ranks[name], line.ranks["cosine"]) for name in NAMES))
+        (line.sentence, f"{line.length:.2f}", *(_rank(line.ranks[name], line.ranks["cosine"]) for name in SIMILARITIES))
         for line in result.lines
     ]
     shortest, longest = result.lengths
     lengths = "All vectors have length 1" if normalised else "Lengths are as the model gives them"
     return (
         lead(f"{lengths}; the model’s lengths range from {shortest:.1f} to {longest:.1f}.")
-        + table(("", *similarities), agreement, wide=True)
-        + table(("nearest by cosine", "length", *similarities), lines, wide=True)
+        + table(("", *LABELS), agreement, wide=True)
+        + table(("nearest by cosine", "length", *LABELS), lines, wide=True)
         + measured(
-            f"{len(corpus.sentences)} example sentences, encoded in {format_duration(corpus.seconds)} at "
-            f"{corpus.measured_at}; this answer in {result.milliseconds:.0f} ms; {PAIRS} pairs for the last row"
+            f"{count} example sentences, encoded in {corpus.timed}; this answer in {1_000 * result.timed.seconds:.0f} "
+            f"ms; {PAIRS} pairs for the last row"
         )
     )
 
@@ -128,15 +114,16 @@ def _rank(rank: int, by_cosine: int) -> str:
     return str(rank) if rank == by_cosine else Markup('<b class="red">{}</b>').format(rank)
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, query: str, normalised: bool) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, query, normalised)
+    rows = [[line.ranks[name] for name in SIMILARITIES] for line in result.lines]
+    figure = rank_lines([line.sentence for line in result.lines], LABELS, rows)
+    return Measurement(figure, describe(result, normalised, context.setup.data))
+
+
+def build() -> Demo:
     """Type a query; normalise the vectors or not."""
     query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
     normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
-
-    def show(context: Context, query: str, normalised: bool) -> Measurement:
-        result = measure(context, query, normalised)
-        rows = [[line.ranks[name] for name in NAMES] for line in result.lines]
-        figure = rank_lines([line.sentence for line in result.lines], list(NAMES.values()), rows)
-        return Measurement(figure, describe(result, normalised, context.setup.data))
-
-    return Demo([query, normalised], [query.change, normalised.change], show)
+    return Demo([query, normalised], show)

@@ -6,7 +6,7 @@ each pooling is measured on pairs of STSb dev. Paper: section 3 and Table 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import gradio as gr
@@ -15,16 +15,14 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures import compare
-from sbert_app.figures.style import PALETTE, apply_style, short_label
-from sbert_app.formats import format_count, format_duration
+from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.components.pickers import POOLINGS
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, Setup
-from sbert_app.pages.learn.parts import measured, table, title
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement
+from sbert_app.pages.learn.parts import measured, styled, table
 from sbert_app.pages.learn.samples import EncodedSample, encode_sample
 from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
-from sbert_app.services.container import Services
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_MODEL
 from training.names import ModelName
@@ -33,8 +31,7 @@ from training.pooling import pooling_label
 PAIRS = 200
 
 
-@dataclass(frozen=True)
-class PooledPair:
+class PooledPair(NamedTuple):
     """A pair under one pooling, with its cosines under all."""
 
     comparison: Comparison
@@ -73,11 +70,9 @@ def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
             hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
         )
     )
-    apply_style(figure, height=max(240, 24 * len(at) + 80))
-    figure.update_xaxes(title=title("change of the cosine"), zeroline=True)
+    styled(figure, max(240, 24 * len(at) + 80), "change of the cosine")
     labels = [short_label(each.word, 18) for each in left_out]
-    figure.update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)
-    return figure
+    return figure.update_xaxes(zeroline=True).update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)
 
 
 def describe(result: PooledPair, pooling: str) -> Markup:
@@ -94,35 +89,28 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     ]
     return (
         lead(explained)
-        + table(("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.data)}"), rows)
-        + measured(
-            f"the pair in {comparison.encoder_ms:.0f} ms; ρ on {format_count(len(sample.gold), 'pair')}, encoded in "
-            f"{format_duration(sample.seconds)} at {sample.measured_at}"
-        )
+        + table(("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.pairs.data)}"), rows)
+        + measured(f"the pair in {comparison.encoder_ms:.0f} ms; ρ on {sample.pairs.label}, encoded in {sample.timed}")
     )
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
+    """The figure and the result, and a link that compares the pair."""
+    result, model = measure(context, a, b, pooling), context.setup.model
+    exact = result.comparison.attribution
+    if exact is None:
+        figure = left_out_bars(result.left_out)
+    else:
+        figure = compare.word_map(exact.words_a, exact.words_b, exact.matrix)
+    other_model = {} if model == DEFAULT_MODEL else {"model": model}  # than the one that Compare opens with
+    link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling, **other_model})
+    return Measurement(figure, describe(result, pooling), link)
+
+
+def build() -> Demo:
     """Type a pair, choose a pooling."""
     first = examples.pairs()[0]
     a = gr.Textbox(first.a, label="First sentence", max_lines=3, elem_id="learn-a")
     b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
     pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
-
-    def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
-        result = measure(context, a, b, pooling)
-        exact = result.comparison.attribution
-        figure = (
-            left_out_bars(result.left_out)
-            if exact is None
-            else compare.word_map(exact.words_a, exact.words_b, exact.matrix)
-        )
-        link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling, **_other_model(context.setup)})
-        return Measurement(figure, describe(result, pooling), link)
-
-    return Demo([a, b, pooling], [a.change, b.change, pooling.change], show)
-
-
-def _other_model(setup: Setup) -> dict[str, str]:
-    """The model for the address of Compare, unless it is the one that Compare opens with."""
-    return {} if setup.model == DEFAULT_MODEL else {"model": setup.model}
+    return Demo([a, b, pooling], show)

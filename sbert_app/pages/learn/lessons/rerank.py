@@ -6,9 +6,8 @@ each of the k best. The first is fast, the second accurate. Paper: sections 1 an
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -17,19 +16,19 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
 from sbert_app.pages.learn.parts import LINE_COLOURS, measured, rank_lines, table, tiles
-from sbert_app.pages.learn.samples import EncodedCorpus, encode_corpus, encode_sample, gold_sample
-from sbert_app.services.container import Services
+from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
+from training.evaluation.diagnostics import unit
+from training.evaluation.metrics import spearman
 
 PAIRS = 200  # to measure the quality of both
 MAX_ROWS = 10  # of a ranking; the figure has them all
 MAX_CHARACTERS = 72  # of a sentence in a ranking
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A retrieved sentence with its cosine, its cross-encoder score and both ranks."""
 
     sentence: str
@@ -39,51 +38,45 @@ class Candidate:
     cross_rank: int  # among the candidates, from 1
 
 
-@dataclass(frozen=True)
-class Reranked:
+class Reranked(NamedTuple):
     """Candidates in the order of the cosine, and the time of each step."""
 
     candidates: list[Candidate]
     corpus: EncodedCorpus
-    retrieve_ms: float
-    rerank_ms: float
+    retrieval: Timed
+    reranking: Timed
 
     @property
-    def exhaustive_ms(self) -> float:
+    def exhaustive_seconds(self) -> float:
         """Extrapolated time to score the query with every sentence of the corpus."""
-        return self.rerank_ms * len(self.corpus.sentences) / len(self.candidates)
+        return self.reranking.seconds * len(self.corpus.sentences) / len(self.candidates)
 
 
 def measure(context: Context, query: str, k: int) -> Reranked:
     """The k nearest sentences of the data in both orders. InputError if the query is empty."""
     from scipy.stats import rankdata
 
-    from training.evaluation.diagnostics import unit
-
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, "stsb")
     index = unit(corpus.vectors)
     cross_encoder = context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
-    started = time.perf_counter()
-    cosines = index @ context.encoder.encode([query])[0]
-    nearest = np.argsort(-cosines, kind="stable")[:k]
-    retrieved = time.perf_counter()
-    scores = cross_encoder.predict([(query, corpus.sentences[row]) for row in nearest])
-    done = time.perf_counter()
+    with Timed() as retrieval:
+        cosines = index @ context.encoder.encode([query])[0]
+        nearest = np.argsort(-cosines, kind="stable")[:k]
+    with Timed() as reranking:
+        scores = cross_encoder.predict([(query, corpus.sentences[row]) for row in nearest])
     cross_ranks = rankdata(-scores, method="ordinal")
     candidates = [
         Candidate(corpus.sentences[row], float(cosines[row]), float(scores[i]), i + 1, int(cross_ranks[i]))
         for i, row in enumerate(nearest)
     ]
-    return Reranked(candidates, corpus, (retrieved - started) * 1000, (done - retrieved) * 1000)
+    return Reranked(candidates, corpus, retrieval, reranking)
 
 
 @lru_cache(maxsize=2)
 def quality(context: Context) -> tuple[float, float]:
     """Spearman ×100 of bi-encoder and cross-encoder on the same pairs."""
-    from training.evaluation.metrics import spearman
-
     sample = gold_sample(context, PAIRS)
     pairs = list(zip(sample.first, sample.second, strict=True))
     cross_scores = context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs)
@@ -97,8 +90,8 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
     by_cross = sorted(by_cosine, key=lambda candidate: candidate.cross_rank)
     count, data = len(corpus.sentences), data_label(corpus.data)
     figures = (
-        (f"{result.retrieve_ms:.0f} ms", "retrieve", f"query against {count} sentences"),
-        (f"{result.rerank_ms:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
+        (f"{1_000 * result.retrieval.seconds:.0f} ms", "retrieve", f"query against {count} sentences"),
+        (f"{1_000 * result.reranking.seconds:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
         ("{:.1f} / {:.1f}".format(*quality), "ρ ×100, bi / cross", f"on {PAIRS} pairs of {data}"),
     )
     rows = [
@@ -109,9 +102,8 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
         tiles(figures)
         + table(("", "by cosine", "by the cross-encoder"), rows[:MAX_ROWS], wide=True)
         + measured(
-            f"{format_count(count, 'sentence')} of {data}, encoded in {format_duration(corpus.seconds)} at "
-            f"{corpus.measured_at}. Reading all of them with the cross-encoder would take about "
-            f"{format_duration(result.exhaustive_ms / 1000)} (extrapolated)"
+            f"{format_count(count, 'sentence')} of {data}, encoded in {corpus.timed}. Reading all of them with the "
+            f"cross-encoder would take about {format_duration(result.exhaustive_seconds)} (extrapolated)"
         )
     )
 
@@ -124,18 +116,17 @@ def _ranked(candidate: Candidate, score: str) -> Markup:
     return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(colour, shown, score)
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, query: str, k: float) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, query, int(k))
+    ranks = [[candidate.rank, candidate.cross_rank] for candidate in result.candidates]
+    orders = ["by cosine", "by the cross-encoder"]
+    figure = rank_lines([candidate.sentence for candidate in result.candidates], orders, ranks)
+    return Measurement(figure, describe(result, quality(context)))
+
+
+def build() -> Demo:
     """Type a query; choose how many candidates the cross-encoder reads."""
     query = gr.Textbox("The stock market fell sharply.", label="Query", max_lines=2, elem_id="learn-search")
     k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
-
-    def show(context: Context, query: str, k: float) -> Measurement:
-        result = measure(context, query, int(k))
-        figure = rank_lines(
-            [candidate.sentence for candidate in result.candidates],
-            ["by cosine", "by the cross-encoder"],
-            [[candidate.rank, candidate.cross_rank] for candidate in result.candidates],
-        )
-        return Measurement(figure, describe(result, quality(context)))
-
-    return Demo([query, k], [query.change, k.change], show)
+    return Demo([query, k], show)

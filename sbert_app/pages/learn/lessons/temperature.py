@@ -11,29 +11,19 @@ STSb train whose gold score is 4 or more. What it starts from is crowded (a tran
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_duration
+from sbert_app.formats import format_count
+from sbert_app.pages.learn import samples
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, Setup
 from sbert_app.pages.learn.parts import cosine_histograms, findings, measured, table
-from sbert_app.pages.learn.samples import (
-    RANDOM_WEIGHTS,
-    SIMILAR_FROM,
-    cosines_across,
-    encode_sample,
-    gold_sample,
-    sample_rows,
-    time_of_day,
-)
-from sbert_app.services.container import Services
-from sbert_app.services.results.results import data_label
+from training.evaluation.metrics import cosine, spearman
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,8 +37,7 @@ LEARNING_RATE = 2e-3
 HIGH = 0.7  # from where the cosines of E5 are said to begin
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """The cosines of the test pairs after training with one temperature; None: before training."""
 
     temperature: float | None
@@ -72,17 +61,14 @@ class Trained:
         return float((self.random > HIGH).mean())
 
 
-@dataclass(frozen=True)
-class Trainings:
+class Trainings(NamedTuple):
     """Before training, and after training with each of `TEMPERATURES`."""
 
     before: Trained
     after: list[Trained]
     train_pairs: int
-    test_pairs: int
-    data: str
-    seconds: float  # of all trainings
-    measured_at: str
+    test_pairs: samples.GoldSample
+    timed: samples.Timed  # all trainings
 
 
 @lru_cache(maxsize=4)  # while the reader looks at each temperature
@@ -94,19 +80,17 @@ def measure(context: Context, start: str) -> Trainings:
     import torch
 
     setup = context.setup
-    model = RANDOM_WEIGHTS if start == "random" else setup.model
+    model = samples.RANDOM_WEIGHTS if start == "random" else setup.model
     anchors, positives = _training_vectors(context, model)
-    sample = encode_sample(context, model, TEST_PAIRS)
+    sample = samples.encode_sample(context, model, TEST_PAIRS)
     tests = sample.by_pooling["mean"]
-    started = time.perf_counter()
     after = []
-    for temperature in TEMPERATURES:
-        weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
-        first, second = (vectors @ weight.numpy().T for vectors in tests)
-        after.append(_cosines(temperature, first, second, sample.gold))
-    seconds = time.perf_counter() - started
-    before = _cosines(None, *tests, sample.gold)
-    return Trainings(before, after, len(anchors), len(sample.gold), sample.data, seconds, time_of_day())
+    with samples.Timed() as timed:
+        for temperature in TEMPERATURES:
+            weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
+            first, second = (vectors @ weight.numpy().T for vectors in tests)
+            after.append(_cosines(temperature, first, second, sample.gold))
+    return Trainings(_cosines(None, *tests, sample.gold), after, len(anchors), sample.pairs, timed)
 
 
 def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:
@@ -129,17 +113,15 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
 
 
 def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Trained:
-    from training.evaluation.metrics import cosine, spearman
-
-    pairs = cosine(first, second)
-    return Trained(temperature, 100 * spearman(pairs, gold), cosines_across(first), pairs[gold >= SIMILAR_FROM])
+    pairs, random = cosine(first, second), samples.cosines_across(first)
+    return Trained(temperature, 100 * spearman(pairs, gold), random, pairs[gold >= samples.SIMILAR_FROM])
 
 
 def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of pairs of STSb train that mean about the same, (N, D) float32 each, not normalised."""
-    everything = gold_sample(replace(context, setup=Setup(data="stsb:train")), 1_000_000)
-    similar = np.flatnonzero(everything.gold >= SIMILAR_FROM)
-    rows = similar[sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
+    everything = samples.gold_sample(replace(context, setup=Setup(data="stsb:train")), 1_000_000)
+    similar = np.flatnonzero(everything.gold >= samples.SIMILAR_FROM)
+    rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
     sentences = [column[row] for column in (everything.first, everything.second) for row in rows]
     first, second = np.split(context.models.encoder(model).encode(sentences, normalize=False), 2)
     return first, second
@@ -163,8 +145,7 @@ def describe(result: Trainings, shown: Trained) -> Markup:
         + findings(_findings(result))
         + measured(
             f"six trainings of {STEPS} steps on {format_count(result.train_pairs, 'pair')} of STSb train, tested on "
-            f"{format_count(result.test_pairs, 'pair')} of {data_label(result.data)}, in "
-            f"{format_duration(result.seconds)} at {result.measured_at}; one seed"
+            f"{result.test_pairs.label}, in {result.timed}; one seed"
         )
     )
 
@@ -193,7 +174,14 @@ def _findings(result: Trainings) -> list[str]:
     return [effect, quality]
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, start: str, temperature: float) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, start)
+    shown = next(each for each in result.after if each.temperature == temperature)
+    return Measurement(cosine_histograms(shown.random, shown.similar), describe(result, shown))
+
+
+def build() -> Demo:
     """Choose what the layer starts from, and the temperature that is shown."""
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
@@ -204,10 +192,4 @@ def build(services: Services) -> Demo:
         info="All of them are trained; the table has all",
         elem_id="learn-temperature",
     )
-
-    def show(context: Context, start: str, temperature: float) -> Measurement:
-        result = measure(context, start)
-        shown = next(each for each in result.after if each.temperature == temperature)
-        return Measurement(cosine_histograms(shown.random, shown.similar), describe(result, shown))
-
-    return Demo([start, temperature], [start.change, temperature.change], show)
+    return Demo([start, temperature], show)

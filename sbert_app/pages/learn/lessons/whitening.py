@@ -8,20 +8,19 @@ their covariance U Λ Uᵀ; its first k columns also reduce the dimension. No la
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style
-from sbert_app.formats import format_count, format_duration
+from sbert_app.figures.style import PALETTE
+from sbert_app.formats import format_count
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import change_of_rho, findings, measured, table, title
+from sbert_app.pages.learn.parts import change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
-from sbert_app.services.container import Services
-from sbert_app.services.results.results import data_label
+from training.evaluation.diagnostics import effective_rank, random_cosines
 
 PAIRS = 500
 # (model, None for the setup's; pooling)
@@ -33,8 +32,7 @@ SOURCES: dict[str, tuple[str | None, str]] = {
 DIMENSIONS = (16, 32, 64, 128, 256)  # kept, in the figure, beside all and those that the reader keeps
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """The distribution of one set of vectors."""
 
     rho: float  # Spearman ×100 between cosine and gold score
@@ -43,8 +41,7 @@ class Spread:
     dimensions: int
 
 
-@dataclass(frozen=True)
-class Whitened:
+class Whitened(NamedTuple):
     """The same vectors before and after."""
 
     before: Spread
@@ -69,7 +66,7 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
         before=_spread(u, v, gold),
         after=_spread(white_u[:, :keep], white_v[:, :keep], gold),
         rho_by_dimension={
-            k: rho(white_u[:, :k], white_v[:, :k], gold)
+            k: rho((white_u[:, :k], white_v[:, :k]), gold)
             for k in sorted({*(k for k in DIMENSIONS if k < kernel.shape[1]), keep, kernel.shape[1]})
         },
         sample=sample,
@@ -89,9 +86,7 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
-    from training.evaluation.diagnostics import effective_rank, random_cosines
-
-    return Spread(rho(u, v, gold), random_cosines(u)[0], effective_rank(u), u.shape[1])
+    return Spread(rho((u, v), gold), random_cosines(u)[0], effective_rank(u), u.shape[1])
 
 
 def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Figure:
@@ -107,24 +102,18 @@ def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Fi
             hovertemplate="first %{x} dimensions: ρ %{y:.1f}<extra></extra>",
         )
     )
-    apply_style(figure, height=330)
     figure.add_hline(
         y=before,
         line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
         annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
     )
-    figure.add_scatter(
-        x=[keep],
-        y=[round(rho[keep], 2)],
-        mode="markers",
-        marker={"size": 15, "color": PALETTE["blue"]},
-        hoverinfo="skip",
-    )
+    chosen = {"size": 15, "color": PALETTE["blue"]}
+    figure.add_scatter(x=[keep], y=[round(rho[keep], 2)], mode="markers", marker=chosen, hoverinfo="skip")
     values = [*rho.values(), before]
     margin = max(2.0, 0.12 * (max(values) - min(values)))
-    figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho], title=title("dimensions kept"))
-    figure.update_yaxes(range=[min(values) - margin, max(values) + margin], title=title("Spearman ρ ×100"))
-    return figure
+    figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho])
+    figure.update_yaxes(range=[min(values) - margin, max(values) + margin])
+    return styled(figure, 330, "dimensions kept", "Spearman ρ ×100")
 
 
 def describe(result: Whitened) -> Markup:
@@ -150,22 +139,22 @@ def describe(result: Whitened) -> Markup:
         table(("", "random cosine, mean", "effective rank", "dimensions", "ρ ×100"), rows)
         + findings(found)
         + measured(
-            f"{sample.model}, {format_count(len(sample.gold), 'pair')} of {data_label(sample.data)}; whitening fitted "
-            f"on their {format_count(2 * len(sample.gold), 'sentence')}; encoded in {format_duration(sample.seconds)} "
-            f"at {sample.measured_at}"
+            f"{sample.model}, {sample.pairs.label}; whitening fitted on their "
+            f"{format_count(2 * len(sample.gold), 'sentence')}; encoded in {sample.timed}"
         )
     )
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, source: str, keep: float) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, source, int(keep))
+    figure = kept_dimensions(result.rho_by_dimension, result.before.rho, result.after.dimensions)
+    return Measurement(figure, describe(result))
+
+
+def build() -> Demo:
     """Choose vectors, and how many dimensions are kept."""
     choices = [("tuned model, mean", "trained"), ("random weights, mean", "random"), ("random, CLS", "random cls")]
     source = gr.Radio(choices, value="random", label="Embeddings of", elem_id="learn-white-source")
     keep = gr.Slider(16, 384, 256, step=16, label="Dimensions kept after whitening", elem_id="learn-keep")
-
-    def show(context: Context, source: str, keep: float) -> Measurement:
-        result = measure(context, source, int(keep))
-        figure = kept_dimensions(result.rho_by_dimension, result.before.rho, result.after.dimensions)
-        return Measurement(figure, describe(result))
-
-    return Demo([source, keep], [source.change, keep.change], show)
+    return Demo([source, keep], show)

@@ -7,28 +7,24 @@ outputs. Paper: section 1 and Table 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, short_label
-from sbert_app.formats import format_count, format_duration
+from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, table, title
-from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, encode_sample, gold_sample
-from sbert_app.services.container import Services
-from sbert_app.services.results.results import data_label
+from sbert_app.pages.learn.parts import measured, styled, table
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
+from training.models.baselines import TfIdf
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 
-@dataclass(frozen=True)
-class Representation:
+class Representation(NamedTuple):
     """A kind of sentence vector, and its quality."""
 
     label: str
@@ -36,42 +32,28 @@ class Representation:
     rho: float  # Spearman ×100 between cosine and gold score
 
 
-@dataclass(frozen=True)
-class Representations:
-    """All representations; ``seconds`` and ``measured_at`` are those of the first computation."""
+class Representations(NamedTuple):
+    """All representations, on the same pairs."""
 
     rows: list[Representation]
-    seconds: float
-    measured_at: str
+    pairs: GoldSample
+    timed: Timed  # the first computation
 
 
 def measure(context: Context, model: str, pairs: int) -> Representations:
     """Measure all representations on the same pairs. InputError if a model cannot be loaded."""
     sample = gold_sample(context, pairs)
-    rows = [Representation("TF-IDF", "counts of words, no network", _rho(_tf_idf(sample), sample))]
+    counts = TfIdf().encode([*sample.first, *sample.second])
+    rows = [Representation("TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold))]
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
     encoder = context.models.encoder(model)
-    rows.append(
-        Representation(
-            f"{encoder.name}: word vectors",
-            "its input table, averaged, no attention",
-            _input_embeddings(encoder, sample),
-        )
-    )
+    how = "its input table, averaged, no attention"
+    rows.append(Representation(f"{encoder.name}: word vectors", how, _input_embeddings(encoder, sample)))
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    samples = [encode_sample(context, name, pairs) for name in (RANDOM_WEIGHTS, model)]
-    return Representations(rows, sum(each.seconds for each in samples), samples[-1].measured_at)
-
-
-def _tf_idf(sample: GoldSample) -> np.ndarray:
-    """Cosines of TF-IDF vectors, fitted on the sample's own sentences: (N,)."""
-    from training.models.baselines import TfIdf
-
-    counts = TfIdf().encode([*sample.first, *sample.second])
-    half = len(sample.first)
-    return (counts[:half] * counts[half:]).sum(axis=1)
+    timed = [encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, model)]
+    return Representations(rows, sample, Timed(sum(each.seconds for each in timed), timed[-1].at))
 
 
 def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:
@@ -84,19 +66,10 @@ def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[
 
 
 def _input_embeddings(encoder: Encoder, sample: GoldSample) -> float:
-    from training.evaluation.metrics import cosine
-
     table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()  # type: ignore[operator]
     ids = encoder.tokenize([*sample.first, *sample.second])
     vectors = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])  # without [CLS] and [SEP]
-    half = len(sample.first)
-    return _rho(cosine(vectors[:half], vectors[half:]), sample)
-
-
-def _rho(scores: np.ndarray, sample: GoldSample) -> float:
-    from training.evaluation.metrics import spearman
-
-    return 100 * spearman(scores, sample.gold)
+    return rho(np.split(vectors, 2), sample.gold)
 
 
 def quality_bars(rows: list[Representation]) -> go.Figure:
@@ -113,13 +86,19 @@ def quality_bars(rows: list[Representation]) -> go.Figure:
             hovertemplate="%{y}: %{x:.2f}<extra></extra>",
         )
     )
-    apply_style(figure, height=44 * len(rows) + 70)
-    figure.update_xaxes(range=[0, 112], title=title("Spearman ρ ×100"))
-    figure.update_yaxes(autorange="reversed")
-    return figure
+    figure.update_layout(xaxis_range=[0, 112], yaxis_autorange="reversed")
+    return styled(figure, 44 * len(rows) + 70, "Spearman ρ ×100")
 
 
-def build(services: Services) -> Demo:
+def show(context: Context, pairs: float, model: str) -> Measurement:
+    """The figure and the result."""
+    result = measure(context, model.strip() or context.setup.model, int(pairs))
+    html = table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows])
+    compared = f"{result.pairs.label}, cosine against people’s scores; embeddings computed in {result.timed}"
+    return Measurement(quality_bars(result.rows), html + measured(compared))
+
+
+def build() -> Demo:
     """Choose the number of pairs and the model."""
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
@@ -132,14 +111,4 @@ def build(services: Services) -> Demo:
             min_width=220,
             elem_id="learn-model",
         )
-
-    def show(context: Context, pairs: float, model: str) -> Measurement:
-        result = measure(context, model.strip() or context.setup.model, int(pairs))
-        html = table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows])
-        html += measured(
-            f"{format_count(int(pairs), 'pair')} of {data_label(context.setup.data)}, cosine against people’s scores; "
-            f"embeddings computed in {format_duration(result.seconds)} at {result.measured_at}"
-        )
-        return Measurement(quality_bars(result.rows), html)
-
-    return Demo([pairs, model], [pairs.change, model.submit], show, model)  # not while a Hub id is typed
+    return Demo([pairs, model], show, model, triggers=[pairs.change, model.submit])  # not while a Hub id is typed

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from sbert_app.pages.learn.lesson import Demo
+from functools import partial
+
 from sbert_app.pages.learn.lessons import negation
-from sbert_app.services.container import Services
 
-
-def build(services: Services) -> Demo:
-    """Type a pair of one's own."""
-    return negation.build(services, negation.WORD_ORDER)
+build = partial(negation.build, negation.WORD_ORDER)

@@ -1,7 +1,5 @@
 """The HTML of the Learn page: prose keeps its markup, texts of models and users never become markup."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -19,13 +17,14 @@ from sbert_app.pages.learn.lessons import (
     temperature,
     whitening,
 )
-from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample
+from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample, GoldSample, Timed
 from sbert_app.pages.learn.teacher import ClassLink
 from sbert_app.services.compare.throughput import Throughput
 
 HOSTILE = "<script>alert(1)</script>"
-CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), 1.0, "12:00:00")
-RATES = cost.Rates(Throughput(1_000, 100, 0.5), 2.0, "12:00:00")
+TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
+CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
+RATES = cost.Rates(Throughput(1_000, 100, 0.5), TIMED)
 
 
 def assert_escaped(html):
@@ -49,19 +48,19 @@ def test_an_address_with_a_users_text_stays_one_attribute():
 def test_sentences_and_names_are_escaped():
     line = orders.Line(HOSTILE, 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
-    found = orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0)
+    found = orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED)
     candidates = [rerank.Candidate(HOSTILE, 0.9, 0.1, 1, 2), rerank.Candidate("A dog.", 0.8, 0.7, 2, 1)]
-    sample = EncodedSample(HOSTILE, np.ones(3), {}, 1.0, "12:00:00")
+    sample = EncodedSample(HOSTILE, PAIRS, {}, TIMED)
     vectors = collapse.LessonVectors(80.0, 0.95, 0.1, -0.1, 3.0, 384, np.ones(3), np.ones(3), sample)
     assert_escaped(orders.describe(found, normalised=False))
-    assert_escaped(rerank.describe(rerank.Reranked(candidates, CORPUS, 1.0, 2.0), (85.0, 88.0)))
+    assert_escaped(rerank.describe(rerank.Reranked(candidates, CORPUS, TIMED, TIMED), (85.0, 88.0)))
     assert_escaped(collapse.describe(vectors, 0.9, [(HOSTILE, HOSTILE)]))
 
 
 def test_a_rank_that_differs_from_the_cosines_is_marked():
     line = orders.Line("A dog.", 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
-    html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, 3.0), normalised=True)
+    html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED), normalised=True)
     assert html.count('class="red"') == 1
     assert "All vectors have length 1" in html
 
@@ -78,7 +77,7 @@ class TestCost:
         assert "the paper’s case" not in cost.describe(RATES, 10_000)
 
     def test_without_a_cross_encoder_its_rate_is_zero(self):
-        rates = replace(RATES, throughput=Throughput(1_000, None, 0.5))
+        rates = RATES._replace(throughput=Throughput(1_000, None, 0.5))
         assert "<b>0</b><span>pairs/s</span>" in cost.describe(rates, 1_000)
 
 
@@ -102,7 +101,7 @@ class TestFindings:
 
         by_scorer = {"TF-IDF": scores(0), "bi-encoder": scores(bi), "cross-encoder": scores(cross)}
         own = dict.fromkeys(by_scorer, 0.5)
-        return negation.describe(negation.Contrast(by_scorer, own, 20, HOSTILE, "c", 1.0, "12:00:00"), "negation")
+        return negation.describe(negation.Contrast(by_scorer, own, 20, HOSTILE, "c", TIMED), "negation")
 
     @pytest.mark.parametrize(
         ("bi", "cross", "said"),
@@ -126,7 +125,7 @@ class TestFindings:
 
     def crowding(self, means, rhos=(60.0, 60.0), before=50.0):
         after = [self.trained(tau, mean, rho) for tau, mean, rho in zip((0.01, 0.1), means, rhos, strict=True)]
-        result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, 200, "stsb:dev", 1.0, "12:00:00")
+        result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, PAIRS, TIMED)
         return temperature.describe(result, after[0])
 
     def test_what_the_temperature_does_is_said_from_the_means(self):
@@ -142,7 +141,7 @@ class TestFindings:
         ("after", "said"), [(75.0, "raises ρ by 20.0"), (50.0, "lowers ρ by 5.0"), (55.2, "leaves")]
     )
     def test_whitening_is_said_to_help_or_not(self, after, said):
-        sample = EncodedSample(HOSTILE, np.ones(3), {}, 1.0, "12:00:00")
+        sample = EncodedSample(HOSTILE, PAIRS, {}, TIMED)
         spreads = (whitening.Spread(55.0, 0.93, 130.0, 384), whitening.Spread(after, 0.0, 250.0, 256))
         html = whitening.describe(whitening.Whitened(*spreads, {256: after}, sample))
         assert f"Whitening to 256 dimensions {said}" in html
@@ -158,9 +157,7 @@ class TestFindings:
     )
     def test_layers_are_compared_by_their_figures(self, rho, first_last, said):
         by_pooling = dict.fromkeys(("mean", "max", "cls"), rho)
-        result = layers.Layers(
-            HOSTILE, by_pooling, dict.fromkeys(by_pooling, first_last), 200, "stsb:dev", 1.0, "12:00:00"
-        )
+        result = layers.Layers(HOSTILE, by_pooling, dict.fromkeys(by_pooling, first_last), PAIRS, TIMED)
         html = layers.describe(result, "mean")
         assert all(part in html for part in said)
         assert ("–" in html) == np.isnan(rho).any()
