@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, ask
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask
+from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
 from sbert_app.pages.learn.lesson import (
@@ -68,23 +71,7 @@ COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
 def build(services: Services) -> None:
     """Build the page inside the open Blocks."""
-    gr.HTML(messages.heading("Learn", f"{how_many()} {TAGLINE}"))
-    banner = gr.HTML(visible=False, elem_id="class-banner")
-    requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
-    current, class_link = gr.State(0), gr.State(ClassLink())
-    with gr.Row(elem_classes="chips rail", elem_id="rail"):
-        chips = [
-            gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
-            for each in lessons()
-        ]
-    views = [_build_lesson(services, lesson) for lesson in lessons()]
-    with gr.Row(elem_classes="actions turn"):
-        previous = gr.Button("← Previous", elem_id="previous")
-        copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
-        following = gr.Button("Next →", variant="primary", elem_id="next")
-    copy.click(None, None, None, js=COPY_LINK)
-    navigation = _Navigation(requested, class_link, banner, current, chips, previous, following)
-    _wire(services, views, navigation)
+    _LearnPage(services).wire()
     teacher.build(services)
 
 
@@ -99,112 +86,116 @@ class _LessonView:
     column: gr.Column
     reset: gr.Button
 
-    @property
-    def result(self) -> gr.HTML:
-        return self.outputs[1]
-
     def measure(self, setup: Setup, *values: Any) -> Measurement:
         """Measure its demo with the values of its controls."""
         return self.demo.measure(Context(self.services.models, self.services.jobs.store, setup), *values)
 
 
-@dataclass(frozen=True)
-class _Navigation:
-    """The components that choose a lesson."""
+class _LearnPage:
+    """The lessons, what chooses one, and their events."""
 
-    requested: gr.Textbox
-    class_link: gr.State
-    banner: gr.HTML
-    current: gr.State
-    chips: list[gr.Button]
-    previous: gr.Button
-    following: gr.Button
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        gr.HTML(messages.heading("Learn", f"{how_many()} {TAGLINE}"))
+        self.banner = gr.HTML(visible=False, elem_id="class-banner")
+        self.requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
+        self.current, self.class_link = gr.State(0), gr.State(ClassLink())
+        with gr.Row(elem_classes="chips rail", elem_id="rail"):
+            self.chips = [
+                gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
+                for each in lessons()
+            ]
+        self.views = [self._build_lesson(lesson) for lesson in lessons()]
+        with gr.Row(elem_classes="actions turn"):
+            self.previous = gr.Button("← Previous", elem_id="previous")
+            copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
+            self.following = gr.Button("Next →", variant="primary", elem_id="next")
+        copy.click(None, None, None, js=COPY_LINK)
 
+    def _build_lesson(self, lesson: Lesson) -> _LessonView:
+        number, own = lesson.number, "Reset to the lesson’s settings"
+        with gr.Column(visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page") as column:
+            with gr.Row():
+                with gr.Column(scale=5, min_width=320):
+                    gr.HTML(render("learn/templates/lesson.html", lesson=lesson, count=len(lessons())))
+                with gr.Column(scale=7, min_width=320, elem_classes="demo"):
+                    demo = lesson.build()
+                    reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
+                    figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
+                    result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
+            gr.HTML(macro("learn/question")(lesson))
+            link = gr.HTML(_page_link(lesson), elem_id=f"page-link-{number}")
+        return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
 
-def _build_lesson(services: Services, lesson: Lesson) -> _LessonView:
-    with gr.Column(visible=False, elem_id=f"lesson-{lesson.number}", elem_classes="lesson-page") as column:
-        with gr.Row():
-            with gr.Column(scale=5, min_width=320):
-                gr.HTML(render("learn/templates/lesson.html", lesson=lesson, count=len(lessons())))
-            with gr.Column(scale=7, min_width=320, elem_classes="demo"):
-                demo = lesson.build()
-                reset = gr.Button(
-                    "Reset to the lesson’s settings", size="sm", elem_id=f"reset-{lesson.number}", elem_classes="reset"
-                )
-                figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{lesson.number}")
-                result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{lesson.number}")
-        gr.HTML(macro("learn/question")(lesson))
-        link = gr.HTML(_page_link(lesson), elem_id=f"page-link-{lesson.number}")
-    return _LessonView(services, lesson, demo, [figure, result, link], column, reset)
+    def wire(self) -> None:
+        """Connect the components with their handlers."""
+        current, class_link = self.current, self.class_link
+        columns = [each.column for each in self.views]
+        shown = [current, *columns, *self.chips, self.previous, self.following]
+        controls = [control for each in self.views for control in each.demo.controls]
+        fields = [control for control in controls if not isinstance(control, gr.State)]
+        asked = gr.State({})  # for each lesson what was asked last
+        outputs = [component for each in self.views for component in each.outputs]
+
+        def measure_after(event: Any) -> Any:
+            remembered = event.then(None, None, None, js=REMEMBER_LESSON)
+            inputs = [asked, class_link, current, *controls]
+            return remembered.then(partial(_measure_current, self.views), inputs, outputs, **PRIVATE)
+
+        opened = gr.context.Context.root_block.load(
+            self.open, self.requested, [class_link, self.banner, *shown, *fields], js=REQUESTED_LESSON, **UNQUEUED
+        )
+        measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
+        for number, chip in enumerate(self.chips, start=1):
+            measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
+        for button, step in ((self.previous, -1), (self.following, 1)):
+            turned = button.click(partial(_turn, step), [class_link, current], shown, **UNQUEUED)
+            measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
+        for each in self.views:
+            measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
+            gr.on(
+                each.demo.events,
+                *measure,
+                trigger_mode="always_last",
+                show_progress="minimal",
+                show_progress_on=each.outputs[1],
+                concurrency_limit=2,
+                api_visibility="private",
+            )
+            reset = each.reset.click(partial(_initial, each), class_link, each.demo.controls, **UNQUEUED)
+            reset.then(*measure, **PRIVATE)
+
+    def open(self, requested: str, request: gr.Request) -> list[Any]:
+        """The class and the lesson that the address asks for. A link that is wrong opens the lessons as they are."""
+        try:
+            class_link = read_class(dict(request.query_params), self.services.access)
+            banner = class_link.banner()
+        except UserFacingError as error:
+            class_link, banner = ClassLink(), messages.error_message(error)
+        number = lesson_number(requested)
+        number = number if number in class_link.numbers else class_link.numbers[0]
+        return [
+            class_link,
+            gr.update(value=banner, visible=bool(banner)),
+            *_show_lesson(number, class_link),
+            *(value for each in self.views for value in _changed(each, class_link)),
+        ]
+
+    def encode_in_background(self, class_link: ClassLink) -> None:
+        """Start a thread that encodes what the lessons share, once, while the first one is read."""
+        context = Context(self.services.models, self.services.jobs.store, class_link.setup)
+
+        def encode() -> None:
+            with suppress(InputError):  # a lesson whose data or model is missing reports that itself
+                for source in samples.SENTENCES:
+                    samples.encode_corpus(context, source)
+
+        threading.Thread(target=encode, name="lessons", daemon=True).start()
 
 
 def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
     """The link to the page that the lesson is about, with the settings of the lesson."""
     return macro("learn/page_link")(href or lesson.href, lesson.opens)
-
-
-def _wire(services: Services, views: Sequence[_LessonView], navigation: _Navigation) -> None:
-    current, class_link = navigation.current, navigation.class_link
-    shown = [
-        *(current, *(each.column for each in views), *navigation.chips),
-        *(navigation.previous, navigation.following),
-    ]
-    controls = [control for each in views for control in each.demo.controls]
-    fields = [control for control in controls if not isinstance(control, gr.State)]
-    asked = gr.State({})  # for each lesson what was asked last
-    outputs = [component for each in views for component in each.outputs]
-
-    def measure_after(event: Any) -> Any:
-        remembered = event.then(None, None, None, js=REMEMBER_LESSON)
-        inputs = [asked, class_link, current, *controls]
-        return remembered.then(partial(_measure_current, views), inputs, outputs, **PRIVATE)
-
-    def open_link(requested: str, request: gr.Request) -> list[Any]:
-        return _open(services, views, requested, dict(request.query_params))
-
-    root = gr.context.Context.root_block
-    opened = root.load(
-        open_link,
-        navigation.requested,
-        [class_link, navigation.banner, *shown, *fields],
-        js=REQUESTED_LESSON,
-        **UNQUEUED,
-    )
-    measure_after(opened).then(partial(_encode_in_background, services), class_link, None, **PRIVATE)
-    for number, chip in enumerate(navigation.chips, start=1):
-        measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
-    for button, step in ((navigation.previous, -1), (navigation.following, 1)):
-        turned = button.click(partial(_turn, step), [class_link, current], shown, **UNQUEUED)
-        measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
-    for each in views:
-        measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
-        gr.on(
-            each.demo.events,
-            *measure,
-            trigger_mode="always_last",
-            show_progress="minimal",
-            show_progress_on=each.result,
-            concurrency_limit=2,
-            api_visibility="private",
-        )
-        each.reset.click(partial(_initial, each), class_link, each.demo.controls, **UNQUEUED).then(*measure, **PRIVATE)
-
-
-def _open(services: Services, views: Sequence[_LessonView], requested: str, parameters: dict[str, str]) -> list[Any]:
-    """The class and the lesson that the address asks for. A link that is wrong opens the lessons as they are."""
-    try:
-        class_link = read_class(parameters, services.access)
-        banner = class_link.banner()
-    except UserFacingError as error:
-        class_link, banner = ClassLink(), messages.error_message(error)
-    number = lesson_number(requested)
-    number = number if number in class_link.numbers else class_link.numbers[0]
-    return [
-        class_link,
-        gr.update(value=banner, visible=bool(banner)),
-        *_show_lesson(number, class_link),
-        *(value for each in views for value in _changed(each, class_link)),
-    ]
 
 
 def _changed(view: _LessonView, class_link: ClassLink) -> list[Any]:
@@ -243,54 +234,25 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
 
 
 def _measure_current(
-    views: Sequence[_LessonView],
-    asked: Asked,
-    class_link: ClassLink,
-    current: int,
-    *values: Any,
-) -> list[Any]:
-    """Measure for the open lesson with the values of its controls; leave the others as they are."""
-    updates: list[Any] = []
-    start = 0
-    for each in views:
-        end = start + len(each.demo.controls)
-        is_open = each.lesson.number == current
-        updates += _measure(each, asked, class_link, *values[start:end]) if is_open else _left(each)
-        start = end
-    return updates
+    views: Sequence[_LessonView], asked: Asked, class_link: ClassLink, current: int, *values: Any
+) -> Update:
+    """Measure for the open lesson with the values of its controls."""
+    remaining = iter(values)
+    own = [list(islice(remaining, len(view.demo.controls))) for view in views]
+    return _measure(views[current - 1], asked, class_link, *own[current - 1])
 
 
-def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: Any) -> list[Any]:
+def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: Any) -> Update:
     """Updates of figure, result and link; or of the result alone, with the message of a user error.
 
     None if the visitor has asked for something else of this lesson meanwhile: the answer to that may be there already.
     """
+    figure, result, link = view.outputs
     is_newest = ask(asked, view.lesson.number)
+    update: Update
     try:
-        measurement = view.measure(class_link.setup, *values)
+        found = view.measure(class_link.setup, *values)
+        update = {figure: shown(found.figure), result: found.html, link: _page_link(view.lesson, found.href)}
     except UserFacingError as error:
-        return [gr.update(visible=False), messages.error_message(error), gr.skip()] if is_newest() else _left(view)
-    if not is_newest():
-        return _left(view)
-    link = _page_link(view.lesson, measurement.href)
-    return [gr.update(value=measurement.figure, visible=True), measurement.html, link]
-
-
-def _left(view: _LessonView) -> list[Any]:
-    """What a lesson shows stays as it is."""
-    return [gr.skip()] * len(view.outputs)
-
-
-def _encode_in_background(services: Services, class_link: ClassLink) -> None:
-    """Start a thread that encodes what the lessons share, while the first one is read."""
-    work = (services, class_link.setup)
-    threading.Thread(target=_encode_samples, args=work, name="lessons", daemon=True).start()
-
-
-def _encode_samples(services: Services, setup: Setup) -> None:
-    """Encode what the lessons share, once. A lesson whose data or model is missing reports that itself."""
-    try:
-        for source in samples.SENTENCES:
-            samples.encode_corpus(Context(services.models, services.jobs.store, setup), source)
-    except InputError:
-        return
+        update = {figure: hidden(), result: messages.error_message(error)}
+    return update if is_newest() else {result: gr.skip()}
