@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.grid import ResultGrid, load_scored_pairs, score_pairs
+from sbert_app.services.results.grid import ResultGrid, load_scored_pairs, timed_scores
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric, Results, averaged_of
 from sbert_app.services.store.documents import read_document
@@ -70,7 +70,7 @@ def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
         spec = ModelName.parse(model)
         scorer = cache.scorer(spec)
         for name, data in datasets.items():
-            grid.results[model, name] = score_pairs(scorer, data)
+            grid.results[model, name] = timed_scores(scorer, data)
             print(
                 f"{model} on {name}: {100 * grid.results[model, name].value(Metric()):.2f}",
                 file=sys.stderr,
@@ -87,7 +87,7 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
     for model in models:
         spec = ModelName.parse(model)
         scorer = cache.scorer(spec)
-        fastest = min((score_pairs(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
+        fastest = min((timed_scores(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
         sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
         print(f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
     encoder = cache.encoder("all-MiniLM-L6-v2")

@@ -27,7 +27,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import HDBSCAN, NOISE, ClusterSettings, cluster, join_nearest
 from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, sample_of, sample_rows
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, fixed_sample, sample_of
 from sbert_app.services.corpus.neighbours import neighbour_index, neighbours, searched
 from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
 from sbert_app.services.files.writers import PARQUET, cell_text, discarded_on_error, open_writers
@@ -214,7 +214,7 @@ def _count(table: Table, column: str) -> tuple[int, str]:
 
 def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: SentenceEncoder, most: int) -> Sample:
     """A sample of a table's rows with their sentences and vectors, in memory."""
-    rows = sample_rows(len(vectors), most)
+    rows = fixed_sample(len(vectors), most)
     wanted = set(rows.tolist())
     corpus = Corpus(table.path.name, [text for row, text in enumerate(_texts(table, column)) if row in wanted])
     key = digest([key, f"sample {most}"])

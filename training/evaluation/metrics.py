@@ -260,6 +260,14 @@ NORMAL_975 = 1.959964  # the 97.5th percentile of the standard normal distributi
 ROUNDING = 1e-20  # relative size of what rounding errors leave of a variance that is zero
 
 
+class Estimate(NamedTuple):
+    """A figure and its 95% interval; NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
 class Interval(NamedTuple):
     """A 95% confidence interval and the method that gave it."""
 
@@ -284,8 +292,24 @@ def bootstrap_interval(
         error = np.sqrt((1 + correlation**2 / 2 if statistic == "spearman" else 1) / (len(x) - 3))
         low, high = np.tanh(np.arctanh(min(correlation, 1 - 1e-12)) + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), "Fisher z")
-    low, high = np.nanpercentile(bootstrap_replicates(x, y, statistic, resamples, seed), [2.5, 97.5])
-    return Interval(float(low), float(high), f"bootstrap, {resamples:,} resamples")
+    _, low, high = percentile_interval(correlation, bootstrap_replicates(x, y, statistic, resamples, seed))
+    return Interval(low, high, f"bootstrap, {resamples:,} resamples")
+
+
+def percentile_interval(value: float, replicates: np.ndarray) -> Estimate:
+    """A figure with the 95% percentile interval of its bootstrap replicates (R,), of which some may be NaN."""
+    if np.isnan(value) or np.isnan(replicates).all():
+        return Estimate(value, float("nan"), float("nan"))
+    low, high = np.nanpercentile(replicates, [2.5, 97.5])
+    return Estimate(value, float(low), float(high))
+
+
+def wilson_interval(successes: int, n: int) -> Interval:
+    """Wilson's 95% interval (1927) of a proportion."""
+    z2 = NORMAL_975**2
+    centre = successes + z2 / 2
+    margin = float(np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)))
+    return Interval(max(0.0, (centre - margin) / (n + z2)), min(1.0, (centre + margin) / (n + z2)), "Wilson")
 
 
 def bootstrap_replicates(

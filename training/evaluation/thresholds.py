@@ -26,11 +26,13 @@ from training.data.dataset import TOP_SCORE, Dataset
 from training.data.transforms import POSITIVE_FROM, POSITIVE_LABELS
 from training.errors import InputError
 from training.evaluation.metrics import (
-    NORMAL_975,
+    Estimate,
     PrecisionRecall,
     affordable_resamples,
+    percentile_interval,
     precision_recall,
     resample_weights,
+    wilson_interval,
 )
 from training.evaluation.scoring import Progress, ShouldStop, row_scores
 
@@ -43,14 +45,6 @@ EACH_FOR_HALVES = 4  # matches, and pairs that are none, from which there are tw
 CURVE_POINTS = 400
 MOST_CRITERIA = 20  # at once: each is measured on every resample of the pairs
 ROUNDING = 1e-9
-
-
-class Estimate(NamedTuple):
-    """A value and its 95% interval; NaN where there is none."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Criterion(NamedTuple):
@@ -273,7 +267,7 @@ def _choose(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[Criterio
     return [
         Estimate(criterion.value, criterion.value, criterion.value)
         if criterion.kind == FIXED
-        else _interval(float(thresholds[place]), np.concatenate(replicates))
+        else percentile_interval(float(thresholds[place]), np.concatenate(replicates))
         for criterion, place, replicates in zip(criteria, places, found, strict=True)
     ]
 
@@ -292,9 +286,9 @@ def _measure(
         (Estimate(*(float("nan"),) * 3),) * 3
         if np.isnan(threshold.value)
         else (
-            _share(float(value[0, 0, c]), replicates[:, 0, c], float(counts[c])),
-            _share(float(value[0, 1, c]), replicates[:, 1, c], float(counts[-1])),
-            _interval(float(value[0, 2, c]), replicates[:, 2, c]),
+            _proportion(float(value[0, 0, c]), replicates[:, 0, c], float(counts[c])),
+            _proportion(float(value[0, 1, c]), replicates[:, 1, c], float(counts[-1])),
+            percentile_interval(float(value[0, 2, c]), replicates[:, 2, c]),
         )
         for c, threshold in enumerate(thresholds)
     ]
@@ -315,7 +309,7 @@ def _average_precision(scores: np.ndarray, matches: np.ndarray, curve: Precision
             recall = hits / hits[:, -1:]
         precision = hits / np.maximum(predicted, 1)
         replicates.append((np.diff(recall, axis=1, prepend=0.0) * precision).sum(axis=1))
-    return _interval(curve.average_precision, np.concatenate(replicates))
+    return percentile_interval(curve.average_precision, np.concatenate(replicates))
 
 
 def _resampled_counts(
@@ -327,19 +321,12 @@ def _resampled_counts(
         yield np.cumsum(weights * together, axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
 
 
-def _interval(value: float, replicates: np.ndarray) -> Estimate:
-    if np.isnan(value) or np.isnan(replicates).all():
-        return Estimate(value, float("nan"), float("nan"))
-    low, high = np.nanpercentile(replicates, [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
-
-
-def _share(value: float, replicates: np.ndarray, n: float) -> Estimate:
-    """A share of ``n``; Wilson's interval (1927) where it is 0 or 1."""
+def _proportion(value: float, replicates: np.ndarray, n: float) -> Estimate:
+    """A proportion of ``n`` with its interval: Wilson's where it is 0 or 1."""
     if value not in (0.0, 1.0):
-        return _interval(value, replicates)
-    margin = NORMAL_975**2 / (n + NORMAL_975**2)
-    return Estimate(value, 0.0, margin) if value == 0 else Estimate(value, 1 - margin, 1.0)
+        return percentile_interval(value, replicates)
+    interval = wilson_interval(int(value * n), int(n))
+    return Estimate(value, interval.low, interval.high)
 
 
 def _thinned(curve: PrecisionRecall) -> list[tuple[float, float, float]]:

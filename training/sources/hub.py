@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.sources import progress
 
 ANSWER_SECONDS = 8.0  # for the first answer, once connected
@@ -149,7 +149,7 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise ConnectionError(f"it answered with status {error.response.status_code}") from error
     except (errors.HTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        why = f"no answer ({type(error).__name__}: {str(error)[:200]})"
+        why = f"no answer ({type(error).__name__}: {first_line(error)})"
         remember_failure(why)
         raise ConnectionError(why) from error
     except errors.XetDownloadError as error:

@@ -33,7 +33,7 @@ BATCH_ROWS = 1_000
 MOST_NAMED = 12  # configurations or splits that an error lists
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
-Wanted = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
+PickColumns = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Located:
 
 
 def read_dataset(
-    repo_id: str, selectors: Sequence[str], split: str, wanted: Wanted, home: str | Path | None = None
+    repo_id: str, selectors: Sequence[str], split: str, wanted: PickColumns, home: str | Path | None = None
 ) -> HubRows:
     """Rows of one split of a data set.
 
@@ -202,7 +202,7 @@ def _listed(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------- rows
 
 
-def _columns(rows: Any, wanted: Wanted) -> tuple[dict[str, list[Any]], bool]:
+def _columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool]:
     """The wanted columns of at most `MOST_ROWS` rows, and whether there are more."""
     from datasets import ClassLabel
 

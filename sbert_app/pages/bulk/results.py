@@ -11,7 +11,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_estimate
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
-from sbert_app.services.files.report import Agreement, Disagreement, ScoreSummary
+from sbert_app.services.files.report import Correlation, Disagreement, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from training.data.tables.columns import normalize_name
 from training.data.tables.table import PairColumns, Table
@@ -176,19 +176,19 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _spearman(title: str, agreement: Agreement) -> _Card:
-    return _card(title, "Spearman ρ ×100", agreement.spearman, agreement.spearman_interval, agreement)
+def _spearman(title: str, found: Correlation) -> _Card:
+    return _card(title, "Spearman ρ ×100", found.spearman, found.spearman_interval, found)
 
 
-def _pearson(title: str, agreement: Agreement) -> _Card:
-    return _card(title, "Pearson r ×100", agreement.pearson, agreement.pearson_interval, agreement)
+def _pearson(title: str, found: Correlation) -> _Card:
+    return _card(title, "Pearson r ×100", found.pearson, found.pearson_interval, found)
 
 
-def _card(title: str, unit: str, value: float, interval: tuple[float, float], agreement: Agreement) -> _Card:
+def _card(title: str, unit: str, value: float, interval: tuple[float, float], found: Correlation) -> _Card:
     low, high = interval
     foot = [
         f"95% interval {low * 100:.1f} to {high * 100:.1f}",
-        format_count(agreement.n, "row"),
-        agreement.interval_method,
+        format_count(found.n, "row"),
+        found.interval_method,
     ]
     return _Card(title, f"{value * 100:.1f}", unit, " · ".join(foot))

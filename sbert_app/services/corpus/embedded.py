@@ -116,7 +116,7 @@ class Sample(NamedTuple):
     rows: np.ndarray  # int64 (n,), ascending: their positions in the corpus
 
 
-def sample_rows(count: int, size: int) -> np.ndarray:
+def fixed_sample(count: int, size: int) -> np.ndarray:
     """``size`` of ``count`` rows, always the same ones: int64, ascending."""
     if count <= size:
         return np.arange(count, dtype=np.int64)
@@ -125,7 +125,7 @@ def sample_rows(count: int, size: int) -> np.ndarray:
 
 def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     """At most ``size`` sentences of a corpus with their vectors, in memory; a smaller corpus as it is."""
-    rows = sample_rows(len(embedded), size)
+    rows = fixed_sample(len(embedded), size)
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
     corpus = embedded.corpus

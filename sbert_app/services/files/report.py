@@ -44,7 +44,7 @@ class Disagreement:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Correlation:
     """How two scores agree over the rows that have both. Correlations in -1..1, intervals of 95%."""
 
     n: int
@@ -63,9 +63,9 @@ class Report:
     edges: list[float]
     mean: float | None
     sampled: bool  # whether what follows looks at a sample of the rows
-    cosine_gold: Agreement | None
-    cross_gold: Agreement | None
-    cosine_cross: Agreement | None
+    cosine_gold: Correlation | None
+    cross_gold: Correlation | None
+    cosine_cross: Correlation | None
     scatter: list[tuple[float, float]]  # (gold score, cosine)
     gold_disagreements: list[Disagreement]
     cross_disagreements: list[Disagreement]
@@ -130,9 +130,9 @@ class ReportBuilder:
             edges=self._edges.round(4).tolist(),
             mean=self._sum / total if total else None,
             sampled=self._seen > len(self._sample),
-            cosine_gold=agreement(gold[:, COSINE], gold[:, GOLD]),
-            cross_gold=agreement(both[:, CROSS], both[:, GOLD]),
-            cosine_cross=agreement(cross[:, COSINE], cross[:, CROSS]),
+            cosine_gold=correlation(gold[:, COSINE], gold[:, GOLD]),
+            cross_gold=correlation(both[:, CROSS], both[:, GOLD]),
+            cosine_cross=correlation(cross[:, COSINE], cross[:, CROSS]),
             scatter=self._scatter(gold),
             gold_disagreements=self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
@@ -183,7 +183,7 @@ class ReportBuilder:
         return found
 
 
-def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
+def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
     """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
     from training.evaluation.metrics import affordable_resamples, bootstrap_interval, pearson, spearman
 
@@ -191,7 +191,7 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Agreement | None:
         return None
     resamples = affordable_resamples(len(x))
     by_rank, by_value = (bootstrap_interval(x, y, kind, resamples) for kind in ("spearman", "pearson"))
-    return Agreement(
+    return Correlation(
         n=len(x),
         spearman=spearman(x, y),
         spearman_interval=(by_rank.low, by_rank.high),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.results import Estimate, percentile_interval
+from sbert_app.services.results.results import Estimate, estimate_x100
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
@@ -122,13 +122,13 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
             if np.isnan(value):
                 raise InputError(f"all scores of {scorer.name} or all gold scores of {data.name} are equal")
             reference = replicates
-        change = percentile_interval(value - (cells[0].rho.value / 100 if cells else value), replicates - reference)
+        change = estimate_x100(value - (cells[0].rho.value / 100 if cells else value), replicates - reference)
         cells.append(
             Cell(
                 dimension,
                 precision,
                 bytes_per_vector(dimension, precision),
-                percentile_interval(value, replicates),
+                estimate_x100(value, replicates),
                 change,
                 _search_milliseconds(kept, precision),
             )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.results import Estimate, EvalResult, Metric, percentile_interval
+from sbert_app.services.results.results import Estimate, EvalResult, Metric, estimate_x100
 from training.data.dataset import Dataset
 from training.evaluation.metrics import bootstrap_replicates
 
@@ -97,7 +97,7 @@ def _rho(scores: np.ndarray, gold: np.ndarray) -> Estimate | None:
     value = spearman(scores, gold) if len(scores) >= MIN_PAIRS else float("nan")
     if np.isnan(value):
         return None
-    return percentile_interval(value, bootstrap_replicates(scores, gold, Metric().statistic))
+    return estimate_x100(value, bootstrap_replicates(scores, gold, Metric().statistic))
 
 
 def _length(a: list[str], b: list[str]) -> int:

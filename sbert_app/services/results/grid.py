@@ -28,7 +28,7 @@ from sbert_app.services.results.results import (
     Metric,
     averaged_of,
     data_label,
-    percentile_interval,
+    estimate_x100,
 )
 from sbert_app.services.store.cache import DiskCache, digest
 from training.assets import asset
@@ -74,7 +74,7 @@ class ResultGrid:
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """Of one result, or of the mean over a row."""
         measured = self._value_and_replicates(model, data, metric)
-        return None if measured is None else percentile_interval(*measured)
+        return None if measured is None else estimate_x100(*measured)
 
     def failure(self, model: str, data: str) -> str:
         """Why there is no estimate."""
@@ -160,14 +160,14 @@ def evaluate_one(
     if (cached := cache.get(*key)) is not None:
         return cached
     scorer = models.scorer(spec)
-    result = score_pairs(scorer, data, watch)
+    result = timed_scores(scorer, data, watch)
     if all(np.isfinite(scores).all() for scores in result.scores.values()):
         cache.put(*key, result)
         return result
     raise InputError(f"{spec.label} gives scores that are not finite numbers on {data.name}")
 
 
-def score_pairs(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
+def timed_scores(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
     """Score every pair and measure the time."""
     row_scores(scorer, WARM_UP)  # the first call prepares the weights, which is not part of the speed
     report = ScoreReport()

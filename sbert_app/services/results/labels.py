@@ -19,7 +19,7 @@ from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.transforms import positive_and_negative
 from training.errors import InputError
-from training.evaluation.metrics import PairClassification, classify_pairs
+from training.evaluation.metrics import PairClassification, classify_pairs, wilson_interval
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
@@ -100,13 +100,3 @@ def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]
         int(together.sum()),
         len(together),
     )
-
-
-def wilson_interval(successes: int, n: int) -> Interval:
-    """Wilson's 95% interval of a proportion."""
-    from scipy.stats import binomtest
-
-    from training.evaluation.metrics import Interval
-
-    low, high = binomtest(successes, n).proportion_ci(method="wilson")
-    return Interval(float(low), float(high), "Wilson")

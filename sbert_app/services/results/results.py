@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from training.evaluation.metrics import bootstrap_replicates
+from training.evaluation.metrics import Estimate, bootstrap_replicates, percentile_interval
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -27,14 +27,6 @@ class Metric(NamedTuple):
 
     similarity: str = "cosine"  # a key of SIMILARITIES
     statistic: str = "spearman"  # a key of STATISTICS
-
-
-class Estimate(NamedTuple):
-    """A correlation ×100 and its 95% interval; NaN where undefined."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +62,12 @@ class EvalResult:
 
     def estimate(self, metric: Metric) -> Estimate:
         """The correlation with its percentile bootstrap interval, ×100."""
-        return percentile_interval(self.value(metric), self.replicates(metric))
+        return estimate_x100(self.value(metric), self.replicates(metric))
 
 
-def percentile_interval(value: float, replicates: np.ndarray) -> Estimate:
+def estimate_x100(value: float, replicates: np.ndarray) -> Estimate:
     """A correlation in -1..1 and its bootstrap replicates (R,) -> the estimate ×100."""
-    if np.isnan(value) or np.isnan(replicates).all():
-        return Estimate(100 * value, float("nan"), float("nan"))
-    low, high = np.nanpercentile(replicates, [2.5, 97.5])
-    return Estimate(100 * value, 100 * float(low), 100 * float(high))
+    return Estimate(*(100 * figure for figure in percentile_interval(value, replicates)))
 
 
 ALPHA = 0.05

@@ -14,7 +14,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings, cluster, join_nearest, k_means
 from sbert_app.services.clusters.summary import keywords, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of, sample_rows
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, fixed_sample, sample_of
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.corpus.similar_pairs import estimate_seconds
@@ -148,7 +148,7 @@ class TestOpenCorpora:
         corpus = Corpus("c", SENTENCES, {"n": list(range(100))})
         embedded = EmbeddedCorpus(corpus, BagEncoder().encode(SENTENCES), "m", "mean", "key", 0.0)
         sample = sample_of(embedded, 30)
-        assert sample.rows.tolist() == sorted(set(sample.rows.tolist())) == sample_rows(100, 30).tolist()
+        assert sample.rows.tolist() == sorted(set(sample.rows.tolist())) == fixed_sample(100, 30).tolist()
         assert sample.embedded.corpus.columns["n"] == sample.rows.tolist()
         np.testing.assert_array_equal(sample.embedded.vectors, embedded.vectors[sample.rows])
         assert sample.embedded.key != embedded.key
@@ -186,7 +186,7 @@ class TestClusters:
 
     def test_the_others_join_the_clusters_of_their_neighbours_in_the_sample(self, blobs):
         vectors, kinds = blobs
-        sample = sample_rows(600, 90)
+        sample = fixed_sample(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))

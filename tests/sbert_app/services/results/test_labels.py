@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels, wilson_interval
+from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels
 from training.data.dataset import Dataset
 from training.errors import InputError
+from training.evaluation.metrics import wilson_interval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 
