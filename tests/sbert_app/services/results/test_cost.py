@@ -11,7 +11,7 @@ from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results import cost
 from sbert_app.services.results.cost import measure_cost
-from sbert_app.services.results.results import percentile_interval
+from sbert_app.services.results.results import estimate_x100
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import bootstrap_replicates
@@ -59,7 +59,7 @@ def test_binary_is_the_agreement_of_sentence_transformers_bits(table, encoder, p
     cell = table.cell(128, "binary")
     assert cell.rho.value == pytest.approx(100 * stats.spearmanr(scores, pairs.scores)[0], abs=1e-6)
     replicates = bootstrap_replicates(scores, np.array(pairs.scores))
-    assert cell.rho == pytest.approx(percentile_interval(cell.rho.value / 100, replicates), abs=1e-6)
+    assert cell.rho == pytest.approx(estimate_x100(cell.rho.value / 100, replicates), abs=1e-6)
 
 
 def test_the_smallest_that_comes_near(table):
