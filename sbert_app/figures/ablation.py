@@ -23,32 +23,14 @@ def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     """
     figure = go.Figure()
     if any(row.paper is not None for row in rows):
-        _bars(
-            figure,
-            rows,
-            [row.paper for row in rows],
-            "the paper",
-            PAPER_COLOUR,
-            textfont={"color": "#10141b", "size": 12},
-        )
+        _bars(figure, rows, [row.paper for row in rows], "the paper", PAPER_COLOUR, "#10141b")
     means = [row.summary.mean if row.summary else None for row in rows]
-    half_widths = [_ci_half_width(row) for row in rows]
-    _bars(
-        figure,
-        rows,
-        means,
-        measured,
-        PALETTE["blue"],
-        textfont={"color": "#fff", "size": 12},
-        error_x={
-            "type": "data",
-            "array": half_widths,
-            "color": PALETTE["orange"],
-            "thickness": 2.5,
-            "width": 5,
-            "visible": any(half_widths),
-        },
-    )
+    half_widths = [  # of the 95% interval; None for a single seed
+        row.summary.high - row.summary.mean if row.summary and row.summary.high is not None else None for row in rows
+    ]
+    interval = {"type": "data", "array": half_widths, "visible": any(half_widths)}
+    error_x = interval | {"color": PALETTE["orange"], "thickness": 2.5, "width": 5}
+    _bars(figure, rows, means, measured, PALETTE["blue"], "#fff", error_x=error_x)
     before = [row.before for row in rows]
     if any(value is not None for value in before):
         figure.add_scatter(
@@ -56,29 +38,31 @@ def bars(rows: Sequence[VariantRow], measured: str) -> go.Figure:
             y=_labels(rows),
             mode="markers",
             name="before training",
-            marker={
-                "symbol": "diamond",
-                "size": 11,
-                "color": PALETTE["vermillion"],
-                "line": {"color": "#fff", "width": 1.5},
-            },
+            marker={"symbol": "diamond", "size": 11, "color": PALETTE["vermillion"]},
+            marker_line={"color": "#fff", "width": 1.5},
             hovertemplate="%{y}: %{x:.2f} before training<extra></extra>",
         )
-    apply_style(figure, height=ROW_PIXELS * len(rows) + MARGIN_PIXELS)
-    figure.update_layout(
+    return apply_style(
+        figure,
+        ROW_PIXELS * len(rows) + MARGIN_PIXELS,
+        x={"range": [0, 100], "title": "Spearman ρ ×100 on STSb dev"},
+        y={"autorange": "reversed", "showgrid": False, "ticks": ""},
         barmode="group",
         bargap=0.25,
         showlegend=True,
-        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "reversed"},
+        legend_traceorder="reversed",
         margin_t=48,
     )
-    figure.update_xaxes(range=[0, 100], title="Spearman ρ ×100 on STSb dev")
-    figure.update_yaxes(autorange="reversed", showgrid=False, ticks="")
-    return figure
 
 
 def _bars(
-    figure: go.Figure, rows: Sequence[VariantRow], values: list[float | None], name: str, colour: str, **more: Any
+    figure: go.Figure,
+    rows: Sequence[VariantRow],
+    values: list[float | None],
+    name: str,
+    colour: str,
+    text_colour: str,
+    **more: Any,
 ) -> None:
     figure.add_bar(
         x=values,
@@ -87,6 +71,7 @@ def _bars(
         name=name,
         marker={"color": colour},
         text=["" if value is None else f"{value:.1f}" for value in values],
+        textfont={"color": text_colour, "size": 12},
         textposition="inside",
         insidetextanchor="start",
         hovertemplate="%{y}: %{x:.2f}<extra>" + escape(name) + "</extra>",
@@ -96,8 +81,3 @@ def _bars(
 
 def _labels(rows: Sequence[VariantRow]) -> list[str]:
     return [escape(row.label).replace(": ", ":<br>") for row in rows]
-
-
-def _ci_half_width(row: VariantRow) -> float | None:
-    """Half the width of the 95% interval; None for a single seed."""
-    return row.summary.high - row.summary.mean if row.summary and row.summary.high is not None else None

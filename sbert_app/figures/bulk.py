@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -30,10 +32,13 @@ def histogram(report: Report) -> go.Figure:
             hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
         )
     )
-    _set_title(figure, "Distribution of the cosines")
-    figure.update_xaxes(title="cosine", range=[left - 0.02, 1.02], showgrid=False)
-    figure.update_yaxes(title="pairs", rangemode="tozero")
-    figure.update_layout(bargap=0.08)
+    _style(
+        figure,
+        "Distribution of the cosines",
+        x={"title": "cosine", "range": [left - 0.02, 1.02], "showgrid": False},
+        y={"title": "pairs", "rangemode": "tozero"},
+        bargap=0.08,
+    )
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
         figure.add_annotation(
@@ -44,25 +49,20 @@ def histogram(report: Report) -> go.Figure:
 
 def scatter(report: Report, gold_name: str) -> go.Figure:
     """Gold score against cosine, a point for each pair or for a sample of them."""
-    gold = [point[0] for point in report.scatter]
-    cosine = [point[1] for point in report.scatter]
-    few = len(gold) < 300
+    few = len(report.scatter) < 300
     figure = go.Figure(
         go.Scatter(
-            x=gold,
-            y=cosine,
+            x=[gold for gold, _ in report.scatter],
+            y=[cosine for _, cosine in report.scatter],
             mode="markers",
             marker={"color": PALETTE["blue"], "size": 8 if few else 4, "opacity": 0.75 if few else 0.4},
             hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
         )
     )
-    _set_title(figure, "Gold score and cosine")
-    figure.update_xaxes(title=f"gold score ({gold_name})")
-    figure.update_yaxes(title="cosine")
-    return figure
+    return _style(figure, "Gold score and cosine", x={"title": f"gold score ({gold_name})"}, y={"title": "cosine"})
 
 
-def _set_title(figure: go.Figure, title: str) -> None:
+def _style(figure: go.Figure, title: str, **style: Any) -> go.Figure:
     """Apply the shared look and add a title above the plot."""
-    apply_style(figure, height=320)
-    figure.update_layout(title={"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}, margin={"t": 64})
+    above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
+    return apply_style(figure, 320, title=above, margin_t=64, **style)

@@ -12,12 +12,15 @@ from sbert_app.figures.style import DIVERGING, apply_style, short_label
 
 MOST_HEIGHT = 900  # pixels of a word map, however many words there are
 MOST_LABELS = 40  # words beside one another that can be read
+TOP = {"side": "top", "showgrid": False}  # the horizontal axis of a matrix
+DOWNWARDS = {"autorange": "reversed", "showgrid": False}  # its vertical axis
 MOST_NUMBERS = 12  # numbers beside one another that can be read, on a phone too
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
     """Heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
     bound = max(float(np.abs(matrix).max()), 1e-6)
+    below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6}
     figure = go.Figure(
         go.Heatmap(
             z=matrix.round(5).tolist(),
@@ -29,26 +32,14 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             colorscale=DIVERGING,
             texttemplate="%{z:.3f}" if len(words_b) <= 9 and len(words_a) <= 14 else None,
             hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
-            colorbar={
-                "orientation": "h",
-                "thickness": 8,
-                "len": 0.5,
-                "y": 0,
-                "yanchor": "top",
-                "ypad": 6,
-                "outlinewidth": 0,
-                "nticks": 3,
-            },
+            colorbar={**below, "thickness": 8, "len": 0.5, "outlinewidth": 0, "nticks": 3},
             xgap=2 if len(words_b) <= 60 else 0,
             ygap=2 if len(words_a) <= 60 else 0,
         )
     )
     alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
-    apply_style(figure, height=min(MOST_HEIGHT, max(220, 34 * len(words_a) + 130)), alt=alt)
-    figure.update_xaxes(**_word_ticks(words_b), side="top", showgrid=False)
-    figure.update_yaxes(**_word_ticks(words_a), autorange="reversed", showgrid=False)
-    figure.update_layout(margin_b=54)
-    return figure
+    height = min(MOST_HEIGHT, max(220, 34 * len(words_a) + 130))
+    return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
 
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
@@ -73,13 +64,10 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             ygap=1 if n <= 60 else 0,
         )
     )
-    apply_style(figure, height=480, alt=f"{title}: every pair of {n} sentences")
     # Every line has its number; of many lines Plotly numbers as many as there is room for.
     numbers: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
-    figure.update_xaxes(side="top", showgrid=False, **numbers)
-    figure.update_yaxes(autorange="reversed", showgrid=False, **numbers)
-    figure.update_layout(title={"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}, margin_b=44)
-    return figure
+    alt, below = f"{title}: every pair of {n} sentences", {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
+    return apply_style(figure, 480, alt, TOP | numbers, DOWNWARDS | numbers, title=below, margin_b=44)
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:

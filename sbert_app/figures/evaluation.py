@@ -10,19 +10,24 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
 from sbert_app.services.results.cost import CostTable
 from training.evaluation.thresholds import Choice, Decision
 from training.evaluation.vector_precision import PRECISIONS
 
 THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
-
-PRECISION_COLOURS = {"float32": "blue", "bfloat16": "sky", "int8": "green", "binary": "vermillion"}
-PRECISION_SYMBOLS = {"float32": "circle", "bfloat16": "diamond", "int8": "square", "binary": "triangle-up"}
-
-COLOURS = {"encoder": "blue", "baseline": "orange", "cross-encoder": "purple"}
-SYMBOLS = {"encoder": "circle", "baseline": "square", "cross-encoder": "diamond"}
-NAMES = {"encoder": "bi-encoder", "baseline": "no transformer", "cross-encoder": "cross-encoder"}
+PRECISION_MARKERS = {
+    "float32": ("blue", "circle"),
+    "bfloat16": ("sky", "diamond"),
+    "int8": ("green", "square"),
+    "binary": ("vermillion", "triangle-up"),
+}
+KINDS = {  # of models: name, colour, symbol
+    "encoder": ("bi-encoder", "blue", "circle"),
+    "baseline": ("no transformer", "orange", "square"),
+    "cross-encoder": ("cross-encoder", "purple", "diamond"),
+}
+WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}  # margins in which the labels of the axes' ends fit
 PLOT_SIZE = (1_050, 290)  # pixels of the plot area on a wide screen
 SPEED_NOISE = 0.1  # relative
 LETTER_WIDTH = 6  # pixels, approximately
@@ -37,7 +42,7 @@ class Point:
     """A model's speed and quality."""
 
     label: str
-    kind: str  # encoder, baseline, cross-encoder
+    kind: str  # a key of KINDS
     speed: float  # sentences per second
     quality: float  # a correlation ×100
     is_paper: bool = False
@@ -75,38 +80,28 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         line={"color": PALETTE["grey"], "dash": "dot", "width": 1.5},
         hoverinfo="skip",
     )
-    for kind, name in NAMES.items():
-        group = [point for point in measured if point.kind == kind]
+    groups: list[tuple[str, list[Point], dict[str, Any]]] = []
+    for kind, (name, colour, symbol) in KINDS.items():
+        marker = {"color": PALETTE[colour], "symbol": symbol, "size": 12}
+        groups.append((name, [point for point in measured if point.kind == kind], marker))
+    hollow = {"color": PALETTE["grey"], "symbol": "circle-open", "size": 10, "line": {"width": 2}}
+    groups.append(("the paper, Tables 1 and 7", [point for point in points if point.is_paper], hollow))
+    for name, group, marker in groups:
         if group:
-            marker = {"color": PALETTE[COLOURS[kind]], "symbol": SYMBOLS[kind], "size": 12}
-            _points(figure, group, name, quality, marker)
-    from_paper = [point for point in points if point.is_paper]
-    if from_paper:
-        marker = {"color": PALETTE["grey"], "symbol": "circle-open", "size": 10, "line": {"width": 2}}
-        _points(figure, from_paper, "the paper, Tables 1 and 7", quality, marker)
-    apply_style(figure, height=420)
-    figure.update_layout(
-        showlegend=True, legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, margin_t=56, margin_r=24
-    )
+            figure.add_scatter(
+                x=[point.speed for point in group],
+                y=[point.quality for point in group],
+                mode="markers",
+                name=name,
+                customdata=[short_label(point.label, 34) for point in group],
+                marker=marker,
+                hovertemplate="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
+            )
     decades = [log10(point.speed) for point in points] or [2.0]
     x_range = (min(decades) - 0.25, max(decades) + 0.8)  # with space for labels on the right
     _add_labels(figure, points, x_range)
-    figure.update_xaxes(type="log", title="sentences per second", dtick=1, tickformat="~s", range=x_range)
-    figure.update_yaxes(title=quality)
-    return figure
-
-
-def _points(figure: go.Figure, group: Sequence[Point], name: str, quality: str, marker: dict[str, Any]) -> None:
-    labels = [short_label(point.label, 34) for point in group]
-    figure.add_scatter(
-        x=[point.speed for point in group],
-        y=[point.quality for point in group],
-        mode="markers",
-        name=name,
-        customdata=labels,
-        marker=marker,
-        hovertemplate="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
-    )
+    x = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
+    return apply_style(figure, 420, x=x, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24)
 
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
@@ -161,47 +156,40 @@ def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
             fill="tozeroy",
             hovertemplate="%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>",
         )
-    apply_style(figure, height=300)
-    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.12, "x": 0})
-    figure.update_xaxes(title="similarity")
-    figure.update_yaxes(title="share of pairs", tickformat=".0%")
-    return figure
+    y = {"title": "share of pairs", "tickformat": ".0%"}
+    return apply_style(figure, 300, x={"title": "similarity"}, y=y, showlegend=True)
 
 
 def quality_and_size(table: CostTable) -> go.Figure:
     """ρ ×100 with its interval against the size of a vector, on a logarithmic axis."""
     figure = go.Figure()
-    for name, precision in PRECISIONS.items():
+    for name, (colour, symbol) in PRECISION_MARKERS.items():
+        label = PRECISIONS[name].label
         cells = [cell for cell in table.cells if cell.precision == name]
         figure.add_scatter(
             x=[cell.bytes for cell in cells],
             y=[cell.rho.value for cell in cells],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [cell.rho.high - cell.rho.value for cell in cells],
-                "arrayminus": [cell.rho.value - cell.rho.low for cell in cells],
-                "thickness": 1,
-                "width": 3,
-                "color": PALETTE[PRECISION_COLOURS[name]],
-            },
+            error_y=error_bars([cell.rho for cell in cells], colour, thickness=1, width=3),
             customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
             mode="lines+markers",
-            name=precision.label,
-            line={"color": PALETTE[PRECISION_COLOURS[name]], "width": 2},
-            marker={"size": 9, "symbol": PRECISION_SYMBOLS[name]},
-            hovertemplate=f"{precision.label}, %{{customdata[0]}} dimensions: ρ %{{y:.2f}}, %{{x:,}} bytes, "
+            name=label,
+            line={"color": PALETTE[colour], "width": 2},
+            marker={"size": 9, "symbol": symbol},
+            hovertemplate=f"{label}, %{{customdata[0]}} dimensions: ρ %{{y:.2f}}, %{{x:,}} bytes, "
             "%{customdata[1]:.2f} ms<extra></extra>",
         )
     sizes = sorted({cell.bytes for cell in table.cells})
-    apply_style(figure, height=380, alt="Spearman's ρ against the size of a vector, a line for each precision")
-    figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, margin_t=48)
     ticks = [2**power for power in range(2, 14) if sizes[0] <= 2**power * 1.5 and 2**power <= sizes[-1] * 1.5]
-    figure.update_xaxes(
-        type="log", title="bytes a vector", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks], minor_ticks=""
+    labels = {"tickvals": ticks, "ticktext": [f"{tick:,}" for tick in ticks], "minor": {"ticks": ""}}
+    return apply_style(
+        figure,
+        380,
+        "Spearman's ρ against the size of a vector, a line for each precision",
+        x={"type": "log", "title": "bytes a vector", **labels},
+        y={"title": "Spearman ρ ×100"},
+        showlegend=True,
+        margin_t=48,
     )
-    figure.update_yaxes(title="Spearman ρ ×100")
-    return figure
 
 
 def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
@@ -220,8 +208,8 @@ def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
         figure.add_scatter(
             x=[choice.recall.value],
             y=[choice.precision.value],
-            error_x=_bar(choice.recall, colour),
-            error_y=_bar(choice.precision, colour),
+            error_x=error_bars([choice.recall], colour),
+            error_y=error_bars([choice.precision], colour),
             mode="markers",
             name=names.get(choice.criterion, choice.criterion),
             marker={"color": PALETTE[colour], "size": 11, "line": {"color": "#ffffff", "width": 1}},
@@ -234,11 +222,14 @@ def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
         x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=11
     )
     area = 100 * decision.average_precision.value
-    apply_style(figure, height=340, alt=f"Precision against recall; average precision {area:.1f} of 100")
-    _legend(figure)
-    figure.update_xaxes(title="recall", range=[0, 1.02], tickformat=".0%", dtick=0.2)
-    figure.update_yaxes(title="precision", range=[0, 1.03], tickformat=".0%")
-    return figure
+    return apply_style(
+        figure,
+        340,
+        f"Precision against recall; average precision {area:.1f} of 100",
+        x={"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6},
+        y={"title": "precision", "range": [0, 1.03], "tickformat": ".0%"},
+        **WITH_LEGEND,
+    )
 
 
 def by_threshold(decision: Decision, similarity: str) -> go.Figure:
@@ -259,11 +250,14 @@ def by_threshold(decision: Decision, similarity: str) -> go.Figure:
         )
     for choice, colour in _shown(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
-    apply_style(figure, height=340, alt=f"Precision, recall and F1 at each threshold of the {similarity}")
-    _legend(figure)
-    figure.update_xaxes(title=f"threshold: {similarity} from here on")
-    figure.update_yaxes(range=[0, 1.03], tickformat=".0%")
-    return figure
+    return apply_style(
+        figure,
+        340,
+        f"Precision, recall and F1 at each threshold of the {similarity}",
+        x={"title": f"threshold: {similarity} from here on", "ticklabelstandoff": 6},
+        y={"range": [0, 1.03], "tickformat": ".0%"},
+        **WITH_LEGEND,
+    )
 
 
 def _shown(decision: Decision) -> list[tuple[Choice, str]]:
@@ -271,24 +265,3 @@ def _shown(decision: Decision) -> list[tuple[Choice, str]]:
     return [
         (choice, colour) for choice, colour in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if choice.exists
     ]
-
-
-def _bar(estimate: tuple[float, float, float], colour: str) -> dict[str, object]:
-    """The interval as an error bar."""
-    value, low, high = estimate
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - value],
-        "arrayminus": [value - low],
-        "color": PALETTE[colour],
-        "thickness": 1.5,
-        "width": 4,
-    }
-
-
-def _legend(figure: go.Figure) -> None:
-    """With it, margins in which the labels of 0% at the origin and of 100% at the end have room."""
-    legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    figure.update_layout(showlegend=True, legend=legend, margin_t=48, margin_r=24)
-    figure.update_xaxes(ticklabelstandoff=6)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import plotly.graph_objects as go
 
 # Okabe & Ito (2008): distinguishable with any colour vision.
@@ -17,17 +20,30 @@ PALETTE = {
 }
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
+LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}  # in a line above the plot
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
-def apply_style(figure: go.Figure, height: int = 360, alt: str = "") -> go.Figure:
+def apply_style(
+    figure: go.Figure,
+    height: int = 360,
+    alt: str = "",
+    x: dict[str, Any] | None = None,
+    y: dict[str, Any] | None = None,
+    **layout: Any,
+) -> go.Figure:
     """Apply the shared look: transparent background, legible in light and dark mode. Returns the figure.
 
-    ``alt`` is the text alternative; without one, the titles of the figure are read out (``assets/app.js``).
+    Args:
+        figure: has its traces.
+        height: in pixels.
+        alt: the text alternative; without one, the titles of the figure are read out (``assets/app.js``).
+        x: of the horizontal axes.
+        y: of the vertical axes.
+        layout: of the whole figure.
     """
-    if alt:
-        figure.update_layout(meta={"alt": alt})
     figure.update_layout(
+        meta={"alt": alt} if alt else None,
         height=height,
         autosize=True,
         paper_bgcolor="rgba(0,0,0,0)",
@@ -37,10 +53,27 @@ def apply_style(figure: go.Figure, height: int = 360, alt: str = "") -> go.Figur
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hoverlabel={"font": {"family": FONT}},
         showlegend=False,
+        legend=LEGEND,
     )
-    figure.update_xaxes(automargin=True, gridcolor="rgba(127,135,147,0.2)", zeroline=False)
-    figure.update_yaxes(automargin=True, gridcolor="rgba(127,135,147,0.2)", zeroline=False)
-    return figure
+    axis = {"automargin": True, "gridcolor": "rgba(127,135,147,0.2)", "zeroline": False}
+    figure.update_xaxes(axis | (x or {}))
+    figure.update_yaxes(axis | (y or {}))
+    return figure.update_layout(**layout)
+
+
+def error_bars(
+    estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
+) -> dict[str, Any]:
+    """Intervals (value, low, high) as error bars of a trace; ``colour`` is of the palette."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, _, high in estimates],
+        "arrayminus": [value - low for value, low, _ in estimates],
+        "color": PALETTE[colour],
+        "thickness": thickness,
+        "width": width,
+    }
 
 
 def short_label(text: str, max_length: int = 70) -> str:
