@@ -73,7 +73,4 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
     """Every word as a label; of many words, as many at equal distances as can be read."""
     step = 1 + len(words) // MOST_LABELS
-    return {
-        "tickvals": list(range(0, len(words), step)),
-        "ticktext": [short_label(word, 16) for word in words[::step]],
-    }
+    return {"tickvals": list(range(0, len(words), step)), "ticktext": [short_label(word, 16) for word in words[::step]]}

@@ -222,11 +222,7 @@ def _distinct_sentences(data: Dataset) -> Dataset:
             row_of.setdefault(sentence, row)
     note = f"{len(row_of):,} different sentences, without scores or labels"
     return Dataset(
-        data.name,
-        (list(row_of),),
-        source=data.source,
-        notes=(*data.notes, note),
-        rows=list(row_of.values()),
+        data.name, (list(row_of),), source=data.source, notes=(*data.notes, note), rows=list(row_of.values())
     )
 
 
@@ -286,12 +282,7 @@ TOGETHER_ROWS = Rows(
 TRIPLET_ROWS = Rows(
     "Triplets",
     "triplets, or pairs from which they can be made",
-    {
-        TRIPLETS: as_it_is,
-        LABELLED: triplets_from_labels,
-        SCORED: triplets_from_scores,
-        PAIRS: triplets_from_pairs,
-    },
+    {TRIPLETS: as_it_is, LABELLED: triplets_from_labels, SCORED: triplets_from_scores, PAIRS: triplets_from_pairs},
 )
 POSITIVE_ROWS = Rows(
     "Pairs",

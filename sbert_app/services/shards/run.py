@@ -106,12 +106,7 @@ def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, watch: Wat
         worker.close()
 
 
-def run_job(
-    job: ShardJob,
-    source: str,
-    engine: Engine = compute_here,
-    watch: Watch = UNWATCHED,
-) -> JobResult:
+def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
     """Compute all blocks that are not there yet.
 
     Args:
