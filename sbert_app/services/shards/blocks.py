@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.rows import BATCH_ROWS, RowBatch
+from training.data.tables.rows import BATCH_ROWS, Reader, RowBatch
 from training.data.tables.table import Table, file_version, open_table
 from training.errors import InputError, first_line
 
@@ -145,19 +145,17 @@ class BlockReader:
         self._batches, self._rest, self._next_row = self._table.batches(BATCH_ROWS), None, 1
 
 
-class _Rows:
-    """The interface of a reader, for the rows of one block and with a column of ids."""
+class _Rows(Reader):
+    """The rows of one block, with a column of ids."""
 
     def __init__(self, table: Table, block: Block, reader: BlockReader) -> None:
         self._table, self._block, self._reader = table, block, reader
         self._adds_id = ID not in table.columns and "id" not in table.columns
         self.columns = (*table.columns, ID) if self._adds_id else table.columns
-        self.description = table.description
         self.remarks = table.remarks
         self.row_estimate = block.rows or max(table.row_estimate - block.first_row + 1, 1)
 
     def fields(self) -> list[Any]:
-        """The Arrow fields of the columns."""
         import pyarrow as pa
 
         return [*self._table.fields(), *([pa.field(ID, pa.int64())] if self._adds_id else [])]

@@ -56,6 +56,7 @@ SCORES = (
 LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
 NLI_PAIR = ("premise", "hypothesis")  # its 0, 1, 2 are classes, not a scale
+MOST_COLUMNS = 2_000
 MOST_NAMED = 20  # columns that an error lists
 LONG_NAME = 80  # characters: a header does not hold whole sentences
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -215,6 +216,22 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
         problem = f"has the same name as another, {shown(name)}" if name else "has no name"
         remarks.append(f"Column {position} {problem}: it is called {unique[-1]} here.")
     return tuple(unique), remarks
+
+
+def header_of(path: Path, first: Sequence[str]) -> tuple[tuple[str, ...], bool, list[str]]:
+    """The columns by a table's first row, whether that row is a header, and remarks on both.
+
+    Raises:
+        InputError: it has more columns than a table of sentences can have.
+    """
+    if len(first) > MOST_COLUMNS:
+        raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
+    if not looks_like_data(first):
+        columns, renamed = unique_names(first)
+        return columns, True, renamed
+    columns, _ = unique_names([""] * len(first))
+    called = f"columns are called {columns[0]} to {columns[-1]}" if columns[1:] else f"column is called {columns[0]}"
+    return columns, False, [f"The first line is data, not a header, so the {called}."]
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from training.data.tables.columns import is_known, looks_like_data, unique_names
-from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.data.tables.columns import header_of, is_known
+from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, scan
 from training.errors import InputError
 
@@ -28,13 +27,12 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bar
 NO_DELIMITER = "\x1f"  # a character that sentences do not hold: one column, commas and all
 LONGEST_FIELD = 2_000_000  # characters; a longer field is a quote that was never closed
 SNIFFED_RECORDS = 50
-MOST_COLUMNS = 2_000
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
 ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
 
 @dataclass(frozen=True)
-class DelimitedReader:
+class DelimitedReader(Reader):
     """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
     text: TextFile
@@ -44,39 +42,19 @@ class DelimitedReader:
     columns: tuple[str, ...]
     has_header: bool
     remarks: tuple[str, ...]
-
-    def fields(self) -> list[Any]:
-        """The Arrow fields of the columns: all text."""
-        import pyarrow as pa
-
-        return [pa.field(name, pa.string()) for name in self.columns]
+    row_estimate: int = 0  # by the number of lines; more than there are where quotes hold line ends
 
     @property
     def description(self) -> str:
-        """The format in words: "UTF-8 text separated by semicolons"."""
         separated = DELIMITERS.get(self.delimiter)
         return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
 
-    @property
-    def row_estimate(self) -> int:
-        """Rows by the number of lines; more than there are where quotes hold line ends."""
-        return self.text.lines - self.skipped_lines - self.has_header
-
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows in order."""
-        records = islice(self._records(), int(self.has_header), None)
+        records = islice(from_first(self.records()), int(self.has_header), None)
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
-    def _records(self) -> Iterator[Record]:
-        """Every record, the header first; blank lines before it are no records."""
-        records = self._all_records()
-        for record in records:
-            if record[0]:
-                yield record
-                break
-        yield from records
-
-    def _all_records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
+        """Every record, the header and blank lines too."""
         csv.field_size_limit(LONGEST_FIELD)
         taken: list[str] = []  # the lines of the record being read
         returned: deque[str] = deque()  # lines to be read again
@@ -144,34 +122,15 @@ def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     quoted = delimiter != "\t" or not _never_quoted(text)
     draft = DelimitedReader(text, delimiter, quoted, skipped, (), has_header=True, remarks=())
-    first = next((record for record, _, _ in draft._records()), None)
+    first = next((record for record, _, _ in draft.records() if record), None)
     if first is None:
         raise InputError(f"{path.name} is empty: it needs a header and at least one row.")
-    if len(first) > MOST_COLUMNS:
-        raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
-    has_header = not looks_like_data(first)
-    columns, renamed = unique_names(first if has_header else [""] * len(first))
-    return replace(
-        draft, columns=columns, has_header=has_header, remarks=_remarks(text, quoted, has_header, columns, renamed)
-    )
-
-
-def _remarks(
-    text: TextFile, quoted: bool, has_header: bool, columns: Sequence[str], renamed: Sequence[str]
-) -> tuple[str, ...]:
-    remarks = []
-    if not has_header:
-        remarks.append(
-            f"The first line is data, not a header, so the columns are called {columns[0]} to {columns[-1]}."
-            if len(columns) > 1
-            else f"The first line is data, not a header, so the column is called {columns[0]}."
-        )
-    else:
-        remarks.extend(renamed)
-    remarks.extend(text.remarks)
+    columns, has_header, remarks = header_of(path, first)
+    remarks += text.remarks
     if not quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
-    return tuple(remarks)
+    rows = text.lines - skipped - has_header
+    return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
 
 
 def _delimiter(head: str, suffix: str) -> str:

@@ -15,12 +15,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal
 
-from training.data.tables.columns import unique_names
-from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather, shown
+from training.data.tables.columns import MOST_COLUMNS, unique_names
+from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, gather, shown
 from training.data.tables.text import OTHER, TextFile, scan
 from training.errors import InputError
 
-MOST_COLUMNS = 2_000
 LONGEST_OBJECT = 16 << 20  # characters of one element of an array
 PIECE = 1 << 20
 Layout = Literal["lines", "array", "columns"]
@@ -43,7 +42,7 @@ EXACT_IN_DOUBLE = 1 << 53
 
 
 @dataclass(frozen=True)
-class JsonReader:
+class JsonReader(Reader):
     """A file of JSON objects whose columns are known."""
 
     text: TextFile
@@ -56,7 +55,6 @@ class JsonReader:
 
     @property
     def description(self) -> str:
-        """The format in words."""
         return f"{LAYOUTS[self.layout]}, {self.text.spoken_encoding}"
 
     def fields(self) -> list[Any]:
@@ -67,7 +65,6 @@ class JsonReader:
         return [pa.field(name, pa.type_for_alias(kind)) for name, kind in names.items()]
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows in order."""
         return gather(self._records(), self.columns, size)
 
     def _records(self) -> Iterator[Record]:
@@ -128,7 +125,8 @@ def _layout(text: TextFile) -> Layout:
     """Whether the objects are lines, the elements of an array, or one object of columns."""
     start = text.head(4096).lstrip("\ufeff \t\r\n")
     if start.startswith("["):
-        return "lines" if _lines_of_arrays(text) else "array"
+        first = start.partition("\n")[0].strip()  # a whole array without objects: JSON Lines of lists
+        return "lines" if first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) else "array"
     return "columns" if start.startswith("{") and _columns(text) is not None else "lines"
 
 
@@ -153,17 +151,14 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
     return value
 
 
-def _lines_of_arrays(text: TextFile) -> bool:
-    """Whether the first line is a whole array that does not hold objects: a JSON Lines file of lists."""
-    first = text.head(4096).lstrip("\ufeff \t\r\n").partition("\n")[0].strip()
-    return first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]"))
-
-
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
     """(the object, None, its characters) or ({}, what is wrong, characters) for every row."""
     with text.open() as file:
         if layout == "columns":
-            yield from _column_values(_columns(text) or {})
+            columns = _columns(text) or {}
+            for cells in zip(*columns.values(), strict=True):
+                row = dict(zip(columns, cells, strict=True))
+                yield row, None, sum(len(cell) for cell in cells if isinstance(cell, str))
             return
         if layout == "array":
             yield from _array_values(file, text.path.name)
@@ -178,12 +173,6 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {shown(line.strip())}", len(line)
                 continue
             yield _checked(value, len(line))
-
-
-def _column_values(columns: dict[str, list[Any]]) -> Iterator[tuple[Any, str | None, int]]:
-    """A row of each position in the lists."""
-    for cells in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, cells, strict=True)), None, sum(len(cell) for cell in cells if isinstance(cell, str))
 
 
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.columns import unique_names
-from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, RowBatch
+from training.data.tables.columns import MOST_COLUMNS, unique_names
+from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, Reader, RowBatch
 from training.errors import InputError, first_line
 
-MOST_COLUMNS = 2_000
 LONGEST_CELL = 2_000_000  # bytes
 
 
 @dataclass(frozen=True)
-class ParquetReader:
+class ParquetReader(Reader):
     """A Parquet file whose footer has been read."""
 
     path: Path

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Any
 
 BATCH_ROWS = 8192
@@ -45,6 +46,34 @@ class RowBatch:
             notes={at - start: note for at, note in self.notes.items() if start <= at < stop},
             arrow=None if self.arrow is None else self.arrow.slice(start, stop - start),
         )
+
+
+class Reader:
+    """The interface of every format: a file whose columns are known."""
+
+    columns: tuple[str, ...]
+    remarks: tuple[str, ...]
+    row_estimate: int
+
+    @property
+    def description(self) -> str:
+        """The format and the encoding in words: "UTF-8 text separated by semicolons"."""
+        raise NotImplementedError
+
+    def fields(self) -> list[Any]:
+        """The Arrow fields of the columns; all text if a reader does not say otherwise."""
+        import pyarrow as pa
+
+        return [pa.field(name, pa.string()) for name in self.columns]
+
+    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All rows in order, at most ``size`` at a time."""
+        raise NotImplementedError
+
+
+def from_first(records: Iterator[Record]) -> Iterator[Record]:
+    """From the first record that is not empty."""
+    return dropwhile(lambda record: not record[0], records)
 
 
 def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True) -> Iterator[RowBatch]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.columns import (
@@ -35,7 +35,7 @@ from training.data.tables.columns import (
 from training.data.tables.csv import open_delimited
 from training.data.tables.json import open_json
 from training.data.tables.parquet import open_parquet
-from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, gather
 from training.data.tables.text import OTHER, WANTED, TextFile, scan
 from training.data.tables.xlsx import open_xlsx
 from training.errors import InputError
@@ -73,21 +73,6 @@ FOREIGN = {
     b"ID3": "an MP3 file",
     **{bytes([0x80, protocol]): "a pickle" for protocol in range(2, 6)},
 }
-
-
-class Reader(Protocol):
-    """The interface of every format."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def row_estimate(self) -> int: ...
-    @property
-    def remarks(self) -> tuple[str, ...]: ...
-    def fields(self) -> list[Any]: ...
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]: ...
 
 
 @dataclass(frozen=True)
@@ -248,11 +233,8 @@ def _require_workbook(path: Path) -> None:
     except (BadZipFile, OSError, NotImplementedError) as error:
         raise InputError(f"{path.name} is a damaged zip archive or Excel workbook: save it again.") from error
     if "xl/workbook.xml" not in names:
-        what = (
-            "an OpenDocument file: save it as .xlsx or CSV"
-            if "content.xml" in names
-            else "a zip archive: unpack it first"
-        )
+        is_office = "content.xml" in names
+        what = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
         raise InputError(f"{path.name} is {what}. {WANTED}")
 
 
@@ -264,32 +246,20 @@ def _require_workbook(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class LinesReader:
+class LinesReader(Reader):
     """A text file as a table of one column."""
 
     text: TextFile
     has_header: bool
+    row_estimate: int  # lines, empty ones at the end included
+    remarks: tuple[str, ...]
     columns: tuple[str, ...] = ("sentence",)
-    remarks: tuple[str, ...] = ()
-
-    def fields(self) -> list[Any]:
-        """The Arrow field of the column."""
-        import pyarrow as pa
-
-        return [pa.field(self.columns[0], pa.string())]
 
     @property
     def description(self) -> str:
-        """The format in words: "UTF-8 text, a sentence a line"."""
         return f"{self.text.spoken_encoding} text, a sentence a line"
 
-    @property
-    def row_estimate(self) -> int:
-        """The number of lines, empty ones at the end included."""
-        return self.text.lines - self.has_header
-
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All lines in order."""
         return gather(islice(self._records(), int(self.has_header), None), self.columns, size)
 
     def _records(self) -> Iterator[Record]:
@@ -310,4 +280,4 @@ def open_lines(path: Path, encoding: str | None = None) -> Table:
     with text.open() as file:
         first = file.readline()
     has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
-    return Table(path, LinesReader(text, has_header, remarks=text.remarks), version)
+    return Table(path, LinesReader(text, has_header, text.lines - has_header, text.remarks), version)

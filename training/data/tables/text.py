@@ -165,8 +165,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
             return replace(text, encoding=found, guess=Guess(found, 1.0))
         return text
     if encoding:
-        broken, _ = _count_damage(path, text.encoding)
-        return replace(text, damaged=max(1, broken))
+        return replace(text, damaged=max(1, _count_damage(path, text.encoding)))
     if announced not in (None, "utf-8-sig"):
         raise InputError(
             f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
@@ -197,11 +196,11 @@ def _by_lines(text: TextFile) -> TextFile:
                     sample += line[:SAMPLE]
     if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
         if not other or other <= broken:
-            return replace(text, damaged=_count_damage(text.path, text.encoding)[0])
+            return replace(text, damaged=_count_damage(text.path, text.encoding))
         if good:
             guess = guess_encoding(bytes(sample))
             if guess.certainty < LOW:
-                return replace(text, damaged=_count_damage(text.path, text.encoding)[0])
+                return replace(text, damaged=_count_damage(text.path, text.encoding))
             return replace(text, other=guess.encoding, other_lines=other + broken)
     guess = guess_encoding(bytes(sample))
     if not guess.certainty:
@@ -209,7 +208,7 @@ def _by_lines(text: TextFile) -> TextFile:
             f"{text.path.name} is not UTF-8, and no other encoding fits it with certainty. Name its encoding "
             "(--encoding), such as windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
         )
-    damaged = 0 if guess.encoding == "latin-1" else _count_damage(text.path, guess.encoding)[0]
+    damaged = 0 if guess.encoding == "latin-1" else _count_damage(text.path, guess.encoding)
     return replace(text, encoding=guess.encoding, damaged=damaged, guess=guess)
 
 
@@ -242,13 +241,7 @@ def _utf16_by_its_zeros(head: bytes) -> str | None:
     return None
 
 
-def _count_damage(path: Path, encoding: str) -> tuple[int, int]:
-    """(broken sequences, good characters beyond ASCII) when the file is read as UTF-8."""
+def _count_damage(path: Path, encoding: str) -> int:
+    """The number of broken sequences when the file is read in this encoding."""
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    broken = good = 0
-    for chunk in chain(_chunks(path), [b""]):
-        text = decoder.decode(chunk, final=not chunk)
-        bad = text.count("\ufffd")
-        broken += bad
-        good += len(text) - bad - sum(map(len, re.findall(r"[\x00-\x7f]+", text)))
-    return broken, good
+    return sum(decoder.decode(chunk, final=not chunk).count("\ufffd") for chunk in chain(_chunks(path), [b""]))

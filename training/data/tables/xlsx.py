@@ -7,7 +7,7 @@ Cells have types and columns have none, so all values become text, as in a CSV f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -16,12 +16,11 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-from training.data.tables.columns import looks_like_data, unique_names
-from training.data.tables.rows import BATCH_ROWS, Record, RowBatch, gather
+from training.data.tables.columns import header_of
+from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
 from training.errors import InputError
 
 MOST_ROWS = 1_048_576  # of any sheet in Excel
-MOST_COLUMNS = 2_000
 MOST_UNPACKED = 1 << 30  # bytes
 MOST_SHARED_TEXT = 256 << 20  # bytes: openpyxl keeps the shared strings in memory
 LONGEST_CELL = 1 << 20  # bytes of XML; Excel itself allows 32,767 characters
@@ -43,7 +42,7 @@ BROKEN = (
 
 
 @dataclass(frozen=True)
-class XlsxReader:
+class XlsxReader(Reader):
     """A workbook whose sheet and columns are known."""
 
     path: Path
@@ -55,14 +54,7 @@ class XlsxReader:
 
     @property
     def description(self) -> str:
-        """The format in words."""
         return f"Excel workbook, sheet {self.sheet}"
-
-    def fields(self) -> list[Any]:
-        """The Arrow fields of the columns: all text."""
-        import pyarrow as pa
-
-        return [pa.field(name, pa.string()) for name in self.columns]
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All rows in order.
@@ -70,7 +62,7 @@ class XlsxReader:
         Raises:
             InputError: the workbook is damaged further down.
         """
-        records = islice(_from_first(_records(self.path, self.sheet)), int(self.has_header), None)
+        records = islice(from_first(_records(self.path, self.sheet)), int(self.has_header), None)
         return gather(records, self.columns, size)
 
 
@@ -85,17 +77,10 @@ def open_xlsx(path: Path) -> XlsxReader:
         visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
         estimates = {sheet.title: sheet.max_row or 0 for sheet in visible}
     for title, estimate in estimates.items():
-        first = next(_from_first(_records(path, title)), None)
+        first = next(from_first(_records(path, title)), None)
         if first is None:
             continue
-        header = [cell or "" for cell in first[0]]
-        if len(header) > MOST_COLUMNS:
-            raise InputError(
-                f"{path.name} has {len(header):,} columns in its first line: this is no table of sentences."
-            )
-        has_header = not looks_like_data(header)
-        columns, renamed = unique_names(header if has_header else [""] * len(header))
-        remarks = list(renamed) if has_header else ["The first line is data, not a header."]
+        columns, has_header, remarks = header_of(path, [cell or "" for cell in first[0]])
         if len(visible) > 1:
             remarks.append(f"The workbook has {len(visible)} sheets; {title} is read.")
         return XlsxReader(path, title, columns, has_header, max(estimate - has_header, 1), tuple(remarks))
@@ -108,39 +93,22 @@ def _records(path: Path, title: str) -> Iterator[Record]:
         sheet = workbook[title]
         sheet.reset_dimensions()  # what the file says about its size is often wrong
         for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
-            values = _texts(cells)
+            values = [_text(cell) for cell in cells]
+            while values and values[-1] is None:
+                values.pop()
             yield values, None, sum(len(value) for value in values if value)
 
 
-def _from_first(records: Iterator[Record]) -> Iterator[Record]:
-    """From the first row that is not empty."""
-    for record in records:
-        if record[0]:
-            yield record
-            break
-    yield from records
-
-
-def _texts(cells: Sequence[Any]) -> list[str | None]:
-    values = [_text(cell) for cell in cells]
-    while values and values[-1] is None:
-        values.pop()
-    return values
-
-
 def _text(cell: Any) -> str | None:
+    if isinstance(cell, str) and "_x" in cell:  # Excel writes a control character as _x000D_
+        from openpyxl.utils.escape import unescape
+
+        return unescape(cell)
     if cell is None or isinstance(cell, str):
-        return _unescaped(cell) if cell and "_x" in cell else cell
+        return cell
     if isinstance(cell, bool):
         return str(cell).upper()
     return str(cell)
-
-
-def _unescaped(text: str) -> str:
-    """Excel writes a control character as _x000D_."""
-    from openpyxl.utils.escape import unescape
-
-    return unescape(text)
 
 
 @contextmanager
