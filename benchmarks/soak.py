@@ -192,7 +192,7 @@ class _Soak:
     def _memory(self) -> dict[str, int | None]:
         """Resident megabytes of the app and of its worker; threads and open files of the app."""
         app = psutil.Process(process_of(self.url))
-        workers = [child for child in app.children() if "sbert_app.services.jobs.worker" in " ".join(child.cmdline())]
+        workers = [child for child in app.children() if "worker" in child.cmdline()]
         return {
             "app_mb": app.memory_info().rss >> 20,
             "worker_mb": sum(child.memory_info().rss for child in workers) >> 20,

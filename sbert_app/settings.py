@@ -50,12 +50,8 @@ class Settings(BaseModel):
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
         """Flags that are not None win over $SBERT_<NAME>, which wins over the default.
 
-        Args:
-            auth_file: a file whose first line is USER:PASSWORD, instead of the flag ``auth``.
-            flags: fields of this class, as values or as text.
-
-        Raises:
-            InputError: a value cannot be used; the message names the setting, the value and what would do.
+        ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
+        InputError names the setting whose value cannot be used, the value and what would do.
         """
         values: dict[str, Any] = {}
         for name in cls.model_fields:

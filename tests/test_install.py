@@ -28,7 +28,7 @@ WORKER_HELP = """
 import subprocess
 from sbert_app.child_process import child_environment, module_command
 
-command = module_command("sbert_app.services.jobs.worker", "--help")
+command = module_command("sbert_app", "worker", "--help")
 print(subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout)
 """
 

@@ -235,11 +235,7 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 
 def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
-    """Names of data with the files by their whole paths, and with ``encoding`` where they name none.
-
-    Raises:
-        InputError: there is an encoding, and no file.
-    """
+    """Names of data with files by their whole paths, and with ``encoding`` where they name none; it needs a file."""
     if encoding is not None and not names_file(name):
         raise InputError(f"--encoding is that of a file; name one with {option}")
     return absolute_names(name, encoding)

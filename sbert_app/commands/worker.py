@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.services.background.state import State
 from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError, Stopped
@@ -40,22 +41,22 @@ def worker(
         from sbert_app.services.ray_cluster import cluster_of
 
         cluster = cluster_of(Settings.gather(home=place, ray=ray))
-        if cluster is not None:
-            cluster.connect()  # one that is not there is a mistake now, and what a run says later
+        if cluster is not None and not idle_seconds:
+            cluster.connect()  # one that is not there is a mistake of who types this; a queued run says it by itself
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
         state = run_once(place, device, once)
-    if state == "stopped":
+    if state == State.STOPPED:
         raise Stopped(f"{once}; the same command resumes it")
-    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == "finished" else sys.stderr)
+    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == State.FINISHED else sys.stderr)
     if code := EXIT_CODES[state]:
         raise typer.Exit(code)
 
 
-EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 75}  # 75 is EX_TEMPFAIL of sysexits.h: try again
+EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}  # 75 is EX_TEMPFAIL of sysexits.h: try again
 _HINTS = {
-    "finished": "",
-    "failed": "; `runs show` has the reason",
-    "interrupted": "; the same command resumes it",
+    State.FINISHED: "",
+    State.FAILED: "; `runs show` has the reason",
+    State.INTERRUPTED: "; the same command resumes it",
 }

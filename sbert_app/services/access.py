@@ -29,11 +29,7 @@ _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}"
 
 
 class AccessPolicy:
-    """Decides which names are passed on to the loaders of models and data.
-
-    Args:
-        folders: whose contents may be named by path: uploads, and those of ``--allow-path``.
-    """
+    """Decides which names are passed on to the loaders of models and data: paths only below ``folders``."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
         self._folders = [folder.expanduser().resolve() for folder in folders]
@@ -41,8 +37,7 @@ class AccessPolicy:
     def check_model(self, name: str) -> str:
         """``name``, if it is a bi-encoder, baseline or cross-encoder that a visitor may name.
 
-        Raises:
-            InputError: it is anything else; the message does not depend on which files exist.
+        Else InputError, whose message does not depend on which files exist.
         """
         model = ModelName.parse(name)
         _check_scratch(model)
@@ -56,11 +51,7 @@ class AccessPolicy:
         )
 
     def check_data(self, name: str) -> str:
-        """``name``, if each of its parts (joined by +) is a data set that a visitor may name.
-
-        Raises:
-            InputError: a part is anything else; the message does not depend on which files exist.
-        """
+        """``name``, if each part (joined by +) is a data set that a visitor may name. InputError as `check_model`."""
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
         parts = (
             DataName.parse_joined(name)
@@ -78,11 +69,7 @@ class AccessPolicy:
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """``config``, if a visitor may name its base, its teacher and its data.
-
-        Raises:
-            InputError: they may not.
-        """
+        """``config``, if a visitor may name its base, its teacher and its data; else InputError."""
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):

@@ -193,12 +193,8 @@ class TaskRunner:
     def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
         """Begin a task and follow it: a `TaskProgress` a few times a second, at last the `TaskResult`.
 
-        Closing the iterator stops the task.
-
-        Raises:
-            Stopped: `stop` was called; the thread is left to end by itself. Its subclass Superseded: a new task of the
-                owner began.
-            Exception: whatever ``work`` raised.
+        Closing the iterator stops the task. Raises what ``work`` raised; Stopped after `stop`, and Superseded when the
+        owner begins another task: the thread is then left to end by itself.
         """
         task = self.start(owner, description, work)
         try:

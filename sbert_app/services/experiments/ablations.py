@@ -50,10 +50,9 @@ class Ablation:
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of one run's config that are not the defaults.
+        """The fields of one run's config that are not the defaults. InputError if there is no such variant.
 
-        ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary. InputError if there is no
-        such variant.
+        ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary.
         """
         if variant not in self.variants:
             raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")

@@ -39,14 +39,9 @@ class Fold:
 
 
 def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
-    """One fold for each topic, the largest first.
+    """One fold for each topic, the largest first, from scored pairs and the topic of each row.
 
-    Args:
-        data: scored pairs.
-        topics: of each row.
-
-    Raises:
-        InputError: fewer than two topics, more than 20, or one with too few pairs.
+    InputError for fewer than two topics, more than 20, or one with too few pairs.
     """
     rows: dict[str, list[int]] = {}
     for row, topic in enumerate(topics):
@@ -64,11 +59,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
 
 
 def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
-    """k folds of equal size, assigned at random.
-
-    Raises:
-        InputError: k is out of range, or the folds would be too small.
-    """
+    """k folds of equal size, assigned at random. InputError if k is out of range, or the folds would be too small."""
     if not 2 <= k <= MAX_FOLDS:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
@@ -87,10 +78,7 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
     """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
-    ``path`` may name an encoding, see `training.names`.
-
-    Raises:
-        InputError: the file has no scores, or it cannot be split like this.
+    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split so.
     """
     data = load_data(str(path))
     if data.kind != SCORED:
@@ -106,16 +94,10 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
 
 
 def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:
-    """Queue a run for each fold.
+    """Queue a run for each fold, as `split` makes them; ``changes`` are fields of a `RunConfig` for regression.
 
-    Args:
-        path, k: as in `split`.
-        experiments: where they are kept, with the queue.
-        visitor: who starts it, see `RunQueue.start`.
-        changes: fields of a `RunConfig` of objective regression.
-
-    Raises:
-        InputError: as ``split``, a setting is out of range, or too many runs are waiting.
+    ``visitor``: who starts it, see `RunQueue.start`. InputError as `split`, if a setting is out of range, and if too
+    many runs are waiting.
     """
     data, folds = split(path, k)
     RunConfig(objective="regression", **changes)  # a wrong setting is reported before anything is written

@@ -45,6 +45,7 @@ log = logging.getLogger("sbert_lab.jobs")
 MOST_WAITING = 1_000  # runs in the queue
 MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
 MOST_GROUPED_OF_ONE = 700  # runs in the queue that are of one visitor's ablations and folds: the largest ablation
+IDLE_SECONDS = 600.0  # after which a worker without a run ends
 WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
@@ -136,15 +137,10 @@ class RunQueue:
             self._fill()
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
-        """Queue a new run.
+        """Queue a new run. InputError if too many are waiting, of this visitor or of all.
 
-        Args:
-            visitor: who starts it, such as an address; "" for the owner of the home folder, who has no limit of
-                their own.
-            grouped: whether it is one of several of an ablation or of folds.
-
-        Raises:
-            InputError: too many runs are waiting, of this visitor or of all.
+        ``visitor``: who starts it, such as an address; "" for the owner of the home folder, who has no limit.
+        ``grouped``: whether it is one of several of an ablation or of folds.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
@@ -177,12 +173,7 @@ class RunQueue:
             )
 
     def resume(self, run_id: str) -> Run:
-        """Queue a run again that did not finish; it is resumed from its checkpoint.
-
-        Raises:
-            InputError: too many runs are waiting.
-            RunError: as `RunStore.requeue`.
-        """
+        """Queue a run again, to be resumed from its checkpoint. Raises as `start` and `RunStore.requeue`."""
         self.check_room(1)
         run = self.store.requeue(run_id)
         self._enqueue(run_id)
@@ -231,10 +222,7 @@ class RunQueue:
                 self._started[slot] = time.monotonic(), self._launch(slot)
 
     def watch(self, seconds: float = WATCH_SECONDS) -> None:
-        """From now on, start a worker whenever runs are queued and none is there: one may be killed at any time.
-
-        In a thread that ends with the process.
-        """
+        """From now on, in a thread, start a worker whenever runs are queued and none is there: it may be killed."""
 
         def look() -> None:
             while True:
@@ -247,10 +235,11 @@ class RunQueue:
         threading.Thread(target=look, name="watch the queue", daemon=True).start()
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
-        where = ("--ray", self.ray) if self.ray else ("--slot", slot)
+        where = ("--ray", self.ray) if self.ray else ("--device", slot)
+        command = ("worker", "--home", self.store.home, "--idle-seconds", IDLE_SECONDS, *where)
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                module_command("sbert_app.services.jobs.worker", "--home", self.store.home, *where),
+                module_command("sbert_app", *command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,17 +1,16 @@
 """The worker: takes runs from the queue and executes them, one after another on one device, or several at once on Ray.
 
-``python -m sbert_app.services.jobs.worker`` is started by `sbert_app.services.jobs.queue` when a run is queued. It runs
-at low priority, with idle threads that sleep, so that the page stays responsive on the same machine, and ends after
-`IDLE_SECONDS` without a run. On SIGTERM, as at a shutdown, the run writes a checkpoint, becomes interrupted, and can be
-resumed.
+``sbert-lab worker`` is started by `sbert_app.services.jobs.queue` when a run is queued. It runs at low priority, with
+idle threads that sleep, so that the page stays responsive on the same machine, and ends after some minutes without a
+run. On SIGTERM, as at a shutdown, the run writes a checkpoint, becomes interrupted, and can be resumed.
 
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -26,37 +25,25 @@ from huey.exceptions import HueyException
 from sbert_app.process import configure_process, release_memory
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
-from sbert_app.services.ray_cluster import Cluster, cluster_of
+from sbert_app.services.ray_cluster import Cluster
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import RunStore
-from sbert_app.settings import Settings
 from sbert_app.signals import on_ending_signal
 from training.errors import InputError, UserFacingError
-from training.sources.home import home_folder
 
 log = logging.getLogger("sbert_lab.worker")
 
-IDLE_SECONDS = 600.0
 POLL_SECONDS = 0.2
 NICENESS = 5
 MOST_SUBMITTED = 256  # runs at once, each with a thread that waits
 
 
 class Worker:
-    """One worker, on one device or of a Ray cluster.
+    """One worker: on the device ``slot``, an index into `devices`, or of a Ray cluster; ends when idle so long."""
 
-    Args:
-        home: the home folder.
-        slot: an index into `devices`.
-        idle_seconds: it ends after so long without a run.
-        cluster: executes the runs, in place of the device.
-    """
-
-    def __init__(
-        self, home: Path, slot: int, idle_seconds: float = IDLE_SECONDS, cluster: Cluster | None = None
-    ) -> None:
+    def __init__(self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
         self.home = home
         self.slot = slot if cluster is None else "ray"
         self.idle_seconds = idle_seconds
@@ -145,7 +132,7 @@ class Worker:
             return None
 
 
-def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS, cluster: Cluster | None = None) -> None:
+def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
     """Make this process a worker: low priority, passive waiting, and one visible device unless it is of a cluster."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
@@ -160,11 +147,7 @@ def run_worker(home: Path, slot: int, idle_seconds: float = IDLE_SECONDS, cluste
 def run_once(home: Path, slot: int, run_id: str) -> State:
     """Execute one run in this process, whether it is queued or can be resumed -> the state in which it ended.
 
-    The same command again resumes what was interrupted; of a finished run it does nothing.
-
-    Raises:
-        RunError: there is no such run, or another process works on it.
-        InputError: its config, base or data cannot be used.
+    The same command again resumes what was interrupted; of a finished run it does nothing. Raises as `execute`.
     """
     check_removed()
     _prepare_process(slot)
@@ -188,23 +171,3 @@ def _prepare_process(slot: int | None) -> None:
         raise InputError(f"there is no device {slot}; this machine has {len(known)}, counted from 0")
     if device := known[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
-
-
-def main() -> None:
-    """The command line of ``python -m sbert_app.services.jobs.worker``."""
-    parser = argparse.ArgumentParser(
-        prog="sbert_app.services.jobs.worker", description="Execute queued runs on one device."
-    )
-    parser.add_argument("--home", type=home_folder, default=home_folder(), help="the home folder")
-    parser.add_argument("--slot", type=int, default=0, help="index of the device, from 0")
-    parser.add_argument(
-        "--idle-seconds", type=float, default=IDLE_SECONDS, help="end after so many seconds without a run"
-    )
-    parser.add_argument("--ray", default="", help="the address of a cluster that executes the runs")
-    arguments = parser.parse_args()
-    cluster = cluster_of(Settings.gather(home=arguments.home, ray=arguments.ray)) if arguments.ray else None
-    run_worker(arguments.home, arguments.slot, arguments.idle_seconds, cluster)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sbert_app.services.background.state import State
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import Run
@@ -82,25 +83,29 @@ class RunEstimate:
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """What a run would do. Raises InputError if its data or its base cannot be used, with an alternative."""
     for model in filter(None, (config.base, config.teacher)):
-        _check_run_model(model, store)
-    if config.eval_data is not None:
-        for name in DataName.parse_joined(config.eval_data):
-            _form(name, store.home)
+        run_id = ModelName.parse(model).run_id
+        if run_id is not None and not store.get(find_run(run_id, store.home)).has_model:
+            raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+    for name in DataName.parse_joined(config.eval_data) if config.eval_data is not None else ():
+        _form(name, store.home)
     names = DataName.parse_joined(config.train_data)
     parts = [_transformed(name, config, store.home) for name in names]
     known = [part for part in parts if isinstance(part, Dataset)]
+    rows: int | None
+    notes: Sequence[str]
     if len(known) == len(parts):
         data = join(known)
-        columns = 3 if config.mine_negatives else len(data.columns)
-        kind = TRIPLETS if config.mine_negatives else data.kind
-        return RunEstimate(config, len(data), columns, kind, (*data.notes, *_preparation(config, store.home)))
-    kind = next(part for part in parts if isinstance(part, str))
-    rows = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
-    total = None if None in rows else sum(filter(None, rows))
-    note = "is downloaded from the Hub when the run starts, unless it was before"
-    notes = [f"{name} {note}" for name in names if _on_hub(name)]
-    columns = 3 if config.mine_negatives else config.objective_class.rows.example(kind)[0]
-    return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, store.home)))
+        rows, columns, kind, notes = len(data), len(data.columns), data.kind, data.notes
+    else:
+        kind = next(part for part in parts if isinstance(part, str))
+        each = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
+        rows = None if None in each else sum(filter(None, each))
+        columns = config.objective_class.rows.example(kind)[0]
+        note = "is downloaded from the Hub when the run starts, unless it was before"
+        notes = [f"{name} {note}" for name in names if _on_hub(name)]
+    if config.mine_negatives:
+        columns, kind = 3, TRIPLETS
+    return RunEstimate(config, rows, columns, kind, (*notes, *_preparation(config, store.home)))
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
@@ -144,14 +149,12 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
 
 def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
     """Whether `measure_rate` can run now: base and data are on this machine, and no run is running."""
-    base = config.base
-    model = ModelName.parse(base)
-    base_is_local = model.is_scratch or model.run_id is not None or Path(base).expanduser().is_dir()
-    if base in WORD_ENCODERS:
-        base_is_local = has_glove(store.home)
-    base_is_local = base_is_local or (store.home / "models" / base).is_dir()
-    data_is_local = not any(map(_on_hub, DataName.parse_joined(config.train_data)))
-    return base_is_local and data_is_local and not any(run.state == "running" for run in store.list())
+    model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
+    has_base = model.is_scratch or model.run_id is not None or any(folder.is_dir() for folder in folders)
+    if config.base in WORD_ENCODERS:
+        has_base = has_glove(store.home)
+    has_data = not any(map(_on_hub, DataName.parse_joined(config.train_data)))
+    return has_base and has_data and not any(run.state == State.RUNNING for run in store.list())
 
 
 def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
@@ -162,24 +165,20 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
     with _measuring:
         if key not in _measured:
             events: list[Event] = []
-            train(_for_measurement(estimate), on_event=events.append, home=store.home)
+            config = estimate.config.replace(
+                max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, report_to=(), mine_negatives=False
+            )
+            # Of the same speed, without what precedes the steps: a teacher's targets, the mining of negatives.
+            if config.teacher:
+                objective = "triplet" if estimate.columns == 3 else "simcse"
+                config = config.replace(objective=objective, teacher=None, batch_size=max(2, config.batch_size))
+            train(config, on_event=events.append, home=store.home)
             # The first steps and the first evaluation are slower than all others.
             rates = _rates(events)
             last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
             seconds_per_sentence = last_evaluation / _evaluated_sentences(None, store.home)
             _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), seconds_per_sentence)
     return _rate(estimate, _measured[key], store)
-
-
-def _for_measurement(estimate: RunEstimate) -> RunConfig:
-    """A few steps of the same speed, without what precedes them: a teacher's targets, the mining of negatives."""
-    config = estimate.config.replace(
-        max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, name="", mine_negatives=False, report_to=()
-    )
-    if not config.teacher:
-        return config
-    objective = "triplet" if estimate.columns == 3 else "simcse"
-    return config.replace(objective=objective, teacher=None, batch_size=max(2, config.batch_size))
 
 
 class _Measured(NamedTuple):
@@ -223,13 +222,6 @@ def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
 
 def _rates(events: Sequence[Event]) -> list[float]:
     return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
-
-
-def _check_run_model(name: str, store: RunStore) -> None:
-    """InputError if ``name`` is a run that does not exist or has no model yet."""
-    run_id = ModelName.parse(name).run_id
-    if run_id is not None and not store.get(find_run(run_id, store.home)).has_model:
-        raise InputError(f"{name} has no model yet; let it run until its first evaluation, or choose another")
 
 
 def _transformed(name: DataName, config: RunConfig, home: Path) -> Dataset | str:
@@ -283,18 +275,11 @@ class NegativesPreview:
 
 
 def preview_negatives(
-    config: RunConfig,
-    home: Path,
-    watch: Watch = UNWATCHED,
-    count: int = SHOWN_NEGATIVES,
+    config: RunConfig, home: Path, watch: Watch = UNWATCHED, count: int = SHOWN_NEGATIVES
 ) -> NegativesPreview:
-    """Mine as the run will, and show ``count`` rows, spread over the data.
+    """Mine as the run will, and show ``count`` rows, spread over the data; ``watch`` gets (sentences encoded, in all).
 
-    ``watch`` gets (sentences encoded, in all).
-
-    Raises:
-        InputError: the data or the base cannot be used, or no row gets a negative.
-        Stopped: ``watch`` says so.
+    InputError if the data or the base cannot be used, or no row gets a negative; Stopped if ``watch`` says so.
     """
     from training.models.encoder import Encoder
     from training.objectives import training_data

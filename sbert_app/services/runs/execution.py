@@ -35,15 +35,12 @@ def execute(
     """Train as the run's config says, from its checkpoint if it has one.
 
     Args:
-        store: where the run is.
-        run_id: of a run in one of ``states``. In the foreground these are `RESUMABLE`: a run that is not queued
+        states: those in which it may be. In the foreground these are `RESUMABLE`: a run that is not queued
             (`RunStore.create` with ``queue`` False) or can be resumed.
-        on_event: called with every event.
         should_end: whether this process has to end; the run then writes a checkpoint and is interrupted.
 
-    Raises:
-        RunError: the run cannot be executed: it does not exist, is in another state, or is being worked on.
-        InputError: its config, base or data cannot be used. The run is then failed.
+    RunError if the run is in another state, or being worked on; InputError if its config, base or data cannot be used:
+    it is then failed.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"

@@ -27,12 +27,7 @@ from training.sources.hub import check_reachable, endpoint
 def export(store: RunStore, run_id: str, folder: Path) -> Path:
     """Write ``folder``/<name of the run>.zip and return its path. The folder inside has the same name.
 
-    It is not compressed: weights hardly shrink.
-
-    Raises:
-        RunBusy: the run is queued or running.
-        RunStateError: it has no model yet.
-        InputError: the folder cannot be written.
+    It is not compressed: weights hardly shrink. InputError if it cannot be written; also as `_with_model`.
     """
     run = _with_model(store, run_id, "export")
     name = slug(run.name) or run.id
@@ -50,6 +45,7 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
 
 
 def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
+    """The run. RunBusy while it is queued or running, RunStateError if it has no model."""
     run = store.get(run_id)
     if run.state in AT_WORK:
         raise RunBusy(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
@@ -67,14 +63,8 @@ def _settings_and_figures(run: Run, store: RunStore) -> str:
 def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
     """Upload the model with its card to ``repo`` (org/name), made if it does not exist. Returns its address.
 
-    Args:
-        token: of the Hub, with the right to write. It appears in no message and no file.
-        private: of a new repository.
-
-    Raises:
-        RunBusy: the run is queued or running.
-        RunStateError: it has no model.
-        InputError: the name or the token cannot be used, or the Hub cannot be reached.
+    ``token``: of the Hub, with the right to write; it is in no message and no file. ``private``: of a new repository.
+    InputError if the name or the token cannot be used, or the Hub cannot be reached; also as `_with_model`.
     """
     from huggingface_hub import HfApi, errors
 

@@ -180,12 +180,9 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Execute a run on the cluster.
+    """Execute a run on the cluster, as `sbert_app.services.runs.execution.execute` does here.
 
-    Args as `sbert_app.services.runs.execution.execute`, which says what it raises. Also:
-
-    Raises:
-        InputError: there is no cluster, or it is there no more. The run is then failed, and can be resumed.
+    InputError also if there is no cluster, or it is there no more. The run is then failed, and can be resumed.
     """
     with store.lease(run_id, states) as lease:
         submission = _Submission(store, lease, cluster, on_event, should_end)

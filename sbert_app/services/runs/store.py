@@ -200,11 +200,7 @@ class RunStore:
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted; it will be resumed from its checkpoint.
-
-        Raises:
-            RunBusy, RunStateError: for any other run.
-        """
+        """Queue a run again that failed, was stopped or interrupted. RunBusy or RunStateError for any other."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; there is nothing to resume"):
             record = self._locked_record(folder)
@@ -229,13 +225,7 @@ class RunStore:
         """Work on a run that is in one of ``states``: it is running inside the block and has ended after it.
 
         An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised again.
-
-        Args:
-            states: a run in another state is left alone.
-
-        Raises:
-            RunStateError: the run is in another state.
-            RunBusy: another process works on it.
+        RunStateError if it is in another state, and is left alone; RunBusy if another process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):

@@ -35,12 +35,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """The record in a file.
-
-    Raises:
-        FileNotFoundError: there is nothing of that name.
-        InputError: what is there cannot be read, or is no such record.
-    """
+    """The record in a file. FileNotFoundError if there is none of that name, InputError if it cannot be read."""
     try:
         if not path.is_file() and path.exists():  # a pipe would block
             raise _damaged(path, "it is no file")

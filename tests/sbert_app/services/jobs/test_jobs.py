@@ -148,11 +148,7 @@ def workers(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
-        if (
-            "sbert_app.services.jobs.worker" in line
-            and str(home) in line
-            and process.info["status"] != psutil.STATUS_ZOMBIE
-        ):
+        if "worker" in line and str(home) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
 
@@ -312,7 +308,8 @@ def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: 
         [
             sys.executable,
             "-m",
-            "sbert_app.services.jobs.worker",
+            "sbert_app",
+            "worker",
             "--home",
             str(jobs.store.home),
             "--idle-seconds",
