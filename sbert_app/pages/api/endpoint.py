@@ -9,23 +9,19 @@ is told that there was one, not which.
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import gradio as gr
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from sbert_app.pages.components.messages import INTERNAL_ERROR
+from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.server.address import agent_address, visitor_of
-from sbert_app.process import is_ending
 from sbert_app.services.quota import Quota
 from training.data.tables.rows import shown
-from training.errors import InputError, UserFacingError
-
-log = logging.getLogger("sbert_lab.api")
+from training.errors import InputError
 
 MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
 MOST_CHARACTERS = 100_000  # of a sentence
@@ -92,21 +88,6 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         return call  # type: ignore[return-value]
 
     return decorate
-
-
-@contextmanager
-def gradio_errors() -> Iterator[None]:
-    """A user's error becomes the error message of the HTTP answer; a fault of the app is logged and not shown."""
-    try:
-        yield
-    except UserFacingError as error:
-        raise gr.Error(error.public, print_exception=False) from error
-    except gr.Error:
-        raise
-    except Exception as error:
-        if not is_ending.is_set():  # else executors take nothing more
-            log.exception("an endpoint failed")
-        raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
 
 
 def _replaced_surrogates(value: Any) -> Any:

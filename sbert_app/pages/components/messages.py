@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
+import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
+from sbert_app.process import is_ending
 from sbert_app.services.background.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError, summary_of
 
+log = logging.getLogger("sbert_lab.pages")
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
 
 heading = macro("heading")
@@ -40,6 +45,21 @@ def error_of(action: Callable[[], object]) -> Markup:
     except UserFacingError as error:
         return error_message(error)
     return Markup()
+
+
+@contextmanager
+def gradio_errors() -> Iterator[None]:
+    """In the block a user's error becomes Gradio's, which is shown as it is; a fault of the app is logged instead."""
+    try:
+        yield
+    except UserFacingError as error:
+        raise gr.Error(error.public, print_exception=False) from error
+    except gr.Error:
+        raise
+    except Exception as error:
+        if not is_ending.is_set():  # else executors take nothing more
+            log.exception("a handler failed")
+        raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
 
 
 def progress_bar(step: TaskProgress) -> Markup:

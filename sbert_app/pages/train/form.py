@@ -7,14 +7,13 @@ next week still finds it. A server path that somebody types is not read: the pag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
-from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
 from sbert_app.pages.components.upload_options import (
     DETECTED,
@@ -28,7 +27,7 @@ from sbert_app.pages.train.runs import format_learning_rate
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.files.uploads import keep_upload
-from sbert_app.services.runs.presets import PRESETS, Preset
+from sbert_app.services.runs.presets import PRESETS
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
 from training.data.load import load_data
@@ -61,11 +60,15 @@ OBJECTIVE_FOR = {
     PAIRS: "mnrl",
     SENTENCES: "simcse",
 }
-HIDDEN: dict[str, Any] = {"visible": False}
 
 
-def build() -> Fields:
-    """Build the form inside the open column, filled with the first preset."""
+def build(services: Services) -> Fields:
+    """Build the form inside the open column, filled with the first preset.
+
+    Returns:
+        The components of the fields of RunConfig, and those beside them; ``train_upload`` and ``dev_upload`` are the
+        `DataUpload` of both data sets.
+    """
     start = next(iter(PRESETS.values())).config()
     objective = start.objective_class
     fields: Fields = {
@@ -75,15 +78,25 @@ def build() -> Fields:
         "pooling": component(start, "pooling"),
         "base": component(start, "base", elem_id="train-base"),
     }
-    for name, short in (("train_data", "train"), ("eval_data", "dev")):
+    for name, short, known in (("train_data", "train", TRAIN_DATA), ("eval_data", "dev", DEV_DATA)):
         with gr.Row(equal_height=True):
             fields[name] = component(start, name, scale=4, elem_id=f"{short}-data")
-            fields[f"upload_{short}"] = _upload_button(f"upload-{short}")
-        fields |= _encoding(short)
+            types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
+            upload = {"size": "sm", "file_types": types, "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
+            button = gr.UploadButton("Upload…", **upload)
+        fields[f"{short}_upload"] = DataUpload(services, fields[name], button, known, short)
     for row in NUMBERS:
         fields |= _row(start, row, min_width=90)
     fields["batch_size"].info = batch_size_info(start.objective)
-    fields |= _negatives(start)
+    # What is mined before the run, and a preview of it; shown for objectives that learn from negatives.
+    with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields["negatives_group"]:
+        with gr.Row():
+            fields["mine_negatives"] = component(start, "mine_negatives", min_width=180, elem_id="mine-negatives")
+            fields["negative_margin"] = component(start, "negative_margin", min_width=120, elem_id="negative-margin")
+        with gr.Row(elem_classes="actions"):
+            fields["negatives_preview"] = gr.Button("Show some", size="sm", elem_id="preview-negatives")
+            fields["negatives_stop"] = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
+        fields["negatives_shown"] = gr.HTML(elem_id="mined-negatives")
     fields["name"] = component(start, "name", elem_id="run-name")
     with gr.Accordion("More options", open=False):
         others = [name for name in SETTINGS if name not in fields]
@@ -97,7 +110,10 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     setting = SETTINGS[name]
     choices = {
         "base": base_choices([]),
-        "concatenation": [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
+        "concatenation": [
+            (f"({', '.join(CONCATENATIONS[part] for part in value.split('+'))})", value)
+            for value in CHOICES["concatenation"]
+        ],
         "teacher": TEACHERS,
         "pooling": POOLING_CHOICES,
         "train_data": TRAIN_DATA,
@@ -118,38 +134,6 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
 def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
     with gr.Row():
         return {name: component(start, name, min_width=min_width) for name in names}
-
-
-def _encoding(name: str) -> Fields:
-    """How an upload was read, and a picker of encodings: hidden until there is a doubt."""
-    read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
-    encoding = encoding_dropdown(f"{name}-encoding")
-    return {f"read_{name}": read, f"encoding_{name}": encoding, f"columns_{name}": ColumnPicker(f"{name}-columns")}
-
-
-def _upload_button(elem_id: str) -> gr.UploadButton:
-    types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
-    return gr.UploadButton("Upload…", size="sm", file_types=types, scale=1, min_width=90, elem_id=elem_id)
-
-
-def _negatives(start: RunConfig) -> Fields:
-    """What is mined before the run, and a preview of it; shown for objectives that learn from negatives."""
-    with gr.Column(visible=start.objective_class.can_mine_negatives, elem_id="negatives") as group:
-        with gr.Row():
-            mine = component(start, "mine_negatives", min_width=180, elem_id="mine-negatives")
-            margin = component(start, "negative_margin", min_width=120, elem_id="negative-margin")
-        with gr.Row(elem_classes="actions"):
-            preview = gr.Button("Show some", size="sm", elem_id="preview-negatives")
-            stop = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
-        shown = gr.HTML(elem_id="mined-negatives")
-    return {
-        "mine_negatives": mine,
-        "negative_margin": margin,
-        "negatives_group": group,
-        "negatives_preview": preview,
-        "negatives_stop": stop,
-        "negatives_shown": shown,
-    }
 
 
 OF_OBJECTIVE = ("objective", "concatenation", "teacher", "negatives_group", "batch_size")
@@ -189,8 +173,11 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
         settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
     settings["name"] = " ".join((settings["name"] or "").split())
     for name, setting in SETTINGS.items():
-        if setting.range and isinstance(settings[name], str):
-            settings[name] = _number(name, settings[name])
+        if setting.range and isinstance(text := settings[name], str):
+            try:
+                settings[name] = float(text.replace(",", "."))
+            except ValueError:
+                raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
         if setting.range and setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
@@ -221,18 +208,7 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     )
 
 
-def settings_updates(config: RunConfig, names: list[str]) -> list[Any]:
-    """Updates of the components ``names`` with the settings of a run, in their order; it gets a name of its own."""
-    return _updates(config.to_dict() | {"name": ""}, names)
-
-
-def preset_updates(preset: Preset, names: list[str], base: str | None) -> list[Any]:
-    """Updates of the components ``names`` with the values of a preset, in their order."""
-    values = RunConfig("regression", pooling="mean").to_dict() | preset.values | ({"base": base} if base else {})
-    return _updates(values, names)
-
-
-def _updates(values: dict[str, Any], names: list[str]) -> list[Any]:
+def updates(values: dict[str, Any], names: list[str]) -> list[Any]:
     """Updates of the components ``names`` with the fields of a config, in their order."""
     shown = _shown(values)
     return [gr.update(value=shown[name]) for name in names]
@@ -249,47 +225,37 @@ def _shown(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text.replace(",", "."))
-    except ValueError:
-        raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
-
-
-def _concatenation_label(concatenation: str) -> str:
-    return f"({', '.join(CONCATENATIONS[part] for part in concatenation.split('+'))})"
-
-
 # ---------------------------------------------------------------- uploads
 
 
-@dataclass(frozen=True)
-class UploadControls:
-    """The components of one upload, and where it goes."""
+class DataUpload:
+    """An upload in place of a data set that is chosen by its name: how it is read, and which columns are used."""
 
-    data: gr.Dropdown  # the name of the data set
-    button: gr.UploadButton
-    read: gr.HTML  # how the characters were understood
-    encoding: gr.Dropdown
-    columns: ColumnPicker
-    original: gr.State  # the upload itself; what is chosen may be a copy with the chosen columns
-    known: list[tuple[str, str]]  # the other choices of ``data``
-    services: Services
+    def __init__(
+        self,
+        services: Services,
+        data: gr.Dropdown,
+        button: gr.UploadButton,
+        known: Sequence[tuple[str, str]],
+        name: str,
+    ) -> None:
+        """Build what stands below it, hidden until there is a doubt, inside the open Blocks.
 
-    @property
-    def outputs(self) -> list[Any]:
-        """What these methods update."""
-        return [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
+        Args:
+            data: the name of the data set; ``known`` are its other choices.
+            name: with which the ids of the components begin.
+        """
+        self.services, self.data, self.button, self.known = services, data, button, known
+        self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")  # how the characters were understood
+        self.encoding = encoding_dropdown(f"{name}-encoding")
+        self.columns = ColumnPicker(f"{name}-columns")
+        self.original = gr.State(None)  # the upload itself; what is chosen may be a copy with the chosen columns
+        self.outputs = [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
 
     def keep(self, file: str) -> Update:
-        """Keep an upload and choose it; show its columns, and the picker of encodings where there is a doubt.
-
-        A gr.Error says that it cannot be kept.
-        """
-        try:
+        """Keep an upload and choose it; show its columns, and the picker of encodings where there is a doubt."""
+        with gradio_errors():
             self.services.check_kept_room(Path(file))
-        except UserFacingError as error:
-            raise gr.Error(error.public, print_exception=False) from error
         kept = str(keep_upload(file, self.services.settings.home))
         return {**self._chosen(DataName(kept)), self.original: kept, **self.columns.show(kept)}
 
@@ -304,11 +270,9 @@ class UploadControls:
         return {**chosen, **self.columns.show(original, encoding)}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
-        """Choose other columns of the upload. A gr.Error says what is wrong with them."""
-        try:
+        """Choose other columns of the upload."""
+        with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
-        except UserFacingError as error:
-            raise gr.Error(error.public, print_exception=False) from error
         choices = [(f"{Path(original or '').name} (uploaded)", name), *self.known]
         return {self.data: gr.update(choices=choices, value=name)}
 
@@ -327,18 +291,15 @@ class UploadControls:
         }
 
 
-def connect_uploads(
-    services: Services, fields: dict[str, Any], planned: gr.HTML, estimate_after: Callable[[Any], None]
-) -> None:
+def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
     """Wire both uploads; one of training data selects the objective that fits it.
 
     Args:
-        services: the home folder, and what visitors may name.
         fields: the form.
         planned: where an error is shown.
         estimate_after: estimates the run anew after an event.
     """
-    train, dev = _controls(services, fields, "train", TRAIN_DATA), _controls(services, fields, "dev", DEV_DATA)
+    train, dev = fields["train_upload"], fields["dev_upload"]
 
     def keep_train(file: str) -> Update:
         chosen = train.keep(file)
@@ -348,17 +309,20 @@ def connect_uploads(
             return {**chosen, planned: error_message(error)}
         return {**chosen, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
+    def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
+        """Nothing to pick for a data set that is chosen by its name."""
+        is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
+        return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
+
     outputs = [*train.outputs, fields["objective"], planned]
     estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
     for each in (train, dev):
-        estimate_after(
-            each.encoding.input(each.name_encoding, [each.original, each.encoding], each.outputs, **LATEST, queue=False)
-        )
-        picked = [each.original, each.encoding, *each.columns.inputs]
+        read = [each.original, each.encoding]
+        estimate_after(each.encoding.input(each.name_encoding, read, each.outputs, **LATEST, queue=False))
         for column in each.columns.inputs:
-            estimate_after(column.input(each.name_columns, picked, each.data, **EVERY))
-        each.data.input(_hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
+            estimate_after(column.input(each.name_columns, [*read, *each.columns.inputs], each.data, **EVERY))
+        each.data.input(hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
 
 
 def sent_sentences(services: Services, token: str) -> dict[str, Any]:
@@ -372,23 +336,3 @@ def sent_sentences(services: Services, token: str) -> dict[str, Any]:
     kept = keep_upload(sent, services.settings.home)
     choices = [(f"{kept.name} (from Explore)", str(kept)), *TRAIN_DATA]
     return {"train_data": gr.update(choices=choices, value=str(kept)), "objective": OBJECTIVE_FOR[SENTENCES]}
-
-
-def _hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
-    """Nothing to pick for a data set that is chosen by its name."""
-    is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
-    return (gr.skip(),) * 3 if is_upload else (gr.update(**HIDDEN),) * 3
-
-
-def _controls(services: Services, fields: dict[str, Any], name: str, known: list[tuple[str, str]]) -> UploadControls:
-    data = fields["train_data" if name == "train" else "eval_data"]
-    return UploadControls(
-        data,
-        fields[f"upload_{name}"],
-        fields[f"read_{name}"],
-        fields[f"encoding_{name}"],
-        fields[f"columns_{name}"],
-        gr.State(None),
-        known,
-        services,
-    )

@@ -47,13 +47,18 @@ def build(services: Services) -> None:
     gr.HTML(heading("Train", TAGLINE))
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
-            chips, lesson = _presets()
+            with gr.Row(elem_classes="chips"):
+                chips = {
+                    key: gr.Button(preset.title, size="sm", elem_classes="chip", elem_id=f"preset-{key}")
+                    for key, preset in PRESETS.items()
+                }
+            lesson = gr.HTML(_lesson(next(iter(PRESETS))), elem_id="lesson")
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")  # on phones alone
             to_settings.click(None, None, None, js=SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
-                fields = form.build()
+                fields = form.build(services)
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.build_layout()
     _build_distillation(services)
@@ -64,15 +69,6 @@ def build(services: Services) -> None:
     started.success(None, None, None, js=SHOW_LIVE)
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
-
-
-def _presets() -> tuple[dict[str, gr.Button], gr.HTML]:
-    with gr.Row(elem_classes="chips"):
-        chips = {
-            key: gr.Button(preset.title, size="sm", elem_classes="chip", elem_id=f"preset-{key}")
-            for key, preset in PRESETS.items()
-        }
-    return chips, gr.HTML(_lesson(next(iter(PRESETS))), elem_id="lesson")
 
 
 def _connect_form(
@@ -96,7 +92,7 @@ def _connect_form(
                 run = services.jobs.store.get(like)
             except UserFacingError as error:
                 return [error_message(error), *[gr.skip()] * len(names)]
-            return [note(f"The settings of {run.name}."), *form.settings_updates(run.config, names)]
+            return [note(f"The settings of {run.name}."), *form.updates(run.config.to_dict() | {"name": ""}, names)]
         return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
 
     for key, chip in chips.items():
@@ -117,7 +113,7 @@ def _connect_form(
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
     runs.estimate_on(edited)
-    form.connect_uploads(services, fields, planned, runs.estimate_after)
+    form.connect_uploads(fields, planned, runs.estimate_after)
     opened = gr.context.Context.root_block.load(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())),
         None,
@@ -129,8 +125,10 @@ def _connect_form(
 
 
 def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
-    base = two_stage_base(services.jobs.store.list()) if key == "two-stage" else None
-    return [_lesson(key), *form.preset_updates(PRESETS[key], names, base)]
+    values = PRESETS[key].config().to_dict()
+    if key == "two-stage":
+        values["base"] = two_stage_base(services.jobs.store.list())
+    return [_lesson(key), *form.updates(values, names)]
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:

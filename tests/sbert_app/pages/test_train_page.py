@@ -9,11 +9,10 @@ import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.events import changes
-from sbert_app.pages.components.upload_options import ColumnPicker
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import runs as train_runs
-from sbert_app.pages.train.form import UploadControls
+from sbert_app.pages.train.form import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import RunGroup
@@ -95,7 +94,7 @@ def test_what_is_hidden_for_an_objective_is_not_asked_of_it():
 )
 def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
     names = list(RunConfig.model_fields)
-    updates = train_form.settings_updates(config, names)
+    updates = train_form.updates(config.to_dict() | {"name": ""}, names)
     shown = {name: update["value"] for name, update in zip(names, updates, strict=True)}
     assert train_form.to_config(shown, ACCESS) == config
 
@@ -145,8 +144,8 @@ def test_what_the_form_cannot_mean_is_told(changes, told):
 def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
     """Its input is what the browser sends: any path at all."""
     with gr.Blocks():
-        data, read, encoding, columns = gr.Dropdown(), gr.HTML(), gr.Dropdown(), ColumnPicker("mine")
-        controls = UploadControls(data, gr.UploadButton(), read, encoding, columns, gr.State(), [], services)
+        controls = DataUpload(services, gr.Dropdown(), gr.UploadButton(), [], "mine")
+    data, read, columns = controls.data, controls.read, controls.columns
     secret, upload = tmp_path / "secret.csv", tmp_path / "old.csv"
     for file in (secret, upload):
         file.write_text("sentence1,sentence2\nпароль,кот\n" * 20, encoding="koi8-r")
@@ -275,7 +274,7 @@ def test_a_run_names_itself_as_a_model_and_offers_its_settings(services):
 def test_the_settings_of_a_run_fill_the_form():
     config = RunConfig("regression", pooling=None, eval_data=None, learning_rate=3e-5, batch_size=8, name="old")
     names = ["pooling", "eval_data", "learning_rate", "batch_size", "name"]
-    values = [update["value"] for update in train_form.settings_updates(config, names)]
+    values = [update["value"] for update in train_form.updates(config.to_dict() | {"name": ""}, names)]
     assert values == ["base", "none", "3e-5", 8, ""]
 
 

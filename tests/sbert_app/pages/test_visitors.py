@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 import sbert_app
 import training
 from sbert_app.pages.api import endpoint as endpoints
-from sbert_app.pages.api.endpoint import endpoint, gradio_errors
-from sbert_app.pages.components.messages import error_message, error_of
+from sbert_app.pages.api.endpoint import endpoint
+from sbert_app.pages.components.messages import error_message, error_of, gradio_errors
 from sbert_app.pages.server.address import HEADER, MCP, McpCalls, agent_address, signed, visitor_of
 from sbert_app.pages.train.runs import status
 from sbert_app.services.container import Services
