@@ -30,7 +30,14 @@ from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, fixed_sample, sample_of
 from sbert_app.services.corpus.neighbours import neighbour_index, neighbours, searched
 from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
-from sbert_app.services.files.writers import PARQUET, cell_text, discarded_on_error, open_writers
+from sbert_app.services.files.writers import (
+    PARQUET,
+    Column,
+    cell_text,
+    discarded_on_error,
+    open_writers,
+    with_file_columns,
+)
 from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import DiskCache, digest
@@ -146,9 +153,7 @@ def export_corpus(
     """Write an open corpus with its clusters, int64 (N,), and their titles. Errors as `export_file`."""
     sample = sample_of(embedded, limits.map_points)
     points = place_all(embedded.vectors, sample, settings, cache, home, watch)
-    columns: dict[str, list[Any]] = {"sentence": embedded.corpus.sentences}
-    for name, values in embedded.corpus.columns.items():
-        columns[f"{name} (file)" if name in columns else name] = values
+    columns = with_file_columns({"sentence": embedded.corpus.sentences}, embedded.corpus.columns)
     arrays = {name: _arrow(values) for name, values in columns.items()}
 
     def batches() -> Iterator[RowBatch]:
@@ -230,7 +235,7 @@ def _nearest(vectors: np.ndarray, count: int, watch: Watch) -> tuple[np.ndarray,
     return rows[:, 1:], distances[:, 1:]
 
 
-def _arrow(values: list[Any]) -> Any:
+def _arrow(values: Column) -> Any:
     """Values as an Arrow array; as text where they are of several types."""
     import pyarrow as pa
 

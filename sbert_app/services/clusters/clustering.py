@@ -31,7 +31,7 @@ from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
-from sbert_app.services.maps.umap_engine import is_warm
+from sbert_app.services.maps.umap_engine import COMPILING, is_warm
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
@@ -79,23 +79,22 @@ def cluster(
     watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
 ) -> np.ndarray:
-    """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise.
-
-    Args:
-        embedded: a corpus and its vectors.
-        settings: the method and its parameters.
-        cache: holds the 5-D map, the HDBSCAN labels and the tree.
-        home: the home folder, for UMAP's compiled functions.
-        watch: asked several times a second where the libraries allow it.
-        limits: from which size on HDBSCAN groups a sample.
+    """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. Maps, labels and trees are kept in ``cache``.
 
     Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     task = _Task(embedded, settings, cache, home, watch)
-    if settings.method == HDBSCAN and len(embedded) > limits.clustered:
-        return by_size(_cluster_sample(task, limits.map_points))
-    return by_size(METHODS[settings.method](task))
+    if settings.method != HDBSCAN or len(embedded) <= limits.clustered:
+        return by_size(METHODS[settings.method](task))
+    sample = sample_of(embedded, limits.map_points)
+
+    def compute() -> np.ndarray:
+        found = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+        return join_nearest(embedded.vectors, sample.rows, found, watch)
+
+    key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
+    return by_size(cache.get_or_compute(key, compute))
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
@@ -126,26 +125,18 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
 
     def compute() -> np.ndarray:
+        from sklearn import cluster as sklearn_cluster
+
         mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
-        task.watch.report(0, mapping if is_warm() else "Compiling UMAP, once on this machine")
+        task.watch.report(0, mapping if is_warm() else COMPILING)
         points = project(embedded, map_settings, task.cache, task.home, task.watch)
         task.watch.report(0, "Looking for dense groups")
         task.watch.check()
-        return _hdbscan(points, size)
+        min_samples = min(MIN_SAMPLES, size, len(points))
+        hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=size, min_samples=min_samples, copy=True)
+        return hdbscan.fit_predict(points).astype(np.int64)
 
     return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(size)]), compute)
-
-
-def _cluster_sample(task: _Task, size: int) -> np.ndarray:
-    """HDBSCAN of a sample; every other sentence joins the cluster of its nearest neighbours in the sample."""
-    sample = sample_of(task.embedded, size)
-
-    def compute() -> np.ndarray:
-        found = _cluster_hdbscan(replace(task, embedded=sample.embedded))
-        return join_nearest(task.embedded.vectors, sample.rows, found, task.watch)
-
-    key = digest(["hdbscan of a sample", sample.embedded.key, str(task.settings.min_cluster_size)])
-    return task.cache.get_or_compute(key, compute)
 
 
 def _cluster_k_means(task: _Task) -> np.ndarray:
@@ -154,14 +145,6 @@ def _cluster_k_means(task: _Task) -> np.ndarray:
     return task.cache.get_or_compute(
         digest(["mini-batch k-means", embedded.key, str(count)]), lambda: k_means(embedded.vectors, count, task.watch)
     )
-
-
-def _hdbscan(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
-    from sklearn import cluster as sklearn_cluster
-
-    min_samples = min(MIN_SAMPLES, min_cluster_size, len(points))
-    hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=min_cluster_size, min_samples=min_samples, copy=True)
-    return hdbscan.fit_predict(points).astype(np.int64)
 
 
 def _cluster_hierarchical(task: _Task) -> np.ndarray:
@@ -255,10 +238,10 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
 
     The sample itself keeps its labels. Of equally frequent labels the lowest wins, noise last.
     """
-    n, k = len(vectors), min(VOTERS, len(sample))
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))
-    labels = np.empty(n, dtype=np.int64)
-    for rows, _, nearest in searched(index, vectors, k, watch.stage("Assigning the other sentences to the clusters")):
+    labels = np.empty(len(vectors), dtype=np.int64)
+    joining = watch.stage("Assigning the other sentences to the clusters")
+    for rows, _, nearest in searched(index, vectors, min(VOTERS, len(sample)), joining):
         labels[rows] = _vote(np.where(nearest >= 0, sample_labels[nearest], NOISE))
     labels[sample] = sample_labels
     return labels

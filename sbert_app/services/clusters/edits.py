@@ -12,11 +12,10 @@ numbers that the clusters have then, before anything is merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings, by_size
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -27,13 +26,12 @@ from training.errors import InputError
 MAX_NAME = 60  # characters
 
 
-class ClusterEdits(BaseModel):
+@dataclass(frozen=True)
+class ClusterEdits:
     """Changes of the clusters of one corpus under one model and one setting. Labels count from 0."""
 
-    model_config = ConfigDict(frozen=True)
-
-    names: dict[int, str] = {}
-    merged: dict[int, int] = {}  # label -> the label that it is part of now
+    names: dict[int, str] = field(default_factory=dict)
+    merged: dict[int, int] = field(default_factory=dict)  # label -> the label that it is part of now
 
 
 EditStore = DocumentStore[ClusterEdits]
@@ -83,7 +81,7 @@ def rename(store: EditStore, key: str, found: EditedClusters, label: int, name: 
         raise InputError("the cluster has no name to take away: type one, then press Rename.")
     if len(name) > MAX_NAME:
         raise InputError(f"the name has {len(name):,} characters; at most {MAX_NAME} fit.")
-    store.change(key, lambda edits: edits.model_copy(update={"names": {**edits.names, original: name}}))
+    store.change(key, lambda edits: replace(edits, names={**edits.names, original: name}))
 
 
 def merge(store: EditStore, key: str, found: EditedClusters, labels: Sequence[int]) -> None:
@@ -100,9 +98,7 @@ def merge(store: EditStore, key: str, found: EditedClusters, labels: Sequence[in
         merged = {label: into if target in parts else target for label, target in edits.merged.items()}
         names = {label: name for label, name in edits.names.items() if label not in parts}
         name = next((edits.names[label] for label in originals if edits.names.get(label)), "")
-        return ClusterEdits(
-            names={**names, into: name} if name else names, merged={**merged, **dict.fromkeys(parts, into)}
-        )
+        return ClusterEdits({**names, into: name} if name else names, {**merged, **dict.fromkeys(parts, into)})
 
     store.change(key, edit)
 

@@ -229,13 +229,13 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
     Raises InputError if the file cannot be written.
     """
     rows = subset.rows.tolist()
+    selected = corpus.select(rows)
     columns: dict[str, Column] = {
         "row": [row + 1 for row in rows],
-        "sentence": [corpus.sentences[row] for row in rows],
+        "sentence": selected.sentences,
         "mean_cosine": subset.cosines,
     }
-    own = {name: [values[row] for row in rows] for name, values in corpus.columns.items()}
-    return save_csv(folder, "selected.csv", with_file_columns(columns, own))
+    return save_csv(folder, "selected.csv", with_file_columns(columns, selected.columns))
 
 
 def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:

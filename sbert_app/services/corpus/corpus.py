@@ -8,6 +8,7 @@ sentences, with the gold scores of the pairs. A corpus holds at most a million s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -71,14 +72,17 @@ class Corpus:
         """Identifies the sentences and their order."""
         return digest(f"{len(sentence)}:{sentence}" for sentence in self.sentences)
 
+    def select(self, rows: Sequence[int]) -> Corpus:
+        """The corpus of some sentences, without gold scores."""
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return Corpus(self.name, [self.sentences[row] for row in rows], columns)
+
     def require_distinct(self, minimum: int, purpose: str) -> None:
         """Raises InputError if there are fewer distinct sentences. ``purpose`` begins the message: "a map needs"."""
         distinct = len(set(self.sentences))
         if distinct < minimum:
-            if len(self) == 1:
-                actual = "there is one"
-            else:
-                actual = "all are the same" if distinct == 1 else f"there are {distinct}"
+            one = "there is one" if len(self) == 1 else "all are the same"
+            actual = one if distinct == 1 else f"there are {distinct}"
             raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
 
     @classmethod

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.corpus import vector_file
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.search_index import MAX_EXACT, QuantizedIndex, SearchIndex
+from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
 from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import DiskCache, digest
 
@@ -61,24 +61,16 @@ def encode(
     (`vector_file`); otherwise they are in memory, and kept in ``cache``. Raises InputError if the file cannot be
     written.
     """
-    key = embedding_key(corpus, encoder)
-    if folder is not None:
-        return _encode_to_file(corpus, encoder, key, folder, watch)
-    vectors = cache.get(key) if cache is not None else None
-    if vectors is not None:
-        return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, 0.0)
-    started = time.perf_counter()
-    vectors = encoder.encode(corpus.sentences, on_progress=watch.on_progress, should_stop=watch.should_stop)
-    seconds = time.perf_counter() - started
-    if cache is not None:
-        cache.put(key, vectors)
-    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
-
-
-def _encode_to_file(corpus: Corpus, encoder: SentenceEncoder, key: str, folder: Path, watch: Watch) -> EmbeddedCorpus:
-    path = folder / f"{key}{vector_file.SUFFIX}"
-    is_done, started = path.exists(), time.perf_counter()
-    vectors = vector_file.encode_to_file(path, corpus.sentences, encoder, watch)
+    key, started = embedding_key(corpus, encoder), time.perf_counter()
+    path = None if folder is None else folder / f"{key}{SUFFIX}"
+    vectors = cache.get(key) if cache is not None and path is None else None
+    is_done = vectors is not None if path is None else path.exists()
+    if path is not None:
+        vectors = encode_to_file(path, corpus.sentences, encoder, watch)
+    elif vectors is None:
+        vectors = encoder.encode(corpus.sentences, on_progress=watch.on_progress, should_stop=watch.should_stop)
+        if cache is not None:
+            cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
@@ -128,10 +120,6 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     rows = fixed_sample(len(embedded), size)
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
-    corpus = embedded.corpus
-    at = rows.tolist()
-    columns = {name: [values[row] for row in at] for name, values in corpus.columns.items()}
-    sampled = Corpus(corpus.name, [corpus.sentences[row] for row in at], columns)
+    corpus, vectors = embedded.corpus.select(rows.tolist()), np.array(embedded.vectors[rows])
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    vectors = np.array(embedded.vectors[rows])
-    return Sample(EmbeddedCorpus(sampled, vectors, embedded.model, embedded.pooling, key, 0.0), rows)
+    return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0), rows)

@@ -7,10 +7,8 @@ groups_of(store, corpus) -> [Group, …] in the order in which they were made
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.store.documents import DocumentStore
@@ -19,23 +17,19 @@ from training.errors import InputError
 MAX_GROUPS = 20  # of a corpus: the map tells 21 apart
 MAX_NAME = 60  # characters
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
 
-
-class Group(BaseModel):
+@dataclass(frozen=True)
+class Group:
     """Sentences under a name."""
 
-    model_config = ConfigDict(frozen=True)
-
-    name: Name
+    name: str
     colour: str  # of the palette: "blue"
     rows: tuple[int, ...]  # positions in the corpus, ascending
 
 
-class Groups(BaseModel):
+@dataclass(frozen=True)
+class Groups:
     """All groups of a corpus."""
-
-    model_config = ConfigDict(frozen=True)
 
     groups: tuple[Group, ...] = ()
 
@@ -51,7 +45,7 @@ def group_store(home: Path) -> GroupStore:
 def groups_of(store: GroupStore, corpus: Corpus) -> tuple[Group, ...]:
     """The groups of a corpus, the oldest first. Sentences that the corpus does not have are left out."""
     found = store.get(corpus.digest).groups
-    return tuple(group.model_copy(update={"rows": tuple(r for r in group.rows if r < len(corpus))}) for group in found)
+    return tuple(replace(group, rows=tuple(row for row in group.rows if row < len(corpus))) for group in found)
 
 
 def save_group(store: GroupStore, corpus: Corpus, name: str, colour: str, rows: tuple[int, ...]) -> Group:
@@ -66,13 +60,13 @@ def save_group(store: GroupStore, corpus: Corpus, name: str, colour: str, rows: 
         raise InputError(f"the name has {len(name):,} characters; at most {MAX_NAME} fit.")
     if not rows:
         raise InputError("no sentence is selected: draw a lasso or a box on the map first.")
-    group = Group(name=name, colour=colour, rows=rows)
+    group = Group(name, colour, rows)
 
     def edit(document: Groups) -> Groups:
-        others = tuple(each for each in document.groups if each.name != name)
+        others = _without(document, name)
         if len(others) >= MAX_GROUPS:
             raise InputError(f"this corpus has {len(others)} groups, which is the most: delete one first.")
-        return Groups(groups=(*others, group))
+        return Groups((*others, group))
 
     store.change(corpus.digest, edit)
     return group
@@ -80,6 +74,8 @@ def save_group(store: GroupStore, corpus: Corpus, name: str, colour: str, rows: 
 
 def delete_group(store: GroupStore, corpus: Corpus, name: str) -> None:
     """Forget a group; nothing happens if there is none of that name."""
-    store.change(
-        corpus.digest, lambda document: Groups(groups=tuple(each for each in document.groups if each.name != name))
-    )
+    store.change(corpus.digest, lambda document: Groups(_without(document, name)))
+
+
+def _without(document: Groups, name: str) -> tuple[Group, ...]:
+    return tuple(group for group in document.groups if group.name != name)

@@ -120,10 +120,8 @@ def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
 
 def save_without_near_duplicates(duplicates: NearDuplicates, corpus: Corpus, folder: Path) -> Path:
     """A CSV file of the kept sentences with their other columns. Raises InputError if it cannot be written."""
-    kept = duplicates.kept.tolist()
-    columns = {name: [values[i] for i in kept] for name, values in corpus.columns.items()}
-    sentences = {"sentence": [corpus.sentences[i] for i in kept]}
-    return save_csv(folder, "without-repeats.csv", with_file_columns(sentences, columns))
+    kept = corpus.select(duplicates.kept.tolist())
+    return save_csv(folder, "without-repeats.csv", with_file_columns({"sentence": kept.sentences}, kept.columns))
 
 
 BLOCK = 1_024  # rows and columns of a block: fits in a core's cache together with its operands
@@ -149,29 +147,28 @@ def most_similar_pairs(
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
     products = _Products(vectors)
-    starts = range(0, len(vectors), BLOCK)
-    blocks = [(top, left) for top in starts for left in starts if top <= left]
+    blocks = _triangle(len(vectors))
     cosine = np.empty(0, dtype=np.float32)
     pairs = np.empty((2, 0), dtype=np.int64)
-    for done, (top, left) in enumerate(blocks, start=1):
+    for done, (rows_of, columns) in enumerate(blocks, start=1):
         watch.check()
         full = len(cosine) == k
         bound = float(cosine.min()) if full else threshold
-        rows, block = products.rows_from(bound, slice(top, top + BLOCK), slice(left, left + BLOCK))
+        rows, block = products.rows_from(bound, rows_of, columns)
         is_better = block > bound if full else block >= bound
-        if top == left:
-            is_better &= np.arange(block.shape[1]) > rows[:, None] - top  # each pair once, no sentence with itself
+        if rows_of == columns:  # each pair once, no sentence with itself
+            is_better &= np.arange(block.shape[1]) > rows[:, None] - columns.start
         better = np.flatnonzero(is_better)
         if len(better):
             i, j = np.divmod(better, block.shape[1])
             cosine = np.concatenate([cosine, block.ravel()[better]])
-            pairs = np.concatenate([pairs, np.stack([rows[i], j + left])], axis=1)
+            pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
             kept = _highest(cosine, k)
             cosine, pairs = cosine[kept], pairs[:, kept]
         watch.report(done, None, len(blocks))
     order = np.lexsort((pairs[1], pairs[0], -cosine))
-    columns = (pairs[0, order], pairs[1, order], cosine[order])
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    best = (pairs[0, order], pairs[1, order], cosine[order])
+    return list(zip(*(column.tolist() for column in best), strict=True))
 
 
 def estimate_seconds(vectors: np.ndarray) -> float:
@@ -180,14 +177,16 @@ def estimate_seconds(vectors: np.ndarray) -> float:
     sample = np.array(vectors[:n])
     started = time.perf_counter()
     products = _Products(sample)
-    blocks = 0
-    for top in range(0, n, BLOCK):
-        for left in range(top, n, BLOCK):
-            products.rows_from(1.0, slice(top, top + BLOCK), slice(left, left + BLOCK))
-            blocks += 1
-    per_block = (time.perf_counter() - started) / max(blocks, 1)
+    for block, columns in (blocks := _triangle(n)):
+        products.rows_from(1.0, block, columns)
     count = -(-len(vectors) // BLOCK)
-    return per_block * count * (count + 1) / 2
+    return (time.perf_counter() - started) / max(len(blocks), 1) * count * (count + 1) / 2
+
+
+def _triangle(n: int) -> list[tuple[slice, slice]]:
+    """The blocks (rows, columns) of the upper triangle of n cosines by n."""
+    parts = [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
+    return [(block, columns) for i, block in enumerate(parts) for columns in parts[i:]]
 
 
 def near_duplicates(vectors: np.ndarray, threshold: float, watch: Watch = UNWATCHED) -> np.ndarray:

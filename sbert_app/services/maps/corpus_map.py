@@ -18,10 +18,9 @@ from sbert_app.services.corpus.corpus import GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
-from sbert_app.services.maps.umap_engine import is_warm
+from sbert_app.services.maps.umap_engine import COMPILING, is_warm
 from training.names import ModelName
 
-COMPILING = "Compiling UMAP, once on this machine"
 SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
 SEED = 0
 RANDOM_PAIRS = 5_000

@@ -32,6 +32,7 @@ log = logging.getLogger("sbert_lab.umap")
 
 PACKAGES = ("umap-learn", "numba", "numpy")
 MODULES = ("umap.umap_", "umap.layouts", "umap.utils", "umap.sparse")
+COMPILING = "Compiling UMAP, once on this machine"  # the message meanwhile
 TIMEOUT_SECONDS = 600  # for the process that compiles
 
 _lock = threading.RLock()
