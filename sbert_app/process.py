@@ -9,13 +9,16 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
+
+log = logging.getLogger("sbert_lab.process")
 
 MB = 1 << 20
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX = -3, -1, -8  # parameters of glibc's mallopt(3), from malloc.h
@@ -132,18 +135,25 @@ def release_memory() -> None:
 
 
 def release_memory_regularly(seconds: float = RELEASE_SECONDS) -> None:
-    """From now on, in a thread that ends with the process.
+    """Each connection leaves a cycle of objects, which the collector reaches only after `GC_THRESHOLD` allocations.
 
-    Each connection leaves a cycle of objects, which the collector reaches only after `GC_THRESHOLD` allocations, and
-    glibc keeps what was freed in one of its arenas unless it lies at the arena's end.
+    And glibc keeps what was freed in one of its arenas unless it lies at the arena's end.
     """
+    regularly(seconds, release_memory)
 
-    def release() -> None:
+
+def regularly(seconds: float, work: Callable[[], object]) -> None:
+    """Do it every so many seconds from now on, in a thread that ends with the process. Errors are logged."""
+
+    def run() -> None:
         while True:
             time.sleep(seconds)
-            release_memory()
+            try:
+                work()
+            except Exception:  # a full disk, a database that is locked: it may be well again next time
+                log.exception("%s failed", work.__name__)
 
-    threading.Thread(target=release, name="release memory", daemon=True).start()
+    threading.Thread(target=run, name=work.__name__, daemon=True).start()
 
 
 def exit_now(code: int) -> NoReturn:

@@ -143,7 +143,6 @@ class StderrHandler(logging.Handler):
     """Log lines on stderr, above the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
         line = self.format(record)
         if ProgressBar._active is not None:
             ProgressBar._active.print_above(line)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
+from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
@@ -64,7 +65,7 @@ def ablate(
             raise stopped
     print_result(sweep.to_json(), as_json, _table(sweep))
     if sweep.reasons:
-        print(f"error: {sweep.counts['failed']} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
+        print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -85,7 +86,6 @@ def _created(
 
 def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
     """Returns a function that executes one run and shows its progress, or does nothing after a signal to end."""
-    from sbert_app.services.background.state import RESUMABLE
     from sbert_app.services.runs.on_ray import executor
 
     execute = executor(cluster)

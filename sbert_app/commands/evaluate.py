@@ -77,7 +77,6 @@ def evaluate(
 def _decide(
     data: str, threshold: str, match_from: float, load: Callable[[], Scorer], home: Path, bar: ProgressBar
 ) -> dict[str, Any]:
-    """The threshold on this data, as plain values."""
     from training.data.load import load_data
     from training.evaluation.thresholds import decide_data, match_labels, parse_criteria
 

@@ -89,7 +89,6 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """The name of the model with these settings."""
         stated = ModelName.parse(self.model)
         if self.dimension is not None:
             stated = replace(stated, dimension=self.dimension)
@@ -124,7 +123,6 @@ class Computing:
     as_json: Json = False
 
     def prepare(self) -> Path:
-        """Return the home folder; with ``offline``, forbid the network."""
         return prepare(self.home, self.offline)
 
 
@@ -257,7 +255,6 @@ def cluster_of(home: Path, engine: str | None, address: str | None) -> Cluster |
 
 
 def check_engine(engine: str | None) -> None:
-    """InputError if there is no such engine."""
     if engine not in (None, "local", "ray"):
         raise InputError(f"there is no engine {engine!r}; choose local or ray")
 

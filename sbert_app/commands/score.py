@@ -50,7 +50,6 @@ class _Matching:
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """For the report of the scores."""
         return (str(self.criterion),)
 
     def check(self, table: Table, columns: PairColumns) -> None:
@@ -189,7 +188,6 @@ def _figures(summary: ScoreSummary) -> dict[str, Any]:
 
 
 def _text(summary: ScoreSummary) -> str:
-    """The summary, and the agreement of the scores with the gold scores and with each other."""
     return "\n".join([*summary.remarks, summary.sentence, *options.agreements(summary.report)])
 
 
@@ -201,7 +199,6 @@ def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:
 
 
 def _matches_text(matches: MatchSummary) -> str:
-    """The matches in one sentence."""
     groups = format_count(matches.groups, "group")
     return (
         f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "

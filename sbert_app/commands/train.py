@@ -16,7 +16,7 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.formats import format_duration
-from sbert_app.services.background.state import RESUMABLE
+from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
@@ -69,7 +69,7 @@ def train(
         show = _progress_handler(bar, run_id)
 
         def handle(event: dict[str, Any]) -> None:
-            if event.get("state") == "running":
+            if event.get("state") == State.RUNNING:
                 running.append(run_id)
             show(event)
 
@@ -77,10 +77,10 @@ def train(
             result = execute(store, run_id, on_event=handle, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
             raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
-    if should_end() and result.status == "stopped":
+    if should_end() and result.status == State.STOPPED:
         raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
     print_result(asdict(result), as_json, _summary(result))
-    if result.status == "failed":
+    if result.status == State.FAILED:
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
         raise typer.Exit(1)
 
@@ -113,7 +113,6 @@ _with_settings(train)
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
-    """Show mined negatives, and do not train."""
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.runs.estimate import preview_negatives
 
@@ -127,7 +126,6 @@ def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
 
 
 def _triplet_lines(triplet: dict[str, Any]) -> str:
-    """A mined triplet in three lines, with cosines."""
     return (
         f"anchor    {triplet['anchor']}\n"
         f"positive  {triplet['positive_cosine']:.2f}  {triplet['positive']}\n"
@@ -167,7 +165,7 @@ def _progress_handler(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]
     """Returns an event handler that prints the run's id at its start and updates the progress bar."""
 
     def handle(event: dict[str, Any]) -> None:
-        if event.get("state") == "running":
+        if event.get("state") == State.RUNNING:
             print(f"run {run_id}", file=sys.stderr)
             for triplet in event.get("negatives", ())[:EXAMPLES]:
                 print(_triplet_lines(triplet), file=sys.stderr)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbert_app.formats import format_bytes
-from sbert_app.process import freeze_startup_objects, release_memory_regularly
+from sbert_app.process import freeze_startup_objects, regularly, release_memory_regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.corpus.corpus import CorpusLimits
@@ -25,6 +25,8 @@ from training.errors import InputError
 from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
+
+CLEANED_SECONDS = 3600.0  # between two looks at what is older than a day
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Services:
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
         self.temp.clean(uploads=True)
-        self.temp.clean_regularly()
+        regularly(CLEANED_SECONDS, self.temp.clean)
         self.jobs.reconcile()  # runs that were queued when the app last ended
         self.jobs.watch()
         try:

@@ -20,6 +20,7 @@ from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of, heading, section
 from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.start import Plan, StartForm
+from sbert_app.services.background.state import State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
@@ -187,9 +188,9 @@ def look(experiments: Experiments, panel: Panel, name: str, selected: str | None
     """The selected sweep of an ablation as it is now; the newest, if none is selected."""
     candidates, damaged = experiments.list(SWEEP, name), experiments.damaged()
     shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
-    if shown is not None and shown.counts["queued"]:
+    if shown is not None and shown.counts[State.QUEUED]:
         experiments.jobs.reconcile()
-    sweep_id, running = shown and shown.id, shown is not None and shown.state == "running"
+    sweep_id, running = shown and shown.id, shown is not None and shown.state == State.RUNNING
     choices = [(views.sweep_name(each), each.id) for each in candidates]
     progress = [sweep_id, [f"{cell.state} {cell.share:.3f}" for cell in shown.cells] if shown else []]
     values = sorted((variant, seed, value) for (variant, seed), value in shown.values.items()) if shown else []

@@ -14,7 +14,7 @@ from sbert_app.pages.components.messages import estimate_plan, note
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable
-from sbert_app.services.experiments.experiment import Cell, Experiment, ExperimentEstimate
+from sbert_app.services.experiments.experiment import DELETED, Cell, Experiment, ExperimentEstimate
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
 from sbert_app.services.runs.estimate import TrainingRate
 from training.catalogue import DEFAULT_MODEL
@@ -136,11 +136,15 @@ def planned(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: 
 def sweep_status(sweep: Experiment) -> Markup:
     """How far a sweep is, and what went wrong."""
     counts = sweep.counts
-    facts = [f"{counts['finished']} of {format_count(len(sweep.cells), 'run')} finished"]
-    facts += [f"{counts[state]} {state}" for state in ("failed", "stopped", "interrupted", "deleted") if counts[state]]
+    facts = [f"{counts[State.FINISHED]} of {format_count(len(sweep.cells), 'run')} finished"]
+    facts += [
+        f"{counts[state]} {state}"
+        for state in (State.FAILED, State.STOPPED, State.INTERRUPTED, DELETED)
+        if counts[state]
+    ]
     if sweep.seconds_left is not None:
         facts.append(f"about {format_estimate(sweep.seconds_left)} left")
-    done = counts["finished"] + sum(cell.share for cell in sweep.cells if cell.state == "running")
+    done = counts[State.FINISHED] + sum(cell.share for cell in sweep.cells if cell.state == State.RUNNING)
     return macro("ablation/sweep_status")(
         facts=facts,
         fraction=done / len(sweep.cells),
@@ -171,7 +175,7 @@ def settings(sweep: Experiment) -> str:
 
 def sweep_name(sweep: Experiment) -> str:
     """The label of a sweep in the picker: when it was started, how many seeds, how far it is."""
-    progress = f"{sweep.counts['finished']}/{len(sweep.cells)}" if sweep.state != "finished" else "finished"
+    progress = f"{sweep.counts[State.FINISHED]}/{len(sweep.cells)}" if sweep.state != State.FINISHED else "finished"
     return f"{format_time(sweep.record.created)} · {format_count(len(sweep.seeds), 'seed')} · {progress}"
 
 

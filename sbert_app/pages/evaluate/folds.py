@@ -14,6 +14,7 @@ from sbert_app.pages.components.pickers import model_picker
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.server.address import visitor_of
+from sbert_app.services.background.state import State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.experiment import FOLDS, Cell, Experiment, Experiments
@@ -102,7 +103,7 @@ class _FoldsTab:
             found = self.experiments.get(experiment)
         except UserFacingError as error:
             return {self.table: messages.error_message(error), self.timer: gr.Timer(active=False)}
-        return {self.table: score_table(found), self.timer: gr.Timer(active=found.state == "running")}
+        return {self.table: score_table(found), self.timer: gr.Timer(active=found.state == State.RUNNING)}
 
     def stop(self, experiment: str | None) -> str:
         """Stop all runs of an experiment."""
@@ -147,4 +148,4 @@ def score_table(experiment: Experiment) -> Markup:
 
 def _state(cell: Cell) -> str:
     """The state of the run, with its progress while it runs."""
-    return f"running, {100 * cell.share:.0f} %" if cell.state == "running" and cell.share else cell.state
+    return f"running, {100 * cell.share:.0f} %" if cell.state == State.RUNNING and cell.share else cell.state

@@ -17,7 +17,7 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.train import runs as views
-from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.experiment import matches, run_groups
@@ -166,7 +166,7 @@ def build_layout() -> Panel:
 def select_run(runs: Sequence[Run], opened: str) -> Run | None:
     """The run that was opened; else the one at work; else the newest."""
     by_id = [run for run in runs if run.id == opened]
-    at_work = [run for run in runs if run.state == "running"] or [run for run in runs if run.state in AT_WORK]
+    at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
     return next(iter([*by_id, *at_work, *runs]), None)
 
 
@@ -188,7 +188,7 @@ def look(services: Services, opened: str, overlaid: Sequence[str], wanted: str =
     """Every component of `OUTPUTS` as it is now; ``wanted`` is the filter of the list."""
     store = services.jobs.store
     runs = store.list()
-    if any(run.state == "queued" for run in runs):
+    if any(run.state == State.QUEUED for run in runs):
         services.jobs.reconcile()
     run = select_run(runs, opened)
     drawn = _drawn(runs, run, overlaid)

@@ -15,7 +15,7 @@ from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_time
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.experiment import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
@@ -26,7 +26,10 @@ from training.names import ModelName
 from training.pooling import pooling_label
 
 NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
-ADVICE = {"failed": "The log below has the details.", "interrupted": "Resume continues from its last checkpoint."}
+ADVICE = {
+    State.FAILED: "The log below has the details.",
+    State.INTERRUPTED: "Resume continues from its last checkpoint.",
+}
 
 log = macro("train/log")  # the last lines of the log
 negatives = macro("train/negatives")  # mined hard negatives beside their anchors and positives
@@ -156,8 +159,8 @@ def possible_actions(run: Run | None) -> dict[str, bool]:
     at_work = run is not None and run.state in AT_WORK
     return {
         "stop": at_work and run is not None and not run.is_stopping,
-        "resume": run is not None and not at_work and run.state != "finished",
-        "export": run is not None and run.state != "running" and run.has_model,
+        "resume": run is not None and not at_work and run.state != State.FINISHED,
+        "export": run is not None and run.state != State.RUNNING and run.has_model,
         "delete": run is not None and not at_work,
         "more": run is not None,
     }
@@ -166,10 +169,10 @@ def possible_actions(run: Run | None) -> dict[str, bool]:
 def _facts(run: Run, ahead: int) -> list[str]:
     """Step, time left, throughput, device; for a run in the queue, its place there."""
     progress = run.progress
-    if run.state == "queued":
+    if run.state == State.QUEUED:
         return [f"{format_count(ahead, 'run')} ahead in the queue" if ahead else "next in the queue"]
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
-    if run.state == "running":
+    if run.state == State.RUNNING:
         if progress.seconds_left is not None:
             facts.append(f"{format_estimate(progress.seconds_left)} left")
         if progress.sentences_per_second:
@@ -229,7 +232,7 @@ def _row(run: Run) -> dict[str, str]:
     return {
         "label": state_label(run),
         "settings": settings(run),
-        "done": f"{100 * progress.step // progress.steps} %" if run.state == "running" and progress.steps else "",
+        "done": f"{100 * progress.step // progress.steps} %" if run.state == State.RUNNING and progress.steps else "",
         "best": MISSING if best is None else f"{best:.{digits}f}",
         "gain": _gain(best - base, digits) if best is not None and base is not None else "",
     }

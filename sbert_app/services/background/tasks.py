@@ -45,7 +45,6 @@ class TaskProgress:
 
     @property
     def fraction(self) -> float:
-        """0 to 1."""
         return min(1.0, self.done / self.total) if self.total > 0 else 0.0
 
     @property
@@ -90,13 +89,11 @@ class Task:
 
     @property
     def progress(self) -> TaskProgress:
-        """The latest report."""
         description, done, total, since = self._latest
         return TaskProgress(description, done, total, time.perf_counter() - since)
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it has not ended yet."""
         return self._thread.is_alive()
 
     @property
@@ -105,11 +102,9 @@ class Task:
         return self._stop.is_set()
 
     def join(self, seconds: float) -> None:
-        """Wait for its end, at most so long."""
         self._thread.join(seconds)
 
     def stop(self) -> None:
-        """Ask it to stop."""
         self._stop.set()
 
     def follow(self) -> Iterator[TaskProgress]:
@@ -187,7 +182,6 @@ class TaskRunner:
             return task.start()
 
     def at_work(self) -> dict[str, Task]:
-        """The tasks that have not ended, by owner."""
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_at_work}
 
     def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
@@ -209,7 +203,6 @@ class TaskRunner:
             task.stop()  # also when the iterator is closed
 
     def stop(self, owner: str) -> None:
-        """Ask the owner's task to stop, if there is one."""
         if (task := self._tasks.get(owner)) is not None:
             task.stop()
 

@@ -90,9 +90,7 @@ def _word_encoder(label: str, base: str) -> Variant:
     return Variant(f"{label} on NLI: {base}", changes)
 
 
-def _objective(name: str) -> dict[str, Any]:
-    return {"objective": name} | ({"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {})
-
+_TEACHER = {name: {"teacher": DEFAULT_CROSS_ENCODER} for name in OBJECTIVES if OBJECTIVES[name].needs_teacher()}
 
 ABLATIONS: dict[str, Ablation] = {
     "pooling": Ablation(
@@ -139,7 +137,7 @@ ABLATIONS: dict[str, Ablation] = {
         "trained on the gold scores of STSb train. Dev is scored on the scale of the gold scores.",
         "",
         "regression",
-        {name: Variant(name, _objective(name)) for name in OBJECTIVE_ORDER},
+        {name: Variant(name, {"objective": name, **_TEACHER.get(name, {})}) for name in OBJECTIVE_ORDER},
         {"pooling": "mean", "train_data": "stsb:train"},
     ),
     "base": Ablation(
@@ -202,15 +200,12 @@ class PrecomputedTable:
 
     @property
     def seeds(self) -> list[int]:
-        """All seeds, in order."""
         return sorted({run.seed for run in self.runs})
 
     def has(self, variant: str, seed: int) -> bool:
-        """Whether the table has this run."""
         return any((run.variant, run.seed) == (variant, seed) for run in self.runs)
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
-    """The precomputed table of an ablation; None if there is none."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None

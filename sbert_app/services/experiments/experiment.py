@@ -130,7 +130,6 @@ class Cell:
 
     @property
     def state(self) -> str:
-        """The state of the run, or "deleted"."""
         return DELETED if self.run is None else self.run.state
 
     @property
@@ -145,7 +144,6 @@ class Cell:
 
     @property
     def share(self) -> float:
-        """How much of the run is done, 0 to 1."""
         if self.run is None or not self.run.progress.steps:
             return 0.0
         return min(1.0, self.run.progress.step / self.run.progress.steps)
@@ -193,7 +191,6 @@ class Experiment:
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
-        """The results of the finished runs by label and seed."""
         return {(cell.plan.label, cell.plan.seed): cell.value for cell in self.cells if cell.value is not None}
 
     @property

@@ -32,7 +32,7 @@ from huey.registry import Message
 from huey.serializer import Serializer
 
 from sbert_app.child_process import child_environment, module_command
-from sbert_app.process import PASSIVE_WAITING
+from sbert_app.process import PASSIVE_WAITING, regularly
 from sbert_app.services.background.state import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
@@ -129,7 +129,8 @@ class RunQueue:
             ) from error
         self._inode = _inode(self._file)
         self.starts_workers = True
-        self._queue_run = _register_task(self._huey, execute)
+        self._execute = execute
+        self._queue_run = self._huey.task(name="work")(self._work)  # called, it puts a run into the queue
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}  # by slot: start time, process
         self._enqueueing, self._starting = threading.Lock(), threading.Lock()
         self._started_by: dict[tuple[str, bool], list[str]] = {}  # visitor, grouped -> runs that may still be queued
@@ -223,16 +224,7 @@ class RunQueue:
 
     def watch(self, seconds: float = WATCH_SECONDS) -> None:
         """From now on, in a thread, start a worker whenever runs are queued and none is there: it may be killed."""
-
-        def look() -> None:
-            while True:
-                time.sleep(seconds)
-                try:
-                    self.reconcile()
-                except Exception:  # a full disk, a database that is locked: it may be well again next time
-                    log.exception("the queue could not be checked")
-
-        threading.Thread(target=look, name="watch the queue", daemon=True).start()
+        regularly(seconds, self.reconcile)
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
         where = ("--ray", self.ray) if self.ray else ("--device", slot)
@@ -246,6 +238,12 @@ class RunQueue:
                 start_new_session=True,  # not ended by Ctrl-C in the app's terminal
                 env=child_environment(WORKER_ENVIRONMENT),
             )
+
+    def _work(self, run_id: str) -> None:
+        """What a message of the queue stands for, under the same name in every process."""
+        if self._execute is None:
+            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
+        self._execute(run_id)
 
     def _enqueue(self, run_id: str) -> None:
         with self._enqueueing:
@@ -305,14 +303,3 @@ def _damage(file: Path) -> str | None:
     if found != "ok":
         return str(found)
     return "its columns are others" if columns and not columns >= COLUMNS else None
-
-
-def _register_task(queue: Huey, execute: Callable[[str], object] | None) -> Callable[..., object]:
-    """Register ``execute`` as the queue's task, under the same name in every process. The result puts a run in it."""
-
-    def work(run_id: str) -> None:
-        if execute is None:
-            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
-        execute(run_id)
-
-    return queue.task(name="work")(work)

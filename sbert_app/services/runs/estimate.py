@@ -63,7 +63,6 @@ class RunEstimate:
 
     @property
     def steps(self) -> int | None:
-        """Optimiser steps."""
         if self.config.max_steps is not None:
             return self.config.max_steps
         if self.rows is None:

@@ -17,6 +17,8 @@ from os import fstat
 from pathlib import Path
 from typing import Any
 
+from sbert_app.services.background.state import State
+
 Event = dict[str, Any]
 
 # The metric of a run is the first of these that its evaluations have -> its name and the factor it is shown with.
@@ -84,8 +86,7 @@ class RunProgress:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
-        """The progress that the events describe."""
-        start = _last(events, "state", lambda event: event.get("state") == "running") or {}
+        start = _last(events, "state", lambda event: event.get("state") == State.RUNNING) or {}
         train = _last(events, "train") or {}
         timed = _last(events, None, lambda event: event.get("seconds_left") is not None) or {}
         return cls(

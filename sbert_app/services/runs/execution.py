@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbert_app.services.background.state import State
 from sbert_app.services.runs.events import MEASURES, Event
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
@@ -105,7 +106,7 @@ def _log_event(event: Event) -> None:
             if event.get(key) is not None
         )
         log.info("step %s: %s%s", event["step"], figures, f"; {event['collapsed']}" if event.get("collapsed") else "")
-    elif event["kind"] == "state" and event.get("state") == "running":
+    elif event["kind"] == "state" and event.get("state") == State.RUNNING:
         resumed = event.get("resumed_from")
         log.info("%s", f"resumed from step {resumed}" if resumed else "started")
         for key in ("base", "pooling", "device", "dtype", "rows", "steps"):

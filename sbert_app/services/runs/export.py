@@ -32,13 +32,15 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
     run = _with_model(store, run_id, "export")
     name = slug(run.name) or run.id
     target = folder / f"{name}.zip"
+    evaluations = [event for event in store.events(run.id) if event["kind"] == "eval"]
+    values = {"id": run.id, "name": run.name, "config": run.config.to_dict(), "evaluations": evaluations}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with replace_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for file in sorted(run.folder.joinpath("model").rglob("*")):
                 if file.is_file():
                     archive.write(file, f"{name}/{file.relative_to(run.folder / 'model')}")
-            archive.writestr(f"{name}/run.json", _settings_and_figures(run, store))
+            archive.writestr(f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise unwritable(target, error) from error
     return target
@@ -52,12 +54,6 @@ def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
     if not run.has_model:
         raise RunStateError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
     return run
-
-
-def _settings_and_figures(run: Run, store: RunStore) -> str:
-    evaluations = [event for event in store.events(run.id) if event["kind"] == "eval"]
-    values = {"id": run.id, "name": run.name, "config": run.config.to_dict(), "evaluations": evaluations}
-    return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
 
 
 def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:

@@ -28,7 +28,6 @@ class Preset:
     values: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> RunConfig:
-        """The run that it describes."""
         return RunConfig(**{"objective": "regression", "pooling": "mean", **self.values})
 
 

@@ -77,7 +77,6 @@ class Run:
 
     @property
     def state(self) -> State:
-        """Where it is in its life."""
         return self.record.state
 
     @property
@@ -87,13 +86,11 @@ class Run:
 
     @property
     def has_model(self) -> bool:
-        """Whether a model has been saved."""
         return (self.folder / "model/modules.json").exists()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to stop and is still running."""
-        return self.state == "running" and (self.folder / "stop").exists()
+        return self.state == State.RUNNING and (self.folder / "stop").exists()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the command line and the HTTP API."""
@@ -122,5 +119,4 @@ def slug(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an exception in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -78,7 +78,6 @@ class RunStore:
     # ------------------------------------------------------------ reading
 
     def get(self, run_id: str) -> Run:
-        """The run as it is now."""
         folder = self._run_folder(run_id)
         return Run(
             id=run_id,
@@ -146,7 +145,6 @@ class RunStore:
             return events[since if since <= len(events) else 0 :]
 
     def log(self, run_id: str, lines: int = 200) -> str:
-        """The last lines of the run's log."""
         file = self._run_folder(run_id) / "log.txt"
         if not file.exists():
             return ""
@@ -179,7 +177,6 @@ class RunStore:
         return self.get(run_id)
 
     def rename(self, run_id: str, name: str) -> Run:
-        """Change the name of a run; its id stays."""
         name = " ".join(name.split())
         if not name or len(name) > LONGEST_NAME:
             raise InputError(f"a run's name has 1 to {LONGEST_NAME} characters")

@@ -47,11 +47,9 @@ class DiskCache:
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
-        """The array stored under ``key``, or None."""
         return self._load(f"{key}.npy")
 
     def put(self, key: str, array: np.ndarray) -> None:
-        """Store one array."""
         self._store(f"{key}.npy", array.nbytes, lambda file: np.save(file, array, allow_pickle=False))
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
@@ -63,11 +61,9 @@ class DiskCache:
         return array
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
-        """The named arrays stored under ``key``, or None."""
         return self._load(f"{key}.npz")
 
     def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store named arrays in one file."""
         size = sum(array.nbytes for array in arrays.values())
         self._store(f"{key}.npz", size, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
@@ -98,13 +94,10 @@ class DiskCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             with open_atomic(self.folder / name, "wb") as file:
                 write(file)
-            self._evict()
+            sweep(self.folder)
+            remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
         except OSError as error:
             log.warning("%s cannot be stored in the cache: %s", name, error)
-
-    def _evict(self) -> None:
-        sweep(self.folder)
-        remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, kept: Path | None = None) -> None:
@@ -176,7 +169,6 @@ class LRUCache(Generic[K, V]):
             return iter(list(self._entries))
 
     def remove(self, condition: Callable[[K], bool]) -> None:
-        """Drop all entries whose key meets a condition."""
         with self._lock:
             for key in [key for key in self._entries if condition(key)]:
                 del self._entries[key]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-import threading
 import time
 from pathlib import Path
 from secrets import token_hex
@@ -23,7 +22,6 @@ log = logging.getLogger("sbert_lab.services")
 RESULTS = ("scored", "explore", "handover", "label", "exports")  # each the folder of one kind of things
 KEPT_SECONDS = 24 * 3600.0
 UNTOUCHED_SECONDS = 300.0  # a half-written file of a process that has ended; one that is written is younger
-CLEANED_SECONDS = 3600.0  # between two looks at what is older than a day
 
 
 class TempFolder:
@@ -63,16 +61,6 @@ class TempFolder:
                         _remove_unused(thing)
                 sweep(folder, UNTOUCHED_SECONDS)
 
-    def clean_regularly(self) -> None:
-        """From now on, in a thread that ends with the process."""
-
-        def clean() -> None:
-            while True:
-                time.sleep(CLEANED_SECONDS)
-                self.clean()
-
-        threading.Thread(target=clean, name="old results", daemon=True).start()
-
 
 def _remove_unused(thing: Path) -> None:
     """Remove a thing after a day. What cannot be removed, as on a disk that may only be read, is logged and stays."""
@@ -93,13 +81,11 @@ def _remove_unused(thing: Path) -> None:
 
 
 def is_full(most: float) -> str:
-    """The sentence that refuses an upload or a result."""
     size = format_bytes(int(most))
     return f"the folder for uploads and results is full ({size}); files in it are removed after a day"
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
     total = 0
     for file in folder.rglob("*"):
         try:
