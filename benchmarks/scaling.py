@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import machine
 from training.data.load import load_data
-from training.inference.packing import Row
+from training.inference.batching import Row
 from training.inference.runner import InferenceRunner, PaddedRunner
 from training.models.encoder import Encoder
 from training.pooling import mean

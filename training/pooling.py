@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from training.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
@@ -39,6 +40,13 @@ class Pooling(NamedTuple):
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         return self.pool(hidden, mask)
+
+
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
+    """Each row scaled to length 1, as for cosines; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
+    import numpy as np
+
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:

@@ -21,6 +21,7 @@ from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 from training.names import ModelName
+from training.pooling import normalize_rows
 
 MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
 MOST_CHARACTERS = 100_000  # of a text
@@ -93,7 +94,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         vectors, tokens = encoder.encode(texts, should_stop=should_stop), sum(map(len, encoder.tokenize(texts)))
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        vectors = normalize_rows(vectors)
     encoded: list[Any] = vectors.tolist()
     if request.encoding_format == "base64":  # little-endian float32, as OpenAI's client decodes it
         encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]

@@ -19,13 +19,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from training.pooling import normalize_rows
+
 COLLAPSED_FROM = 0.9
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1; a zero row stays zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12)
 
 
 def random_cosines(vectors: np.ndarray) -> tuple[float, float]:
@@ -44,12 +40,16 @@ def uniformity(vectors: np.ndarray) -> float:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
     """Mean of |x - y|² over the rows of two (N, D): 0 when pairs coincide, 2 when they are orthogonal."""
-    return float(np.square(unit(first) - unit(second)).sum(axis=1).mean()) if len(first) else float("nan")
+    return (
+        float(np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1).mean())
+        if len(first)
+        else float("nan")
+    )
 
 
 def effective_rank(vectors: np.ndarray) -> float:
     """exp(-Σ p log p) of the singular values' shares p: between 1 (one direction) and min(N, D)."""
-    values = np.linalg.svd(unit(vectors), compute_uv=False)
+    values = np.linalg.svd(normalize_rows(vectors), compute_uv=False)
     shares = values[values > 0] / values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
@@ -83,5 +83,5 @@ def collapsed(figures: Mapping[str, float]) -> str | None:
 
 
 def _pair_cosines(vectors: np.ndarray) -> np.ndarray:
-    directions = unit(vectors).astype(np.float64)
+    directions = normalize_rows(vectors).astype(np.float64)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

@@ -3,7 +3,7 @@
 The arithmetic is that of the modules of the transformers library. Query, key and value are one product; the bias, GELU
 and the residual are added within the product (`training.inference.linear`); the weights are copied once into the
 layout in which they multiply fastest. Attention is two batched products and a softmax, which on rows of 32 tokens
-(`training.inference.packing`) takes half the time of the kernels made for long texts.
+(`training.inference.batching`) takes half the time of the kernels made for long texts.
 
 ``ARCHITECTURES`` says where each architecture keeps its weights. Any other runs as its own module
 (`training.inference.runner`).

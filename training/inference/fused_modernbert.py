@@ -9,6 +9,7 @@ the residuals are added within the products.
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -102,7 +103,12 @@ class FusedModernBertLayer:
         self.projection = fused_linear([layer.attn.Wqkv], 1.0, dtype)
         self.output = fused_linear([layer.attn.Wo], 1.0, dtype)
         self.mlp_norm = FusedLayerNorm(layer.mlp_norm, dtype)
-        self.up, self.gate = (fused_linear([half], 1.0, dtype) for half in _halves(layer.mlp.Wi))
+        weights, bias = layer.mlp.Wi.weight.chunk(2), layer.mlp.Wi.bias
+        halves: list[Any] = [  # the linear module that computes both as two
+            SimpleNamespace(weight=weight, bias=half)
+            for weight, half in zip(weights, (None, None) if bias is None else bias.chunk(2), strict=True)
+        ]
+        self.up, self.gate = (fused_linear([half], 1.0, dtype) for half in halves)
         self.down = fused_linear([layer.mlp.Wo], 1.0, dtype)
 
     def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
@@ -122,16 +128,3 @@ class FusedModernBertLayer:
         turned = turned * cos + across * sin
         turned[:, 0] *= self.scale
         return torch.cat([turned.to(projected.dtype), parts[:, 2:]], dim=1).flatten(1)
-
-
-def _halves(linear: nn.Linear) -> tuple[nn.Linear, nn.Linear]:
-    """A linear module as two that compute the halves of its output."""
-    weights = linear.weight.detach().chunk(2)
-    biases = (None, None) if linear.bias is None else linear.bias.detach().chunk(2)
-    halves = []
-    for weight, bias in zip(weights, biases, strict=True):
-        half = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-        half.weight = nn.Parameter(weight, requires_grad=False)
-        half.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        halves.append(half)
-    return halves[0], halves[1]

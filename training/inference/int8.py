@@ -141,19 +141,5 @@ def _product(value: int) -> Tensor:
     weight = torch.full((_PROBE, _PROBE), WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, [_PROBE, _PROBE])
     x, ones, zeros = torch.full((_PROBE, _PROBE), value, dtype=torch.uint8), torch.ones(_PROBE), torch.zeros(_PROBE)
-    arguments: tuple[Any, ...] = (
-        x,
-        1.0,
-        0,
-        packed,
-        ones,
-        zeros.long(),
-        zeros,
-        1.0,
-        0,
-        torch.float32,
-        "none",
-        [],
-        "none",
-    )
-    return torch.ops.onednn.qlinear_pointwise(*arguments).min()
+    product: tuple[Any, ...] = (x, 1.0, 0, packed, ones, zeros.long())
+    return torch.ops.onednn.qlinear_pointwise(*product, zeros, 1.0, 0, torch.float32, "none", [], "none").min()

@@ -22,11 +22,10 @@ from torch import Tensor, nn
 from training import parallel
 from training.device import pick_dtype, to_device
 from training.errors import InputError, Stopped
-from training.inference.batching import pad, plan
+from training.inference.batching import TOKEN_MULTIPLE, PackedBatch, Row, collate, pad, plan, plan_rows, round_up
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
 from training.inference.int8 import has_int8
-from training.inference.packing import TOKEN_MULTIPLE, PackedBatch, Row, collate, plan_rows, round_up
 from training.inference.unpadded import Boundaries, boundaries, plan_unpadded
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
@@ -82,9 +81,9 @@ class InferenceRunner(ABC, Generic[Text]):
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
         return self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
 
-    @abstractmethod
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         """Batches of at most ``token_budget`` tokens: rows, which hold the indices of one or more texts each."""
+        return ([[int(i)] for i in group] for group in plan(lengths, token_budget))
 
     @abstractmethod
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
@@ -114,10 +113,6 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
-
-    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        for group in plan(lengths, token_budget):
-            yield [[int(i)] for i in group]
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = pad([texts[row[0]] for row in rows], self.pad_id)

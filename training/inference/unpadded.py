@@ -2,7 +2,7 @@
 
 Attention is told where each sentence begins, and computes nothing else (`torch.nn.attention.varlen`, which is
 FlashAttention). ``has_varlen`` tries that operator once; where it is missing or returns something else, batches are
-packed and masked as on a CPU (`training.inference.packing`).
+packed and masked as on a CPU (`training.inference.batching`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.inference.batching import plan
-from training.inference.packing import PackedBatch, Row
+from training.inference.batching import PackedBatch, Row, plan
 
 HEAD_SIZES = range(8, 257, 8)  # dimensions of a head that the operator takes
 

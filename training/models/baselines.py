@@ -16,12 +16,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from training.catalogue import BASELINES, GLOVE, TFIDF
 from training.errors import InputError, Stopped, first_line
+from training.pooling import normalize_rows
 from training.sources.resolve import glove_folder
 
 if TYPE_CHECKING:
@@ -55,24 +56,18 @@ def load_baseline(
     Raises:
         InputError: the vectors cannot be found or read, or the baseline does not have this pooling.
     """
-    encoder = _open(name, home)
+    encoder: TfIdf | WordVectors | SavedModelEncoder
+    if name.startswith(SAVED_MODEL):
+        encoder = open_saved_model(name)
+    elif name == TFIDF:
+        encoder = TfIdf()
+    else:
+        encoder = WordVectors(name, *(read_glove(home) if name == GLOVE else _read_vectors(Path(name).expanduser())))
     if pooling not in (None, encoder.pooling):
         has_tokens = isinstance(encoder, WordVectors)
         reason = "always takes the mean of its word vectors" if has_tokens else "has no tokens to pool"
         raise InputError(f"{name} {reason}; leave the pooling out")
     return encoder
-
-
-def _open(name: str, home: str | Path | None) -> TfIdf | WordVectors | SavedModelEncoder:
-    if name.startswith(SAVED_MODEL):
-        return open_saved_model(name)
-    return (
-        TfIdf()
-        if name == TFIDF
-        else WordVectors(GLOVE, *read_glove(home))
-        if name == GLOVE
-        else _open_vectors(Path(name).expanduser())
-    )
 
 
 class TfIdf:
@@ -118,24 +113,16 @@ class TfIdf:
         return matrix.toarray()
 
 
-class WordVectors:
-    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
+class BatchEncoder:
+    """An encoder whose vector of a sentence does not depend on the others: by batches of similar length."""
 
-    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
-    """
+    name: str
+    dimension: int  # D, the length of a sentence vector
+    batch_size: ClassVar[int]  # sentences
 
-    pooling = "mean"
-
-    def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
-        """``words``: V different words; ``vectors``: float32 (V, D)."""
-        self.name = name
-        self.rows = {word: row for row, word in enumerate(words)}
-        self.vectors = vectors
-
-    @property
-    def dimension(self) -> int:
-        """D, the length of a sentence vector."""
-        return int(self.vectors.shape[1])
+    def embed(self, sentences: list[str]) -> np.ndarray:
+        """A batch of n sentences -> (n, D)."""
+        raise NotImplementedError
 
     def encode(
         self,
@@ -145,13 +132,40 @@ class WordVectors:
         should_stop: Callable[[], bool] | None = None,
         report: EncodeReport | None = None,
     ) -> np.ndarray:
-        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave the mean."""
+        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
+        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        by_length = np.argsort([len(text) for text in sentences], kind="stable")  # networks pad to the longest
+        for start in range(0, len(sentences), self.batch_size):
+            if should_stop is not None and should_stop():
+                raise Stopped
+            rows = by_length[start : start + self.batch_size]
+            vectors[rows] = self.embed([sentences[row] for row in rows])
+            if on_progress is not None:
+                on_progress(start + len(rows), len(sentences))
+        return normalize_rows(vectors) if normalize else vectors
+
+
+class WordVectors(BatchEncoder):
+    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
+
+    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
+    """
+
+    pooling, batch_size = "mean", PROGRESS_EVERY
+
+    def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
+        """``words``: V different words; ``vectors``: float32 (V, D)."""
+        self.name, self.dimension = name, int(vectors.shape[1])
+        self.rows = {word: row for row, word in enumerate(words)}
+        self.vectors = vectors
+
+    def embed(self, sentences: list[str]) -> np.ndarray:
         means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
-        for row, sentence in enumerate(_with_progress(sentences, on_progress, should_stop)):
+        for row, sentence in enumerate(sentences):
             known = [self.rows[word] for word in TREEBANK.findall(sentence.lower()) if word in self.rows]
             if known:
                 means[row] = self.vectors[known].mean(axis=0)
-        return normalize_rows(means) if normalize else means
+        return means
 
 
 def _with_progress(
@@ -170,7 +184,8 @@ def _with_progress(
 # ---------------------------------------------------------------- word vectors from files
 
 
-def _open_vectors(path: Path) -> WordVectors:
+def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
+    """The words of a file, and their vectors, float32 (V, D)."""
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
@@ -179,13 +194,8 @@ def _open_vectors(path: Path) -> WordVectors:
         vectors = read_array(path)
         if len(words) != len(vectors):
             raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
-        return WordVectors(str(path), words, vectors)
-    return WordVectors(str(path), *_read_text(path))
-
-
-def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
-    """The text form of GloVe and word2vec -> words, float32 (V, D)."""
-    words: list[str] = []
+        return words, vectors
+    words = []  # the text form of GloVe and word2vec
     rows: list[np.ndarray] = []
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -252,55 +262,32 @@ def read_array(path: Path) -> np.ndarray:
 # TensorFlow's own ``saved_model_cli scan`` looks for such operations too.
 
 
-def normalize_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row scaled to length 1; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(norms == 0, 1, norms)
-
-
 SAVED_MODEL = "use:"
-BATCH = 64  # sentences
 SIGNATURES = ("default", "serving_default")
 FORBIDDEN = frozenset({"ReadFile", "WriteFile", "PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
-class SavedModelEncoder:
-    """Sentence vectors by a SavedModel. The interface of the other baselines."""
+class SavedModelEncoder(BatchEncoder):
+    """Sentence vectors by a function of TensorFlow."""
 
-    pooling = "none"
+    pooling, batch_size = "none", 64
 
-    def __init__(self, name: str, embed: Callable[[list[str]], np.ndarray]) -> None:
-        """``embed``: n sentences -> (n, D)."""
-        self.name, self._embed = name, embed
-        self.dimension = int(embed([""]).shape[1])
+    def __init__(self, name: str, call: Callable[[Any], Any]) -> None:
+        self.name, self._call = name, call
+        self.dimension = int(self.embed([""]).shape[1])
 
-    def encode(
-        self,
-        sentences: Sequence[str],
-        normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        report: EncodeReport | None = None,
-    ) -> np.ndarray:
-        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
-        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
-        by_length = np.argsort([len(text) for text in sentences], kind="stable")  # transformers pad to the longest
-        for start in range(0, len(sentences), BATCH):
-            if should_stop is not None and should_stop():
-                raise Stopped
-            rows = by_length[start : start + BATCH]
-            vectors[rows] = self._embed([sentences[row] for row in rows])
-            if on_progress is not None:
-                on_progress(start + len(rows), len(sentences))
-        return normalize_rows(vectors) if normalize else vectors
+    def embed(self, sentences: list[str]) -> np.ndarray:
+        found = self._call(import_module("tensorflow").constant(sentences))
+        if isinstance(found, dict):
+            (found,) = [found[key] for key in ("default", "outputs") if key in found][:1] or found.values()
+        vectors = np.asarray(found)
+        if vectors.ndim != 2 or len(vectors) != len(sentences):
+            raise InputError(f"the model maps {len(sentences)} sentences to an array of the shape {vectors.shape}")
+        return vectors
 
 
 def open_saved_model(name: str) -> SavedModelEncoder:
-    """Open ``use:<folder>``.
-
-    Raises:
-        InputError: TensorFlow is missing, or the folder holds no SavedModel that maps sentences to vectors.
-    """
+    """Open ``use:<folder>``. InputError if TensorFlow is missing, or the folder holds no SavedModel of sentences."""
     folder = Path(name.removeprefix(SAVED_MODEL)).expanduser()
     if not (folder / "saved_model.pb").is_file():
         raise InputError(
@@ -316,7 +303,7 @@ def open_saved_model(name: str) -> SavedModelEncoder:
     try:
         _check_operations(folder)
         loaded = tf.saved_model.load(str(folder))
-        return SavedModelEncoder(name, _function_of(tf, loaded))
+        return SavedModelEncoder(name, _function_of(loaded))
     except InputError:
         raise
     except Exception as error:  # TensorFlow raises its own classes, protobuf others
@@ -336,30 +323,15 @@ def _check_operations(folder: Path) -> None:
         )
 
 
-def _function_of(tf: Any, loaded: Any) -> Callable[[list[str]], np.ndarray]:
-    """A function of n strings to an array (n, D). InputError if the model has none."""
-    signatures = getattr(loaded, "signatures", {})
-    names = [name for name in SIGNATURES if name in signatures]
+def _function_of(loaded: Any) -> Callable[[Any], Any]:
+    """A function of n strings to an array (n, D), or a dictionary of one. InputError if the model has none."""
     if callable(loaded):
-        call = loaded
-    elif names:
-        signature = signatures[names[0]]
-        (argument,) = signature.structured_input_signature[1]
-
-        def call(texts: Any) -> Any:
-            return signature(**{argument: texts})
-    else:
+        return loaded
+    signatures = getattr(loaded, "signatures", {})
+    signature = next((signatures[name] for name in SIGNATURES if name in signatures), None)
+    if signature is None:
         raise InputError(
             f"the model is no function of sentences and has none of the signatures {', '.join(SIGNATURES)}"
         )
-
-    def embed(texts: list[str]) -> np.ndarray:
-        found = call(tf.constant(texts))
-        if isinstance(found, dict):
-            (found,) = [found[key] for key in ("default", "outputs") if key in found][:1] or found.values()
-        vectors = np.asarray(found)
-        if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise InputError(f"the model maps {len(texts)} sentences to an array of the shape {vectors.shape}")
-        return vectors
-
-    return embed
+    (argument,) = signature.structured_input_signature[1]
+    return lambda texts: signature(**{argument: texts})

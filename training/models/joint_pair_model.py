@@ -26,9 +26,8 @@ from torch import Tensor, nn
 
 from training.device import to_device
 from training.errors import InputError
-from training.inference.batching import plan
+from training.inference.batching import PackedBatch, Row, collate, plan_rows
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
-from training.inference.packing import PackedBatch, Row, collate, plan_rows
 from training.inference.runner import Hidden, InferenceRunner, attention_input, calibrate
 from training.inference.unpadded import Boundaries, plan_unpadded
 from training.models.tokenization import PairBatch, PairRow, pad_pairs
@@ -96,7 +95,8 @@ class JointPairModel(nn.Module):
 
     def hidden(self, batch: PairBatch) -> Tensor:
         """Hidden states (B, T, D) of both sentences together; each layer has its own cross biases."""
-        states = self._embed(batch)
+        position_ids = batch.positions + position_offset(self.transformer)
+        states = self.transformer.embeddings(input_ids=batch.ids, position_ids=position_ids)
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
@@ -105,10 +105,6 @@ class JointPairModel(nn.Module):
             states = layer(states, bias)
             states = states[0] if isinstance(states, tuple) else states
         return states
-
-    def _embed(self, batch: PairBatch) -> Tensor:
-        position_ids = batch.positions + position_offset(self.transformer)
-        return self.transformer.embeddings(input_ids=batch.ids, position_ids=position_ids)
 
     def _common_bias(self, batch: PairBatch) -> Tensor:
         """The bias on the attention logits that all layers share: padding, and MPNet's relative positions."""
@@ -145,18 +141,11 @@ def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scal
             module.weight += scale * (up.float() @ down.float())
 
 
-def _distilbert(model: Any, hidden: Tensor) -> Tensor:
-    return model.classifier(torch.relu(model.pre_classifier(hidden[:, 0])))
-
-
 # The classification head, by architecture: hidden states (B, T, D) -> logits (B, 1).
 HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "bert": lambda model, hidden: model.classifier(model.bert.pooler(hidden)),
-    "roberta": lambda model, hidden: model.classifier(hidden),
-    "xlm-roberta": lambda model, hidden: model.classifier(hidden),
-    "camembert": lambda model, hidden: model.classifier(hidden),
-    "mpnet": lambda model, hidden: model.classifier(hidden),
-    "distilbert": _distilbert,
+    "distilbert": lambda model, hidden: model.classifier(torch.relu(model.pre_classifier(hidden[:, 0]))),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), lambda model, hidden: model.classifier(hidden)),
 }
 
 
@@ -181,8 +170,6 @@ class SequenceClassifier(nn.Module):
 
 # ---------------------------------------------------------------- inference
 
-# Cross-encoders in inference: pairs of sentences to logits, in the chosen precision, on all cores.
-#
 # As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
 # several pairs, any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart and,
 # in a ``JointPairModel``, holds what each layer has learned about attention between the two sentences.
@@ -210,14 +197,7 @@ class _PackedPairs(InferenceRunner[PairRow]):
 
     @abstractmethod
     def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        """Logits (n,).
-
-        Args:
-            packed: the batch.
-            bias: what keeps its pairs apart in attention.
-            split: (n,), the start of each pair's second sentence.
-            second: (R, W) bool, the tokens of second sentences.
-        """
+        """Logits (n,). ``split`` (n,): the starts of second sentences; ``second`` (R, W) bool: their tokens."""
 
 
 class PackedJointPairs(_PackedPairs):
@@ -260,10 +240,6 @@ class PaddedPairs(InferenceRunner[PairRow]):
         self.device = scorer.transformer.device
         self.scorer, self.pad_id = scorer, pad_id
 
-    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        for group in plan(lengths, token_budget):
-            yield [[int(i)] for i in group]
-
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
 
@@ -275,19 +251,16 @@ def build_pair_runner(
 
     ``calibration``: pairs that the ranges of int8 are measured on.
     """
-    packed = _packed_runner(scorer, dtype)
+    transformer = scorer.transformer
+    packed: _PackedPairs | None = None
+    if isinstance(scorer, JointPairModel):
+        packed = PackedJointPairs(scorer, dtype) if supports_fused(transformer) else None
+    elif transformer.config.model_type in HEADS and supports_fused(transformer.base_model):
+        packed = PackedClassifierPairs(scorer, dtype)
     if packed is None:
         if dtype == torch.int8:
-            raise InputError(f"a cross-encoder of {scorer.transformer.config.model_type} has no int8; choose auto")
+            raise InputError(f"a cross-encoder of {transformer.config.model_type} has no int8; choose auto")
         return PaddedPairs(scorer, pad_id)
     if dtype == torch.int8:
         calibrate(packed, packed.transformer, calibration)
     return packed
-
-
-def _packed_runner(scorer: SequenceClassifier | JointPairModel, dtype: torch.dtype) -> _PackedPairs | None:
-    transformer = scorer.transformer
-    if isinstance(scorer, JointPairModel):
-        return PackedJointPairs(scorer, dtype) if supports_fused(transformer) else None
-    has_head = transformer.config.model_type in HEADS and supports_fused(transformer.base_model)
-    return PackedClassifierPairs(scorer, dtype) if has_head else None

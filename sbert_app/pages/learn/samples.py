@@ -22,7 +22,7 @@ from sbert_app.services.results.results import data_label
 from training.assets import asset
 from training.catalogue import SCORED
 from training.errors import InputError
-from training.evaluation.diagnostics import unit
+from training.pooling import normalize_rows
 from training.evaluation.metrics import cosine, spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS
 
@@ -159,5 +159,5 @@ def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:
 
 def cosines_across(vectors: np.ndarray) -> np.ndarray:
     """The cosines of all N(N-1)/2 couples of the vectors (N, D): of sentences of different pairs."""
-    directions = unit(vectors)
+    directions = normalize_rows(vectors)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

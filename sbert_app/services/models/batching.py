@@ -20,7 +20,7 @@ import torch
 from sbert_app.services.metrics import BATCH, WAITING
 from training import parallel
 from training.errors import Stopped
-from training.inference.packing import Row
+from training.inference.batching import Row
 from training.inference.runner import Hidden, InferenceRunner, Reduce, Text
 
 SMALL_JOB_TOKENS = 1_024  # a job of more tokens fills batches of its own

@@ -26,7 +26,8 @@ from training.errors import InputError
 from training.evaluation.metrics import affordable_resamples, bootstrap_replicates, cosine, spearman
 from training.evaluation.scoring import sentence_vectors
 from training.evaluation.vector_precision import PRECISIONS, bytes_per_vector, quantize, ranges, restore
-from training.models.baselines import TfIdf, normalize_rows
+from training.models.baselines import TfIdf
+from training.pooling import normalize_rows
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer
@@ -112,7 +113,7 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
     for number, (dimension, precision) in enumerate(sizes):
         watch.check()
         watch.report(number / len(sizes), "Measuring sizes")
-        kept = _unit(vectors[:, :dimension])
+        kept = normalize_rows(vectors[:, :dimension])
         calibration = ranges(kept)
         codes = quantize(kept, precision, calibration)
         scores = cosine(*(restore(codes[rows], precision, calibration) for rows in pairs))
@@ -144,10 +145,6 @@ def describe_processor() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     name = next(iter(names), "") or platform.processor() or platform.machine()
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(normalize_rows(vectors), dtype=np.float32)
 
 
 def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:

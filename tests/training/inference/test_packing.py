@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.data.load import load_data
-from training.inference.packing import GAP, TOKEN_MULTIPLE, collate, plan_rows
+from training.inference.batching import GAP, TOKEN_MULTIPLE, collate, plan_rows
 from training.models.encoder import Encoder
 
 lengths_lists = st.lists(st.integers(1, 300), max_size=80)

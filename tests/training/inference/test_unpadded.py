@@ -14,7 +14,7 @@ from tiny_models import make_model
 from torch import Tensor
 
 from training.inference import fused_bert, fused_modernbert, unpadded
-from training.inference.packing import collate
+from training.inference.batching import collate
 from training.inference.runner import PackedRunner, build_runner
 from training.inference.unpadded import attention_alone, boundaries, has_varlen, plan_unpadded, varlen_agrees
 from training.models.cross_encoder import CrossEncoder

@@ -69,9 +69,9 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
 
 def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
     """(N, D) -> (N, D) unit vectors, moved by ``pull`` 0..1 towards their mean direction."""
-    directions = unit(vectors.astype(np.float64))
-    mean = unit(directions.mean(axis=0, keepdims=True))
-    return unit((1 - pull) * directions + pull * mean)
+    directions = normalize_rows(vectors.astype(np.float64))
+    mean = normalize_rows(directions.mean(axis=0, keepdims=True))
+    return normalize_rows((1 - pull) * directions + pull * mean)
 
 
 def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> Markup:

@@ -19,7 +19,7 @@ from sbert_app.pages.learn.parts import measured, rank_lines, table
 from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
-from training.evaluation.diagnostics import unit
+from training.pooling import normalize_rows
 from training.evaluation.metrics import SIMILARITIES, similarities, spearman
 
 SHOWN = 8
@@ -55,12 +55,12 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
     lengths = np.linalg.norm(corpus.vectors, axis=1)
     with Timed() as timed:
         query_vector = context.encoder.encode([query], normalize=normalised)
-        vectors = unit(corpus.vectors) if normalised else corpus.vectors
+        vectors = normalize_rows(corpus.vectors) if normalised else corpus.vectors
         scores = similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
         rank_of = {name: ranks(values) for name, values in scores.items()}
         nearest = np.argsort(rank_of["cosine"])[:SHOWN]
     sample = encode_sample(context, context.setup.model, PAIRS)
-    u, v = (unit(each) if normalised else each for each in sample.by_pooling["mean"])
+    u, v = (normalize_rows(each) if normalised else each for each in sample.by_pooling["mean"])
     return Orders(
         lines=[
             Line(

@@ -20,7 +20,7 @@ from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, e
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
-from training.evaluation.diagnostics import unit
+from training.pooling import normalize_rows
 from training.evaluation.metrics import spearman
 
 PAIRS = 200  # to measure the quality of both
@@ -59,7 +59,7 @@ def measure(context: Context, query: str, k: int) -> Reranked:
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, "stsb")
-    index = unit(corpus.vectors)
+    index = normalize_rows(corpus.vectors)
     cross_encoder = context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
     with Timed() as retrieval:
         cosines = index @ context.encoder.encode([query])[0]
