@@ -22,9 +22,8 @@ from sbert_app.services.results.results import data_label
 from training.assets import asset
 from training.catalogue import SCORED
 from training.errors import InputError
-from training.pooling import normalize_rows
 from training.evaluation.metrics import cosine, spearman
-from training.pooling import PAPER_POOLINGS, POOLINGS
+from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows
 
 SIMILAR_FROM = 4.0  # gold score
 RANDOM_WEIGHTS = "scratch:6x384"  # a transformer that was not trained

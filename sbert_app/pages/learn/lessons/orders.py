@@ -19,8 +19,8 @@ from sbert_app.pages.learn.parts import measured, rank_lines, table
 from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
-from training.pooling import normalize_rows
 from training.evaluation.metrics import SIMILARITIES, similarities, spearman
+from training.pooling import normalize_rows
 
 SHOWN = 8
 PAIRS = 200  # for ρ with the gold scores

@@ -20,8 +20,8 @@ from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, e
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
-from training.pooling import normalize_rows
 from training.evaluation.metrics import spearman
+from training.pooling import normalize_rows
 
 PAIRS = 200  # to measure the quality of both
 MAX_ROWS = 10  # of a ranking; the figure has them all
