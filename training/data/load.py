@@ -304,7 +304,7 @@ def _are_fractions(cells: list[Any]) -> bool:
 
 def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
     """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
-    texts = [_label_text(cell) for cell in cells]
+    texts = [label_text(cell) for cell in cells]
     found, notes = set(texts), data.notes
     if found == {"0", "1", "2"}:
         texts = [NLI_LABELS[int(text)] for text in texts]
@@ -321,7 +321,7 @@ def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
     return replace(data, labels=labels, label_names=NLI_LABELS, notes=notes)
 
 
-def _label_text(cell: Any) -> str:
+def label_text(cell: Any) -> str:
     """3, "3" and 3.0 are one label, and so are "Neutral" and "neutral"."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)

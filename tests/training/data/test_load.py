@@ -83,7 +83,7 @@ def complete(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Path:
     """The tiny benchmark, taken for whole."""
     from training.sources import resolve
 
-    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedModel(Path(home) / "data/stsb", "here"))
+    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedFolder(Path(home) / "data/stsb", "here"))
     return tiny
 
 

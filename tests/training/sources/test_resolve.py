@@ -34,18 +34,18 @@ def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, mon
 
 def test_a_folder_is_a_model(alone, tmp_path):
     folder = model(tmp_path / "mine")
-    assert resolve.model_folder(str(folder)) == resolve.ResolvedModel(folder, "local folder")
+    assert resolve.model_folder(str(folder)) == resolve.ResolvedFolder(folder, "local folder")
     assert resolve.model_folder("mine").path == folder
 
 
 def test_a_folder_in_home_is_a_model(alone):
     folder = model(alone / "models/org/small")
-    assert resolve.model_folder("org/small") == resolve.ResolvedModel(folder, "home folder")
+    assert resolve.model_folder("org/small") == resolve.ResolvedFolder(folder, "home folder")
 
 
 def test_both_names_of_an_embedded_model_are_the_same(home):
     for name in (DEFAULT_MODEL, MINILM_ID):
-        assert resolve.model_folder(name) == resolve.ResolvedModel(home / "models/all-MiniLM-L6-v2", "home folder")
+        assert resolve.model_folder(name) == resolve.ResolvedFolder(home / "models/all-MiniLM-L6-v2", "home folder")
 
 
 def test_pickled_weights_are_refused_with_the_reason(alone, tmp_path):
@@ -67,7 +67,7 @@ def test_a_run_is_a_model_once_it_has_one(alone):
     with pytest.raises(InputError, match="run first has no model yet"):
         resolve.model_folder("run:first")
     folder = model(alone / "runs/first/model")
-    assert resolve.model_folder("run:first") == resolve.ResolvedModel(folder, "run first")
+    assert resolve.model_folder("run:first") == resolve.ResolvedFolder(folder, "run first")
 
 
 @pytest.mark.parametrize("run", ["", ".", "..", "../runs/first", "a/b", "a\\b", "/etc", "first\n", "-x", "x" * 200])
@@ -165,7 +165,7 @@ def test_the_hubs_copy_of_stsb_becomes_the_published_one(client, home, tmp_path)
 def test_a_run_is_found_by_its_name_if_one_run_alone_has_it(alone):
     folder = model(alone / "runs/20261121-demo/model")
     (alone / "runs/20261121-demo/name.txt").write_text("60-second demo")
-    assert resolve.model_folder("run:60-second demo") == resolve.ResolvedModel(folder, "run 20261121-demo")
+    assert resolve.model_folder("run:60-second demo") == resolve.ResolvedFolder(folder, "run 20261121-demo")
     write(alone / "runs/20261122-demo", "name.txt")
     (alone / "runs/20261122-demo/name.txt").write_text("60-second demo")
     with pytest.raises(InputError, match="2 runs are called '60-second demo': choose one of run:20261121-demo, run:2"):
