@@ -36,6 +36,7 @@ NO_MAP_FOR_CLS = (
     "CLS pooling has no exact word map: the sentence vector is the output of one token, and the other words act on "
     "it inside the transformer. Leaving words out one by one shows their effect."
 )
+_NO_MAP = " has no exact word map. Leaving words out one by one shows their effect."
 
 
 def why_no_map(encoder: Encoder) -> str:
@@ -50,9 +51,6 @@ def why_no_map(encoder: Encoder) -> str:
         return f"{label[0].upper()}{label[1:]} pooling{_NO_MAP}"
     bent = [type(module).__name__ for module in encoder.head if not (module.is_linear or _scales(module))]
     return f"A {bent[0]} module, which is not linear, comes after the pooling: that{_NO_MAP}" if bent else ""
-
-
-_NO_MAP = " has no exact word map. Leaving words out one by one shows their effect."
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,11 @@ SIMILARITIES = {
 
 def similarities(u: Vectors, v: Vectors) -> dict[str, np.ndarray]:
     """Each of ``SIMILARITIES`` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
-    blocks = list(_dense_blocks(u, v))
-    return {
-        name: np.concatenate([similarity(a, b) for a, b in blocks]) if len(blocks) != 1 else similarity(*blocks[0])
-        for name, similarity in SIMILARITIES.items()
-    }
+    if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
+        return {name: similarity(np.asarray(u), np.asarray(v)) for name, similarity in SIMILARITIES.items()}
+    parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
+    blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]
+    return {name: np.concatenate([of(a, b) for a, b in blocks]) for name, of in SIMILARITIES.items()}
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -92,14 +92,6 @@ def ranks(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values).any(), np.nan, mean_ranks)
 
 
-def _dense_blocks(u: Vectors, v: Vectors) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
-        yield np.asarray(u), np.asarray(v)
-        return
-    for start in range(0, u.shape[0], DENSE_ROWS):
-        yield u[start : start + DENSE_ROWS].toarray(), v[start : start + DENSE_ROWS].toarray()
-
-
 # ---------------------------------------------------------------- agreement of raters
 
 # Do raters agree? Krippendorff's alpha, for any number of raters and with missing ratings.
@@ -114,21 +106,17 @@ Metric = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (V,), how ofte
 RELIABLE, TENTATIVE = 0.8, 0.667
 
 
-def _nominal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    return (values[:, None] != values[None]).astype(np.float64)
-
-
 def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Squared number of ratings between two values, each end counting half; ``values`` ascend."""
     middle = np.cumsum(counts) - counts / 2
     return np.square(middle[:, None] - middle[None])
 
 
-def _interval(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    return np.square(values[:, None] - values[None])
-
-
-METRICS: dict[str, Metric] = {"nominal": _nominal, "ordinal": _ordinal, "interval": _interval}
+METRICS: dict[str, Metric] = {
+    "nominal": lambda values, _: (values[:, None] != values[None]).astype(np.float64),
+    "ordinal": _ordinal,
+    "interval": lambda values, _: np.square(values[:, None] - values[None]),
+}
 
 
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
@@ -320,14 +308,12 @@ def bootstrap_replicates(
     ``statistic`` is spearman or pearson. N and ``seed`` alone decide which pairs are drawn.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    transform = _weighted_ranks if statistic == "spearman" else _unchanged
-    transform_x, transform_y = transform(x), transform(y)
-    return np.concatenate(
-        [
-            _weighted_correlations(transform_x(weights), transform_y(weights), weights)
-            for weights in resample_weights(len(x), resamples, seed)
-        ]
-    )
+    if statistic == "spearman":
+        of_x, of_y = _weighted_ranks(x), _weighted_ranks(y)
+    else:
+        of_x, of_y = (lambda weights: x[None]), (lambda weights: y[None])
+    blocks = resample_weights(len(x), resamples, seed)
+    return np.concatenate([_weighted_correlations(of_x(weights), of_y(weights), weights) for weights in blocks])
 
 
 def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
@@ -344,14 +330,7 @@ def affordable_resamples(n: int) -> int:
     return next((count for count in FEWER_RESAMPLES if count * n <= RESAMPLED_PAIRS), FEWER_RESAMPLES[-1])
 
 
-Transform = Callable[[np.ndarray], np.ndarray]  # weights (R, N) -> the values to correlate, (R, N) or (1, N)
-
-
-def _unchanged(values: np.ndarray) -> Transform:
-    return lambda weights: values[None]
-
-
-def _weighted_ranks(values: np.ndarray) -> Transform:
+def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A function from weights (R, N) to the ranks (R, N) of ``values``, of which each occurs so often; ties share."""
     order = np.argsort(values, kind="stable")
     differs = np.concatenate([[True], np.diff(values[order]) != 0])

@@ -136,13 +136,14 @@ def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: Shoul
     """The model as mteb wants it."""
     mteb = _mteb()
     base: Any = mteb.models.abs_encoder.AbsEncoder
+    slug = re.sub(r"[^\w.-]+", "-", scorer.name).strip("-") or "model"
     done = 0
 
     class Adapter(base):
         """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
 
         model = scorer
-        mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{_slug(scorer.name)}"})
+        mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
 
         def __init__(self) -> None:
             pass
@@ -179,10 +180,6 @@ def _mteb() -> Any:
 
 def _figures(subset: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in subset.items() if isinstance(value, int | float)}
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-") or "model"
 
 
 def _is_about_data(error: Exception) -> bool:

@@ -24,7 +24,7 @@ from training.data.load import load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
-from training.evaluation.mteb_tasks import evaluate_task, find_task
+from training.evaluation.mteb_tasks import Progress, ShouldStop, evaluate_task, find_task
 from training.models.baselines import TfIdf
 from training.names import DataName
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer, Vectors
 
 SCORE = "score"  # the name of a cross-encoder's only similarity
-
-Progress = Callable[[int, int | None], None]
-ShouldStop = Callable[[], bool]
 
 
 @dataclass

@@ -214,21 +214,19 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     held_out = is_chosen and min(int(matches.sum()), int((~matches).sum())) >= EACH_FOR_HALVES
     chosen_on, reported_on = _halves(matches, seed) if held_out else (np.arange(len(scores)),) * 2
     thresholds = _choose(scores[chosen_on], matches[chosen_on], parsed, seed)
-    resamples = affordable_resamples(len(scores))
+    measured = _measure(scores[reported_on], matches[reported_on], thresholds, seed)
     return Decision(
         n=len(scores),
         matches=int(matches.sum()),
         average_precision=_average_precision(scores, matches, whole, seed),
         choices=tuple(
             Choice(str(criterion), threshold, *figures)
-            for criterion, threshold, figures in zip(
-                parsed, thresholds, _measure(scores[reported_on], matches[reported_on], thresholds, seed), strict=True
-            )
+            for criterion, threshold, figures in zip(parsed, thresholds, measured, strict=True)
         ),
         chosen_on=len(chosen_on),
         reported_on=len(reported_on),
         held_out=held_out,
-        interval_method=f"bootstrap, {resamples:,} resamples",
+        interval_method=f"bootstrap, {affordable_resamples(len(scores)):,} resamples",
         curve=_thinned(whole),
     )
 

@@ -42,7 +42,7 @@ class MatchOutputs:
 
 
 @dataclass(frozen=True)
-class Group:
+class DuplicateGroup:
     """Sentences that are connected."""
 
     size: int
@@ -61,7 +61,7 @@ class MatchSummary:
     sentences: int  # distinct ones
     groups: int  # of at least two sentences
     kept: int  # distinct sentences without the duplicates
-    largest: list[Group] = field(default_factory=list)
+    largest: list[DuplicateGroup] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
 
@@ -101,7 +101,7 @@ def apply_threshold(
         score: its column that is compared with the threshold.
         threshold: rows with at least this score match.
         outputs: what to write.
-        should_stop: asked for each batch of rows; nothing is written then.
+        watch: is asked for each batch of rows; nothing is written after a stop.
 
     Raises:
         InputError: an output cannot be written.
@@ -185,18 +185,15 @@ def _read(
 
 def _hashes(cells: Sequence[Any]) -> np.ndarray:
     """uint64 (N,): 0 for a cell without text."""
-    digests = [
-        b"\0" * 8
-        if (text := as_text(cell)) is None
-        else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        for cell in cells
-    ]
+    texts = [as_text(cell) for cell in cells]
+    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
+    digests = [bytes(8) if text is None else hashlib.blake2b(text, digest_size=8).digest() for text in encoded]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
 def _write_lists(
     table: Table, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
-) -> list[Group]:
+) -> list[DuplicateGroup]:
     """Write the groups and the deduplicated sentences -> the largest groups."""
     paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
     kinds = {
@@ -226,7 +223,9 @@ def _write_lists(
         for writer in writers.values():
             writer.finish()
     return [
-        Group(int(graph.sizes[group]), tuple([text for each, _, text in members if each == group][:EXAMPLE_SENTENCES]))
+        DuplicateGroup(
+            int(graph.sizes[group]), tuple([text for each, _, text in members if each == group][:EXAMPLE_SENTENCES])
+        )
         for group in range(min(EXAMPLES, int((graph.sizes > 1).sum())))
     ]
 

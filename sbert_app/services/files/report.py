@@ -12,6 +12,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from sbert_app.formats import format_count, format_duration, json_values
 from sbert_app.services.files.gold import NUMBER, matches_of
 from training.data.tables.table import PairColumns
+from training.evaluation.metrics import affordable_resamples, bootstrap_interval, pearson, ranks, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
 BINS = 80  # of the histogram, from -1 to 1
@@ -150,26 +152,20 @@ class ReportBuilder:
     def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
         """Put the sentences of these rows aside -> where they lie in the temporary file."""
         at = self._texts.seek(0, 2)
-        places, lines = [], []
-        for row in rows.tolist():
-            line = json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n"
-            places.append(at)
-            lines.append(line)
-            at += len(line)
+        lines = [json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n" for row in rows.tolist()]
         self._texts.write(b"".join(lines))
-        return places
+        return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
 
     def _scatter(self, gold: np.ndarray) -> list[tuple[float, float]]:
-        chosen = gold
         if len(gold) > SCATTER:
-            chosen = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
-        return [(round(row[GOLD], 4), round(row[COSINE], 4)) for row in chosen.tolist()]
+            gold = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
+        return [(round(row[GOLD], 4), round(row[COSINE], 4)) for row in gold.tolist()]
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
         """The rows whose ranks by cosine and by the other score lie furthest apart."""
         if len(sample) < 2:
             return []
-        cosine_rank, other_rank = _ranks(sample[:, COSINE]), _ranks(sample[:, other])
+        cosine_rank, other_rank = ((ranks(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
         apart = np.abs(cosine_rank - other_rank)
         found = []
         for at in np.argsort(-apart, kind="stable")[:WORST].tolist():
@@ -177,16 +173,13 @@ class ReportBuilder:
                 break
             self._texts.seek(int(sample[at, PLACE]))
             first, second = json.loads(self._texts.readline())
-            scores = (float(sample[at, COSINE]), float(sample[at, other]))
-            ranks = (float(cosine_rank[at]), float(other_rank[at]))
-            found.append(Disagreement(int(sample[at, ROW]), first, second, *scores, *ranks))
+            figures = (sample[at, COSINE], sample[at, other], cosine_rank[at], other_rank[at])
+            found.append(Disagreement(int(sample[at, ROW]), first, second, *map(float, figures)))
         return found
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
     """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
-    from training.evaluation.metrics import affordable_resamples, bootstrap_interval, pearson, spearman
-
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     resamples = affordable_resamples(len(x))
@@ -208,13 +201,6 @@ def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequenc
         cosine, gold = cosine[drawn], gold[drawn]
     found = matches_of(gold, kind)
     return None if found is None else DataDecision("cosine", found[1], decide(cosine, found[0], criteria))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks scaled to 0..1, equal values sharing theirs."""
-    from scipy.stats import rankdata
-
-    return (rankdata(values) - 1) / (len(values) - 1)
 
 
 @dataclass
