@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -39,12 +39,15 @@ from sbert_app.services.files.writers import (
     with_file_columns,
 )
 from sbert_app.services.maps.projection import MapSettings, project
-from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import DiskCache, digest
 from training.atomic import replace_file
 from training.data.tables.columns import as_text, free_name
 from training.data.tables.table import RowBatch, Table
 from training.errors import InputError
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
 
 X, Y, NEIGHBORS = "projection_x", "projection_y", "neighbors"  # the names in embedding-atlas' documentation
 EMBEDDING, CLUSTER = "embedding", "cluster"
@@ -103,7 +106,7 @@ def export_file(
     table: Table,
     column: str,
     output: Path,
-    encoder: SentenceEncoder,
+    encoder: Encoder,
     home: Path,
     neighbour_count: int = 0,
     clustering: ClusterSettings = ClusterSettings(HDBSCAN),  # noqa: B008 - immutable
@@ -217,7 +220,7 @@ def _count(table: Table, column: str) -> tuple[int, str]:
     return next(numbers), content
 
 
-def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: SentenceEncoder, most: int) -> Sample:
+def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: Encoder, most: int) -> Sample:
     """A sample of a table's rows with their sentences and vectors, in memory."""
     rows = fixed_sample(len(vectors), most)
     wanted = set(rows.tolist())

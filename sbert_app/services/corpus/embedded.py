@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.search_index import MAX_EXACT, QuantizedIndex, SearchIndex
 from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
-from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import DiskCache, digest
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
 
 MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
 SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
@@ -50,7 +53,7 @@ class EmbeddedCorpus:
 
 def encode(
     corpus: Corpus,
-    encoder: SentenceEncoder,
+    encoder: Encoder,
     cache: DiskCache | None = None,
     watch: Watch = UNWATCHED,
     folder: Path | None = None,
@@ -75,12 +78,12 @@ def encode(
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
 
-def embedding_key(corpus: Corpus, encoder: SentenceEncoder) -> str:
+def embedding_key(corpus: Corpus, encoder: Encoder) -> str:
     """The cache key of the vectors."""
     return digest([corpus.digest, fingerprint(encoder)])
 
 
-def fingerprint(encoder: SentenceEncoder) -> str:
+def fingerprint(encoder: Encoder) -> str:
     """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter) and its settings.
 
     The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
@@ -88,9 +91,9 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     # The settings of a model with nothing special are left out: vectors that are cached keep their keys.
     parts = [encoder.name, encoder.pooling, str(getattr(encoder, "max_length", ""))]
     backbone = getattr(encoder, "backbone", None)
-    if backbone is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):  # type: ignore[attr-defined]
-        parts.append(encoder.settings)  # type: ignore[attr-defined]
-    modules = [] if backbone is None else [backbone, *encoder.head]  # type: ignore[attr-defined]
+    if backbone is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):
+        parts.append(encoder.settings)
+    modules = [] if backbone is None else [backbone, *encoder.head]
     for name, weights in (item for module in modules for item in sorted(module.state_dict().items())):
         flat = weights.reshape(-1)
         sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()

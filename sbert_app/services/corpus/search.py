@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 from training.errors import InputError
+
+if TYPE_CHECKING:
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+
 
 MAX_K = 100
 CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
@@ -72,9 +76,9 @@ def check_query(query: str, k: int) -> None:
 def search(
     embedded: EmbeddedCorpus,
     query: str,
-    encoder: SentenceEncoder,
+    encoder: Encoder,
     k: int = 10,
-    cross_encoder: PairPredictor | None = None,
+    cross_encoder: CrossEncoder | None = None,
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
@@ -98,7 +102,7 @@ def search(
     return result if cross_encoder is None else _rerank(result, nearest, k, cross_encoder)
 
 
-def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairPredictor) -> SearchResult:
+def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: CrossEncoder) -> SearchResult:
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3

@@ -14,14 +14,18 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.models.protocols import SentenceEncoder
 from sbert_app.services.store.cache import remove_least_used
 from training.errors import InputError, unwritable
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
+
 
 log = logging.getLogger("sbert_lab.corpus")
 
@@ -33,7 +37,7 @@ MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
 
 
 def encode_to_file(
-    path: Path, sentences: Sequence[str], encoder: SentenceEncoder, watch: Watch = UNWATCHED, chunk: int = CHUNK
+    path: Path, sentences: Sequence[str], encoder: Encoder, watch: Watch = UNWATCHED, chunk: int = CHUNK
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
 
@@ -79,7 +83,7 @@ def rows_done(path: Path, dimension: int) -> int:
     return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
 
 
-def _complete(path: Path, sentences: Sequence[str], encoder: SentenceEncoder, watch: Watch, chunk: int) -> None:
+def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Watch, chunk: int) -> None:
     """Compute and append the rows that the file lacks, and give it its name."""
     part, total = path.with_name(path.name + INCOMPLETE), len(sentences)
     row_bytes = encoder.dimension * BYTES

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,11 +28,15 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
-from sbert_app.services.models.protocols import PairPredictor, SentenceEncoder
 from training.data.tables.columns import free_name
 from training.data.tables.table import PairColumns, RowBatch, Table, as_text, open_table, pick_columns
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
+
+if TYPE_CHECKING:
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+
 
 CHUNK_SECONDS = 2.0
 FIRST_CHUNK = 128  # rows
@@ -46,8 +50,8 @@ EXAMPLE_NOTES = 20
 def score_file(
     source: Path | Table,
     outputs: Sequence[Path],
-    encoder: SentenceEncoder,
-    cross_encoder: PairPredictor | None = None,
+    encoder: Encoder,
+    cross_encoder: CrossEncoder | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
@@ -260,7 +264,7 @@ class RecentEmbeddings:
 class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
-    def __init__(self, encoder: SentenceEncoder, cross_encoder: PairPredictor | None = None) -> None:
+    def __init__(self, encoder: Encoder, cross_encoder: CrossEncoder | None = None) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.encoded = 0  # sentences that went through the encoder
