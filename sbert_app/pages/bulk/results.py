@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -11,8 +10,9 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_estimate
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
-from sbert_app.services.files.report import Correlation, Disagreement, ScoreSummary
+from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
+from sbert_app.services.results.results import STATISTICS
 from training.data.tables.columns import normalize_name
 from training.data.tables.table import PairColumns, Table
 
@@ -89,12 +89,11 @@ def agreements(summary: ScoreSummary) -> Markup:
         return Markup()
     cards = []
     if report.cosine_gold:
-        cards += [_spearman("Cosine and gold score", report.cosine_gold)]
-        cards += [_pearson("Cosine and gold score", report.cosine_gold)]
+        cards += [_card("Cosine and gold score", report.cosine_gold, statistic) for statistic in STATISTICS]
     if report.cross_gold:
-        cards.append(_spearman(f"{summary.cross_encoder} and gold score", report.cross_gold))
+        cards.append(_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
     if report.cosine_cross:
-        cards.append(_spearman(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
+        cards.append(_card(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
     return macro("bulk/agreements")(cards=cards, sampled=report.sampled) if cards else Markup()
 
 
@@ -103,34 +102,11 @@ def disagreements(summary: ScoreSummary) -> Markup:
     report = summary.report
     if report is None:
         return Markup()
-    tables = [
-        _DisagreementTable("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
-        _DisagreementTable("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
+    tables = [  # (title, the score beside the cosine, pairs)
+        ("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
+        ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
     ]
-    tables = [table for table in tables if table.pairs]
     return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT)
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    role: str  # sentence 1, sentence 2, gold; empty where the name says it already
-    added: bool  # by scoring
-
-
-@dataclass(frozen=True)
-class _Card:
-    title: str
-    figure: str
-    unit: str
-    foot: str
-
-
-@dataclass(frozen=True)
-class _DisagreementTable:
-    title: str
-    other: str  # the score beside the cosine
-    pairs: Sequence[Disagreement]
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
@@ -164,7 +140,7 @@ def _rows_table(
     chosen = [name for name in roles if name]
     in_file = [*chosen, *(name for name in rows if name not in (*added, *chosen))]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
-    columns = [_Column(name, _role(name, roles), name in added) for name in names]
+    columns = [{"name": name, "role": _role(name, roles), "added": name in added} for name in names]
     cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
     hidden = max(0, len(in_file) - SHOWN_COLUMNS)
     return render("bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden)
@@ -176,19 +152,11 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _spearman(title: str, found: Correlation) -> _Card:
-    return _card(title, "Spearman ρ ×100", found.spearman, found.spearman_interval, found)
-
-
-def _pearson(title: str, found: Correlation) -> _Card:
-    return _card(title, "Pearson r ×100", found.pearson, found.pearson_interval, found)
-
-
-def _card(title: str, unit: str, value: float, interval: tuple[float, float], found: Correlation) -> _Card:
-    low, high = interval
-    foot = [
-        f"95% interval {low * 100:.1f} to {high * 100:.1f}",
-        format_count(found.n, "row"),
-        found.interval_method,
-    ]
-    return _Card(title, f"{value * 100:.1f}", unit, " · ".join(foot))
+def _card(title: str, found: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
+    """Title, figure, unit and foot."""
+    is_spearman = statistic == "spearman"
+    value = found.spearman if is_spearman else found.pearson
+    low, high = found.spearman_interval if is_spearman else found.pearson_interval
+    interval = f"95% interval {low * 100:.1f} to {high * 100:.1f}"
+    foot = f"{interval} · {format_count(found.n, 'row')} · {found.interval_method}"
+    return title, f"{value * 100:.1f}", f"{STATISTICS[statistic]} ×100", foot
