@@ -6,11 +6,11 @@ background, and the browser keeps the list of the jobs that it started. So a rel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import gradio as gr
-from markupsafe import Markup
 
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.formats import format_time
@@ -25,7 +25,7 @@ from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.background.state import State
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.container import Services
-from sbert_app.services.files.jobs import ScoreJob, ScoreJobs, ScoreRequest
+from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
@@ -58,7 +58,8 @@ class _Page:
         self.jobs = services.scoring
         self.table = gr.State(None)
         self.job = gr.State(None)  # the id of the job that is shown; None for the example
-        self.known = known_jobs()
+        # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
+        self.known = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
@@ -120,7 +121,7 @@ class _Page:
         )
         opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
-            event.failure(self.fail, None, [self.status, self.go, self.halt], **PRIVATE)
+            event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.known, [self.known, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
@@ -189,11 +190,16 @@ class _Page:
     ) -> Iterator[Update]:
         """Score the open file with the chosen columns and models."""
         try:
-            table, picked = _picked(table, first, second, gold)
+            if table is None:
+                raise InputError("Choose a file first.")
+            if not first or not second:
+                raise InputError("Choose the two columns that hold the sentences.")
+            picked = pick_columns(table, [first, second])
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
-        else:
-            yield from self._run(table, picked, model, pooling, cross, job, known, visitor_of(request))
+            return
+        picked = PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
+        yield from self._run(table, picked, model, pooling, cross, job, known, visitor_of(request))
 
     def stop(self, job: str | None) -> Update:
         """Stop scoring; the rows that are done are kept."""
@@ -206,10 +212,6 @@ class _Page:
         for job in known:
             self.jobs.delete(job)
         return self._listed([])
-
-    def fail(self) -> Update:
-        """Show that scoring failed because of a fault in the app."""
-        return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
     def _run(
         self,
@@ -228,7 +230,7 @@ class _Page:
         try:
             job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
         except UserFacingError as error:
-            yield {self.status: error_message(error), **self._buttons(running=False)}
+            yield self._failed(error)
             return
         listed = {} if table.path == EXAMPLE else self._listed([job.id, *known])
         yield {
@@ -253,9 +255,9 @@ class _Page:
                 else:
                     yield {self.status: results.progress(event, shown), **self._buttons(running=True)}
         except UserFacingError as error:
-            yield {self.status: error_message(error), **self._buttons(running=False)}
+            yield self._failed(error)
         except Stopped:
-            yield {self.status: error_message("stopped before the first row"), **self._buttons(running=False)}
+            yield self._failed("stopped before the first row")
 
     def _opened_job(self, job: ScoreJob, table: Table) -> Update:
         try:
@@ -296,15 +298,22 @@ class _Page:
             self.go: gr.Button(interactive=False),
         }
 
+    def _failed(self, error: UserFacingError | str) -> Update:
+        return {self.status: error_message(error), **self._buttons(running=False)}
+
     def _buttons(self, running: bool) -> Update:
         return {self.go: gr.Button(interactive=not running), self.halt: gr.Button("Stop", interactive=running)}
 
     def _listed(self, known: list[str]) -> Update:
-        """The list of the jobs of this browser."""
-        jobs = existing_jobs(self.jobs, known)
+        """The list of the jobs of this browser that are still kept, each once."""
+        jobs = []
+        for job_id in list(dict.fromkeys(known))[:MOST_LISTED]:
+            with suppress(InputError):
+                jobs.append(self.jobs.get(str(job_id)))
+        rows = [(job, format_time(job.created)) for job in jobs]
         return {
             self.known: [job.id for job in jobs],
-            self.history: job_list(jobs),
+            self.history: macro("bulk/history")(rows) if rows else "",
             self.forget: gr.Button(visible=bool(jobs)),
         }
 
@@ -332,38 +341,3 @@ class _Page:
             self.disagreements: results.disagreements(summary),
             **self.duplicates.offered(summary),
         }
-
-
-def _picked(table: Table | None, first: str | None, second: str | None, gold: str | None) -> tuple[Table, PairColumns]:
-    """The open table and the chosen columns. InputError if something is missing."""
-    if table is None:
-        raise InputError("Choose a file first.")
-    if not first or not second:
-        raise InputError("Choose the two columns that hold the sentences.")
-    picked = pick_columns(table, [first, second])
-    return table, PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
-
-
-def known_jobs() -> gr.BrowserState:
-    """The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app."""
-    return gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
-
-
-def existing_jobs(jobs: ScoreJobs, known: Iterable[str]) -> list[ScoreJob]:
-    """Those that are still kept, each once."""
-    found = []
-    for job_id in list(dict.fromkeys(known))[:MOST_LISTED]:
-        try:
-            found.append(jobs.get(str(job_id)))
-        except InputError:
-            continue
-    return found
-
-
-def job_list(jobs: list[ScoreJob]) -> Markup:
-    """The list; empty where there is none."""
-    rows = [
-        {"id": job.id, "source": job.source, "state": job.state, "time": format_time(job.created), "model": job.model}
-        for job in jobs
-    ]
-    return macro("bulk/history")(jobs=rows) if rows else Markup()
