@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbert_app.services.store.documents import read_document
 from training.assets import asset
 from training.atomic import write_text
+from training.errors import InputError
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
+
+log = logging.getLogger("sbert_lab.services")
 
 SHIPPED = asset("calibration.json")
 KNOTS = 40
@@ -106,11 +111,20 @@ def fit_on_stsb(
 def load_calibration(model: str, pooling: str, home: Path) -> Calibration | None:
     """The curve from the home folder or the shipped file, else None."""
     for file in (_file(model, pooling, home), SHIPPED):
-        if file.exists():
-            curve = json.loads(file.read_text(encoding="utf-8")).get(f"{model}|{pooling}")
-            if curve:
-                return Calibration(tuple(curve["cosines"]), tuple(curve["gold"]))
+        if (curve := _curves(file).get(f"{model}|{pooling}")) is not None:
+            return curve
     return None
+
+
+def _curves(file: Path) -> dict[str, Calibration]:
+    """The curves in a file; none in one that is damaged, which is written over."""
+    try:
+        return read_document(file, dict[str, Calibration])
+    except FileNotFoundError:
+        return {}
+    except InputError as error:
+        log.warning("%s", error)
+        return {}
 
 
 def calibrate(encoder: Encoder, home: Path) -> Calibration:
@@ -125,9 +139,9 @@ def calibrate(encoder: Encoder, home: Path) -> Calibration:
 def save_calibration(model: str, pooling: str, curve: Calibration, file: Path) -> None:
     """Add a curve to a file, which is replaced atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    curves = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    curves[f"{model}|{pooling}"] = {"fitted_on": FITTED_ON, "cosines": curve.cosines, "gold": curve.gold}
-    write_text(file, json.dumps(curves, indent=1) + "\n")
+    curves = {**_curves(file), f"{model}|{pooling}": curve}
+    values = {name: {"fitted_on": FITTED_ON, **asdict(each)} for name, each in curves.items()}
+    write_text(file, json.dumps(values, indent=1) + "\n")
 
 
 def _file(model: str, pooling: str, home: Path) -> Path:

@@ -86,6 +86,8 @@ def rows_done(path: Path, dimension: int) -> int:
 def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Watch, chunk: int) -> None:
     """Compute and append the rows that the file lacks, and give it its name."""
     part, total = path.with_name(path.name + INCOMPLETE), len(sentences)
+    for folder in filter(Path.is_dir, (part, path)):  # in the place of a file
+        shutil.rmtree(folder, ignore_errors=True)
     row_bytes = encoder.dimension * BYTES
     done = min(rows_done(path, encoder.dimension), total)
     try:

@@ -9,8 +9,8 @@ import hashlib
 import logging
 import math
 import os
+import shutil
 import threading
-import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -33,7 +33,8 @@ class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
     A single array is stored as KEY.npy, named arrays as KEY.npz. Files are written atomically and never unpickled.
-    A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent.
+    A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent; what is
+    computed in its place is written over it.
 
     Args:
         folder: created when the first entry is stored.
@@ -68,21 +69,17 @@ class DiskCache:
         self._store(f"{key}.npz", size, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
     def _load(self, name: str) -> Any:
-        for folder in (self.folder, self.shipped):
-            if folder is None:
-                continue
-            file = folder / name
+        for folder in filter(None, (self.folder, self.shipped)):
             try:
-                loaded = np.load(file, allow_pickle=False)
-                if isinstance(loaded, np.lib.npyio.NpzFile):
-                    with loaded:
-                        loaded = dict(loaded)
+                loaded = _read(folder / name)
                 if folder == self.folder:
-                    os.utime(file)  # the modification time is the time of last use
+                    os.utime(folder / name)  # the modification time is the time of last use
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-                log.warning("%s cannot be read: %s", file, error)
+            except Exception as error:  # noqa: BLE001 - a damaged file, of which numpy and zipfile make many errors
+                log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
+                if isinstance(error, IsADirectoryError) and folder == self.folder:
+                    shutil.rmtree(folder / name, ignore_errors=True)  # a file would be written over
                 continue
             return loaded
         return None
@@ -98,6 +95,16 @@ class DiskCache:
             remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
         except OSError as error:
             log.warning("%s cannot be stored in the cache: %s", name, error)
+
+
+def _read(file: Path) -> Any:
+    with file.open("rb") as opened:
+        loaded = np.load(opened, allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            return dict(loaded)
+        if opened.read(1):
+            raise ValueError("it has more bytes than its header says")
+        return loaded
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, kept: Path | None = None) -> None:

@@ -35,6 +35,17 @@ def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on
     assert np.abs(guess - gold).mean() < 0.75 * np.abs(gold.mean() - gold).mean()
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"m|mean": 3}', b"\xff\xfe", b'{"m|mean": {"cosines": [0]}}'])
+def test_a_damaged_file_of_curves_is_fitted_anew(tmp_path, content):
+    file = calibration._file("m", "mean", tmp_path)
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert load_calibration("m", "mean", tmp_path) is None
+    curve = Calibration((0.0, 1.0), (0.0, 5.0))
+    calibration.save_calibration("m", "mean", curve, file)
+    assert load_calibration("m", "mean", tmp_path) == curve
+
+
 def test_meanings_follow_the_scale():
     assert meaning(5) == "the same meaning"
     assert meaning(0) == "different topics"

@@ -89,6 +89,13 @@ class TestVectorFile:
         encode_to_file(path, SENTENCES, again)
         assert again.seen == []
 
+    def test_a_file_of_another_size_and_a_folder_in_its_place_are_replaced(self, tmp_path):
+        (path := tmp_path / "k.f32").mkdir()
+        path.with_name(path.name + ".part").mkdir()
+        np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
+        path.write_bytes(b"damaged")
+        np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
+
     def test_after_kill_9_another_process_goes_on_from_the_rows_that_are_there(self, tmp_path):
         path = tmp_path / "k.f32"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}

@@ -23,6 +23,25 @@ class TestDiskCache:
         (tmp_path / "a.npy").write_bytes(content)
         assert DiskCache(tmp_path).get("a") is None
 
+    @given(at=st.integers(0, 10**6), bit=st.integers(0, 7))
+    def test_no_flipped_bit_is_an_error(self, tmp_path_factory, at, bit):
+        """What is read has the shape that was written, or counts as absent and is computed anew."""
+        cache = DiskCache(tmp_path_factory.mktemp("cache"))
+        cache.put("a", np.zeros((8, 3), np.float32))
+        cache.put_arrays("a", {"x": np.zeros((8, 3), np.float32), "y": np.arange(5)})
+        for file in cache.folder.iterdir():
+            content = bytearray(file.read_bytes())
+            content[at % len(content)] ^= 1 << bit
+            file.write_bytes(content)
+        assert cache.get_or_compute("a", lambda: np.zeros((8, 3))).size == 24
+        assert (arrays := cache.get_arrays("a")) is None or "x" not in arrays or arrays["x"].shape == (8, 3)
+
+    def test_a_folder_in_the_place_of_a_file_is_removed(self, tmp_path):
+        (tmp_path / "a.npy" / "inside").mkdir(parents=True)
+        cache = DiskCache(tmp_path)
+        cache.get_or_compute("a", lambda: np.zeros(3))
+        assert cache.get("a") is not None
+
     def test_pickles_are_not_read(self, tmp_path):
         np.save(tmp_path / "a.npy", np.array([object()]), allow_pickle=True)
         assert DiskCache(tmp_path).get("a") is None
