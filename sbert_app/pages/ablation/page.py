@@ -1,31 +1,44 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
 It opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.experiment`). Nothing trains in the page; a timer reads the runs' folders every two seconds, so
-that every tab shows the grid filling, and neither a reload nor a killed app loses anything.
+(`services.experiments.experiment`), which every tab shows as its cells fill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
 from functools import partial
+from statistics import median
 from typing import Any
+from urllib.parse import quote
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.figures import ablation as figures_ablation
-from sbert_app.pages.ablation import views
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
-from sbert_app.pages.components.messages import error_message, error_of, heading, section
+from sbert_app.formats import MISSING, format_count, format_duration, format_number
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Output
+from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
+from sbert_app.pages.components.measure_tab import shown
+from sbert_app.pages.components.messages import estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.start import Plan, StartForm
-from sbert_app.services.background.state import State
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
-from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
-from sbert_app.services.experiments.experiment import SWEEP, ExperimentRecord, Experiments, new_sweep
-from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable, precomputed
+from sbert_app.services.experiments.experiment import (
+    SWEEP,
+    Cell,
+    Experiment,
+    ExperimentEstimate,
+    ExperimentRecord,
+    Experiments,
+    new_sweep,
+)
+from sbert_app.services.experiments.statistics import VariantRow, by_chance
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))
@@ -36,29 +49,8 @@ LABELLED_DATA = [
 ]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
-POLL_SECONDS = 2.0
+NO_RUN = "no run"  # of a cell whose run was deleted
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The components of the sweep that is shown; `look` updates them."""
-
-    selected: gr.State  # the id of the sweep that is shown; None: the newest
-    picker: gr.Dropdown
-    status: gr.HTML
-    grid: gr.HTML
-    figure: gr.Plot
-    table: gr.HTML
-    stop: gr.Button
-    resume: gr.Button
-    delete: gr.Button
-    confirm: gr.Button
-
-    @property
-    def outputs(self) -> list[Any]:
-        """All of them."""
-        return [getattr(self, each.name) for each in fields(self)]
 
 
 def build(services: Services) -> None:
@@ -75,11 +67,42 @@ def build(services: Services) -> None:
     gr.HTML(section("Measure it here"))
     inputs = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
-    start = gr.Button("Start", variant="primary", elem_id="start-sweep")
-    panel = _panel()
     experiments = Experiments(services.jobs, services.access.check_run)
+    start = gr.Button("Start", variant="primary", elem_id="start-sweep")
     form = StartForm(services.jobs.store, inputs, planned, partial(_estimate, experiments))
-    _connect(experiments, form, panel, [question, figure, legend, table], start)
+    with gr.Column(elem_id="sweep"):
+        panel = ExperimentPanel(experiments, SWEEP, "sweep", "Sweeps of this ablation")
+        grid = gr.HTML(elem_id="grid")
+        sweep_figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
+        sweep_table = gr.HTML(elem_id="sweep-table")
+
+    def show(sweep: Experiment | None) -> dict[Any, Output]:
+        values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
+        version = [sweep and sweep.id, values]
+
+        def drawn() -> Any:
+            return shown(figures_ablation.bars(sweep.rows, "this sweep") if sweep and values else None)
+
+        return {
+            grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
+            sweep_figure: Output(version, drawn),
+            sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
+        }
+
+    def start_sweep(visitor: str, *values: Any) -> str:
+        return experiments.start(_sweep(*values), visitor).id
+
+    show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
+    about = [question, figure, legend, table, *inputs[-2:]]
+    opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
+    chosen = opened.then(_about, name, about, **UNQUEUED)
+    show_on(chosen.then)
+    form.estimate_after(chosen)
+    other = name.input(_about, name, about, **EVERY)
+    show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
+    form.estimate_after(other)
+    form.estimate_on([each.change for each in inputs[1:]])
+    show_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
 
 
 def _form(name: gr.Radio) -> list[Any]:
@@ -96,65 +119,24 @@ def _form(name: gr.Radio) -> list[Any]:
     return [name, seeds, steps, base, data]
 
 
-def _panel() -> Panel:
-    with gr.Column(elem_id="sweep"):
-        picker = gr.Dropdown([], label="Sweeps of this ablation", visible=False, elem_id="sweeps")
-        status = gr.HTML(elem_id="sweep-status")
-        with gr.Row(elem_classes="actions"):
-            stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-sweep")
-            resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-sweep")
-            delete = gr.Button("Delete", size="sm", visible=False, elem_id="delete-sweep")
-            confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
-        grid = gr.HTML(elem_id="grid")
-        figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
-        table = gr.HTML(elem_id="sweep-table")
-    return Panel(gr.State(None), picker, status, grid, figure, table, stop, resume, delete, confirm)
-
-
-def _connect(experiments: Experiments, form: StartForm, panel: Panel, about: list[Any], start: gr.Button) -> None:
-    """Connect the components with their handlers."""
-    name, *others = form.inputs
-    timer = gr.Timer(POLL_SECONDS)
-    refresh_on = follow(timer, partial(look, experiments, panel), [name, panel.selected], panel.outputs)
-    outputs = [*about, *form.inputs[-2:]]
-    opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
-    chosen = opened.then(_about, name, outputs, **UNQUEUED)
-    refresh_on(chosen.then)
-    form.estimate_after(chosen)
-    other = name.input(_about, name, outputs, **EVERY)
-    refresh_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
-    form.estimate_after(other)
-    form.estimate_on([each.change for each in others])
-
-    def start_sweep(visitor: str, *values: Any) -> str:
-        return experiments.start(_sweep(*values), visitor).id
-
-    refresh_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
-    refresh_on(panel.picker.input(lambda chosen: chosen, panel.picker, panel.selected, **EVERY).then)
-    actions = (panel.stop, experiments.stop), (panel.resume, experiments.resume), (panel.confirm, experiments.delete)
-    for button, action in actions:
-        refresh_on(button.click(partial(_act, action), panel.selected, panel.status, **UNQUEUED).then)
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirm, **UNQUEUED)
-
-
 def _about(name: str) -> list[Any]:
     """The question, the precomputed table with its figure, and the fields that this ablation needs."""
     ablation = ABLATIONS[name]
     varies_base = "base" in ablation.variants[ablation.default].changes
     updates = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
-    table = precomputed(name)
+    question, table = macro("ablation/question")(ablation), precomputed(name)
     if table is None:
-        return [views.question(ablation), gr.update(visible=False), "", views.not_measured(ablation), *updates]
+        return [question, gr.update(visible=False), "", macro("ablation/not_measured")(ablation), *updates]
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = statistics.rows(ablation, after, before)
     measured = [row for row in rows if row.summary is not None]
     figure = figures_ablation.bars(measured, "measured")
     return [
-        views.question(ablation),
+        question,
         gr.update(value=figure, visible=True),
-        views.legend(ablation, measured),
-        views.statistics(measured) + views.not_precomputed(rows) + views.source(table),
+        legend_of(ablation, measured),
+        statistics_of(measured) + not_precomputed(rows) + source_of(table),
         *updates,
     ]
 
@@ -178,45 +160,162 @@ def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data:
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     estimate = experiments.estimate(_sweep(*values))
-    return next(iter(estimate.estimates.values())), partial(views.planned, estimate)
+    return next(iter(estimate.estimates.values())), partial(plan_of, estimate)
 
 
-# ------------------------------------------------------------ the sweep that is shown
+# ------------------------------------------------------------ as HTML
 
 
-def look(experiments: Experiments, panel: Panel, name: str, selected: str | None) -> dict[Any, Output]:
-    """The selected sweep of an ablation as it is now; the newest, if none is selected."""
-    candidates, damaged = experiments.list(SWEEP, name), experiments.damaged()
-    shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
-    if shown is not None and shown.counts[State.QUEUED]:
-        experiments.jobs.reconcile()
-    sweep_id, running = shown and shown.id, shown is not None and shown.state == State.RUNNING
-    choices = [(views.sweep_name(each), each.id) for each in candidates]
-    progress = [sweep_id, [f"{cell.state} {cell.share:.3f}" for cell in shown.cells] if shown else []]
-    values = sorted((variant, seed, value) for (variant, seed), value in shown.values.items()) if shown else []
+def source_of(table: PrecomputedTable) -> Markup:
+    """Where the precomputed numbers come from: runs, seeds, steps, machine, day, command."""
+    settings, machine = table.settings, table.machine
+    steps = sorted({run.steps for run in table.runs})
+    seeds = format_count(len(table.seeds), "seed")
+    variants = {run.variant for run in table.runs}
+    threads = f", {format_count(int(machine['threads']), 'thread')}" if "threads" in machine else ""
+    facts = {
+        "Runs": f"{len(table.runs)}: {seeds} ({', '.join(map(str, table.seeds))})",
+        "Length": f"{' to '.join(f'{step:,}' for step in (steps[0], steps[-1])[: len(steps)])} steps of "
+        f"{_of_variants(table, 'batch_size')} rows, learning rate {_of_variants(table, 'learning_rate', '{:g}')}",
+        "Trained on": _of_variants(table, "train_data") + _rows_seen(table),
+        "Measured on": f"{settings['eval_data']}, 1,500 pairs, before the first step and after the last",
+        "Machine": f"{machine['device']}{threads}, {machine['dtype']}, torch {machine['torch']}; "
+        f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
+        "Day": table.measured,
+    }
+    return macro("ablation/source")(
+        summary=f"{format_count(len(table.runs), 'run')}, {seeds}" + (f", {steps[0]:,} steps each" * (len(steps) == 1)),
+        facts=facts,
+        command=table.command,
+        complete=len(table.runs) == len(table.seeds) * len(variants),
+    )
 
-    def status() -> str:
-        return (views.sweep_status(shown) if shown else "") + "".join(map(error_message, damaged))
 
-    def figure() -> Any:
-        drawn = figures_ablation.bars(shown.rows, "this sweep") if shown and values else None
-        return gr.update(value=drawn, visible=bool(values))
+def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
+    """A setting in words: of all variants, or where they differ in it, which has which."""
+    if name in table.settings:
+        return form.format(table.settings[name])
+    grid = ABLATIONS[table.ablation]
+    variants: dict[str, list[str]] = {}
+    for variant in dict.fromkeys(run.variant for run in table.runs):
+        value = form.format(getattr(grid.config(variant, 0), name))
+        variants.setdefault(value, []).append(grid.variants[variant].label.partition(":")[0])
+    return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
 
+
+def _rows_seen(table: PrecomputedTable) -> str:
+    """How many rows a run had, where all had the same."""
+    if not {"train_data", "batch_size"} <= set(table.settings):
+        return ""
+    seen = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
+    return f", {table.training_rows:,} rows; a run saw {seen:,} of them"
+
+
+def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
+    """The variants that a precomputed table lacks; empty if it has all."""
+    missing = [row.label for row in rows if row.summary is None]
+    if not missing:
+        return Markup()
+    return note(f"Not precomputed: {', '.join(missing)}. Start below measures every variant on this machine.")
+
+
+def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
+    """The result in a sentence, what the bars are, and what to know about the base."""
+    return render(
+        "ablation/templates/legend.html",
+        outcome=_outcome(rows),
+        setting=ablation.setting,
+        base=DEFAULT_MODEL,
+        varies_base="base" in next(iter(ablation.variants.values())).changes,
+    )
+
+
+def statistics_of(rows: Sequence[VariantRow]) -> Markup:
+    """The table: mean ± standard deviation, interval, test against the default, the paper's figure."""
+    tests = sum(row.against is not None and row.against.p is not None for row in rows)
+    return render(
+        "ablation/templates/statistics.html",
+        rows=[_statistics_row(row) for row in rows],
+        default=next(row.label for row in rows if row.is_default),
+        has_paper=any(row.paper is not None for row in rows),
+        tests=tests,
+        chance=f"{by_chance(tests):.0%}",
+    )
+
+
+def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
+    """What a sweep would do, how long it would take, and the disk space of its models."""
+    first = next(iter(estimate.estimates.values()))
+    variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
+    facts = [
+        f"{variants} × {seeds} = {format_count(estimate.runs, 'run')}",
+        f"{first.steps:,} steps each" if first.steps is not None else "as many steps as the data has",
+    ]
+    if estimate.bytes:
+        facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
+    return estimate_plan(
+        facts,
+        estimate.seconds(rate) if rate else None,
+        source=rate.source if rate else "",
+        measuring=measuring,
+        remarks=first.notes,
+    )
+
+
+def grid_of(sweep: Experiment) -> Markup:
+    """Variants down, seeds across; each cell shows its run's result and links to it."""
+    cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
+    rows = [
+        (variant.label, [_grid_cell(cells.get((name, seed)), variant.label) for seed in sweep.seeds])
+        for name, variant in sweep.ablation.variants.items()
+    ]
+    return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
+
+
+def _outcome(rows: Sequence[VariantRow]) -> dict[str, object] | None:
+    """The best and the worst measured variant, and how far apart they are in points; None below two variants."""
+    means = {row.label: row.summary.mean for row in rows if row.summary}
+    if len(means) < 2:
+        return None
+    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    paper = [row.paper for row in rows if row.paper is not None]
+    span = max(paper) - min(paper) if paper else None
+    return {"best": best, "worst": worst, "gap": means[best] - means[worst], "paper_span": span}
+
+
+def _statistics_row(row: VariantRow) -> dict[str, object]:
+    """A row of the statistics table as text."""
+    summary, against = row.summary, row.against
+    interval, p = MISSING, against.p if against else None
+    if summary is not None:
+        interval = "one seed: none" if summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
     return {
-        panel.selected: Output(sweep_id),
-        panel.picker: Output(gr.update(choices=choices, value=sweep_id, visible=bool(choices))),
-        panel.status: Output([progress, list(map(str, damaged))], status),
-        panel.grid: Output(progress, lambda: views.grid(shown) if shown else ""),
-        panel.figure: Output([sweep_id, values], figure),
-        panel.table: Output([sweep_id, values], lambda: views.statistics(shown.rows) if shown and values else ""),
-        panel.stop: Output(gr.update(visible=running)),
-        panel.resume: Output(gr.update(visible=shown is not None and not running and shown.can_resume)),
-        panel.delete: Output(gr.update(visible=shown is not None and not running)),
-        panel.confirm: Output((sweep_id, running), gr.update(visible=False)),
+        "label": row.label,
+        "is_default": row.is_default,
+        "before": format_number(row.before),
+        "mean": summary and summary.mean,
+        "deviation": f"{summary.deviation:.2f}" if summary and summary.deviation is not None else "",
+        "interval": interval,
+        "seeds": summary.n if summary else 0,
+        "comparison": "the default" if row.is_default else against.words if against else MISSING,
+        "p": "" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}",
+        "paper": format_number(row.paper),
     }
 
 
-def _act(action: Callable[[str], object], selected: str | None) -> Any:
-    """Stop, resume or delete the selected sweep. Returns an error message, if there is one."""
-    error = error_of(lambda: action(selected) if selected else None)
-    return error or gr.skip()
+def _grid_cell(cell: Cell | None, label: str) -> dict[str, object]:
+    """Text and state, and of a run its address, what a pointer sees, and how much of it is done while it is at work."""
+    if cell is None or cell.run is None:
+        return {"text": NO_RUN, "url": ""}
+    text: str = "no ρ" if cell.state == State.FINISHED else cell.state
+    if cell.value is not None:
+        text = f"{cell.value:.2f}"
+    elif cell.state == State.RUNNING and cell.run.progress.steps:
+        text = f"{cell.share:.0%}"
+    return {
+        "text": text,
+        "state": cell.state,
+        "url": f"train?run={quote(cell.run.id)}",
+        "title": f"{label}, seed {cell.plan.seed}: {cell.run.reason or cell.state}",
+        "percent": round(100 * cell.share) if cell.state in AT_WORK else None,
+    }

@@ -1,18 +1,19 @@
-"""What the Ablation page shows: precomputed tables with their source, statistics, the grid of a sweep."""
+"""What the Ablation page shows: precomputed tables with their source, statistics, a sweep; and folds in its panel."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
-from sbert_app.pages.ablation import views
-from sbert_app.pages.ablation.page import Panel, look
-from sbert_app.pages.components.events import changes
+from sbert_app.pages.ablation import page as views
+from sbert_app.pages.components.events import Output, changes
+from sbert_app.pages.components.experiments import ExperimentPanel, name_of, progress_of, status_of
+from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
-from sbert_app.services.experiments import statistics
+from sbert_app.services.experiments import folds, statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
-from sbert_app.services.experiments.experiment import Experiments, new_sweep
+from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, new_sweep
 from sbert_app.settings import Settings
 
 POOLING = ABLATIONS["pooling"]
@@ -30,9 +31,9 @@ def sweeps(tmp_path: Path) -> Experiments:
 def test_a_precomputed_table_says_where_it_comes_from(name):
     table = precomputed(name)
     if table is None:
-        assert "ships without measurements" in views.not_measured(ABLATIONS[name])
+        assert "ships without measurements" in macro("ablation/not_measured")(ABLATIONS[name])
     else:
-        html = views.source(table)
+        html = views.source_of(table)
         assert f"{len(table.runs)} runs" in html
         assert table.machine["device"] in html
         assert f"<code>{table.command}</code>" in html
@@ -41,28 +42,28 @@ def test_a_precomputed_table_says_where_it_comes_from(name):
 def test_a_setting_in_which_variants_differ_is_given_for_each():
     base = precomputed("base")
     assert {"train_data", "batch_size", "learning_rate"}.isdisjoint(base.settings)
-    html = views.source(base)
+    html = views.source_of(base)
     assert "stsb:train (pretrained, random weights); snli:dev+snli:test (InferSent on NLI, USE on NLI)" in html
     assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, USE on NLI)" in html
     assert "16 (pretrained, random weights); 64 (InferSent on NLI, USE on NLI) rows" in html
-    pooling = views.source(precomputed("pooling"))
+    pooling = views.source_of(precomputed("pooling"))
     assert "stsb:train, 5,749 rows; a run saw 5,749 of them" in pooling
     assert "360 steps of 16 rows, learning rate 2e-05" in pooling
 
 
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
-    html = views.legend(POOLING, statistics.rows(POOLING, AFTER))
+    html = views.legend_of(POOLING, statistics.rows(POOLING, AFTER))
     assert "Best here: <b>mean</b>. Last: <b>max</b>, 5.9 points below; in the paper the span is" in html
     assert "bert-base-uncased" in html
 
 
 def test_one_variant_is_no_comparison():
-    html = views.legend(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
+    html = views.legend_of(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
     assert "Best here" not in html
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
-    html = views.statistics(statistics.rows(POOLING, AFTER, before=AFTER))
+    html = views.statistics_of(statistics.rows(POOLING, AFTER, before=AFTER))
     assert html.count("<tr class=") == len(POOLING.variants)
     assert html.count('<tr class="chosen">') == 1
     assert "<b>86.20</b> ± 0.28" in html
@@ -78,15 +79,15 @@ def test_variants_that_are_not_precomputed_are_named():
 
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
     sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"}))
-    html = views.grid(sweep)
+    html = views.grid_of(sweep)
     assert html.count('<a class="cell queued" href="train?run=') == 6
     assert html.count("queued</a>") == 6
     assert "seed 1</th>" in html
-    status = views.sweep_status(sweep)
+    status = status_of(sweep)
     assert "0 of 6 runs finished" in status
     assert "scratch:1x32 · " in status
     assert "20 steps · batch 16" in status
-    assert "2 seeds · 0/6" in views.sweep_name(sweep)
+    assert "2 seeds · 0/6" in name_of(sweep)
 
 
 def test_the_reason_of_a_failed_run_is_text(sweeps):
@@ -95,23 +96,56 @@ def test_the_reason_of_a_failed_run_is_text(sweeps):
     record = {"state": "failed", "created": 1.0, "reason": '"><script>alert(1)</script>'}
     (run.folder / "run.json").write_text(json.dumps(record))
     sweep = sweeps.get(sweep.id)
-    html = views.grid(sweep) + views.sweep_status(sweep)
+    html = views.grid_of(sweep) + status_of(sweep)
     assert "<script" not in html
     assert 'class="cell failed"' in html
 
 
 def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
     estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
-    html = views.planned(estimate, None, measuring=True)
+    html = views.plan_of(estimate, None, measuring=True)
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
     assert "measuring the throughput" in html
 
 
 def test_only_a_change_is_sent(sweeps):
-    panel, sent = Panel(*(field.name for field in fields(Panel))), {}
-    assert changes(look(sweeps, panel, "pooling", None), sent)["selected"] is None, "no sweep"
+    with gr.Blocks():
+        panel, figure = ExperimentPanel(sweeps, SWEEP, "sweep", "Sweeps"), gr.Plot()
+
+    def sent_now(name: str, selected: str | None) -> dict:
+        return changes(panel.look(lambda sweep: {figure: Output(progress_of(sweep), "drawn")}, selected, name), sent)
+
+    sent = {}
+    assert sent_now("pooling", None)[panel.selected] is None, "no sweep"
     sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
-    second = changes(look(sweeps, panel, "pooling", None), sent)
-    assert second["selected"] == sweep.id, "the newest is shown"
-    assert "figure" in second
-    assert changes(look(sweeps, panel, "pooling", sweep.id), sent) == {}
+    second = sent_now("pooling", None)
+    assert second[panel.selected] == sweep.id, "the newest is shown"
+    assert second[figure] == "drawn"
+    assert sent_now("pooling", sweep.id) == {}
+    assert sent_now("concat", None)[panel.selected] is None, "another ablation has sweeps of its own"
+
+
+def test_folds_are_stopped_resumed_and_deleted_as_sweeps_are(sweeps, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("sentence1,sentence2,score\n" + "".join(f"a {i},b {i},{i % 6}\n" for i in range(40)))
+    experiment = folds.start(file, 2, sweeps, base="scratch:1x32", max_steps=2)
+    with gr.Blocks():
+        panel = ExperimentPanel(sweeps, FOLDS, "folds", "Experiment", watches_always=False)
+
+    def offered() -> list[bool]:
+        now = panel.look(lambda _: {}, experiment.id)
+        return [now[button].version["visible"] for button in (panel.stop, panel.resume, panel.delete)]
+
+    assert offered() == [True, False, False]
+    assert panel.look(lambda _: {}, None)[panel.timer].version, "while they are at work they are watched"
+    sweeps.stop(experiment.id)
+    assert offered() == [False, True, True]
+    assert not panel.look(lambda _: {}, None)[panel.timer].version
+    sweeps.resume(experiment.id)
+    assert offered() == [True, False, False]
+    sweeps.stop(experiment.id)
+    sweeps.delete(experiment.id)
+    assert offered() == [False, False, False]
+    status = status_of(experiment)
+    assert "0 of 2 runs finished" in status and "scratch:1x32 · regression · 2 steps · batch 16" in status
+    assert "mine.csv, 2 folds · 0/2" in name_of(experiment)
