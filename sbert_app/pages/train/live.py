@@ -5,8 +5,7 @@ A timer refreshes it once a second (`events.follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +14,9 @@ import gradio as gr
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow
+from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.messages import error_message, error_of, note, section
-from sbert_app.pages.train import runs as views
+from sbert_app.pages.train.runs import log, no_runs, run_list, status
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
@@ -63,104 +63,196 @@ CLICK_DOWNLOAD = """() => {
 }"""
 
 
-@dataclass(frozen=True)
-class Panel:
-    """The components of the live half."""
+class RunPanel:
+    """The components and their handlers."""
 
-    opened: gr.State  # the id of the run that was opened; "" follows the one at work, else the newest
-    overlaid: gr.State  # ids of the runs whose curves are overlaid
-    current: gr.State  # the id of the run that is shown, "" before the first
-    status: gr.HTML
-    stop: gr.Button
-    resume: gr.Button
-    export: gr.Button
-    download: gr.DownloadButton
-    error: gr.HTML
-    measure: gr.Plot
-    loss: gr.Plot
-    random: gr.Plot
-    more: gr.Accordion
-    name: gr.Textbox
-    rename: gr.Button
-    delete: gr.Button
-    confirmation: gr.Group
-    confirm: gr.Button
-    cancel: gr.Button
-    push_repo: gr.Textbox
-    push_token: gr.Textbox
-    push: gr.Button
-    pushed: gr.HTML
-    log: gr.HTML
-    list_tools: gr.Row  # above the list: not there while there is no run
-    filter: gr.Textbox
-    delete_listed: gr.Button
-    listed: gr.HTML  # what would be deleted
-    listed_confirmation: gr.Group
-    confirm_listed: gr.Button
-    cancel_listed: gr.Button
-    runs: gr.HTML
-
-
-# The components that `look` updates.
-OUTPUTS = (
-    *("current", "status", "stop", "resume", "export", "delete", "more", "name", "log", "list_tools", "runs"),
-    *FIGURES,
-)
-
-
-def build_layout() -> Panel:
-    """The components, inside the open column: the opened run, then the list of all."""
-    parts: dict[str, Any] = {"status": gr.HTML(elem_id="run-status")}
-    with gr.Row(elem_classes="actions"):
-        parts["stop"] = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
-        parts["resume"] = gr.Button("Resume", size="sm", visible=False, elem_id="resume-run")
-        parts["export"] = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
-        parts["download"] = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
-    parts["error"] = gr.HTML(elem_id="run-error")
-    parts["measure"] = gr.Plot(show_label=False, visible=False, elem_id="curve-measure")
-    with gr.Row():
-        parts["loss"] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id="curve-loss")
-        parts["random"] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id="curve-random")
-    with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as parts["more"]:
-        with gr.Row(equal_height=True):
-            parts["name"] = gr.Textbox(label="Name", scale=3, elem_id="new-name")
-            parts["rename"] = gr.Button("Rename", size="sm", elem_id="rename-run")
-            parts["delete"] = gr.Button("Delete…", size="sm", visible=False, elem_id="delete-run")
-        with gr.Group(visible=False) as parts["confirmation"]:
-            gr.HTML(note("Delete this run and its model? This cannot be undone."), elem_classes="pad")
-            with gr.Row():
-                parts["confirm"] = gr.Button("Delete permanently", variant="stop", size="sm", elem_id="confirm-delete")
-                parts["cancel"] = gr.Button("Cancel", size="sm")
-        with gr.Row(equal_height=True):
-            parts["push_repo"] = gr.Textbox(
-                label="Push to the Hub", info="org/name; private if it is new", max_lines=1, elem_id="push-repo"
-            )
-            parts["push_token"] = gr.Textbox(
-                label="Token", info="With the right to write; it is not kept", type="password", elem_id="push-token"
-            )
-            parts["push"] = gr.Button("Push", size="sm", elem_id="push-run")
-        parts["pushed"] = gr.HTML(elem_id="pushed-run")
-        parts["log"] = gr.HTML(elem_id="run-log")
-    gr.HTML(section("All runs"))
-    with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as parts["list_tools"]:
-        parts["filter"] = gr.Textbox(
-            placeholder="Filter by name, id, state, objective, base, data",
-            show_label=False,
-            container=False,
-            scale=4,
-            elem_id="filter-runs",
-        )
-        parts["delete_listed"] = gr.Button("Delete those listed…", size="sm", scale=1, elem_id="delete-listed")
-    with gr.Group(visible=False) as parts["listed_confirmation"]:
-        parts["listed"] = gr.HTML(elem_classes="pad")
+    def __init__(self, services: Services) -> None:
+        """Build the components inside the open column: the opened run, then the list of all."""
+        self.services, self.store = services, services.jobs.store
+        self.opened = gr.State("")  # the id of the run that was opened; "" follows the one at work, else the newest
+        self.overlaid = gr.State([])  # ids of the runs whose curves are overlaid
+        self.current = gr.State("")  # the id of the run that is shown, "" before the first
+        self.status = gr.HTML(elem_id="run-status")
+        with gr.Row(elem_classes="actions"):
+            self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
+            self.resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-run")
+            self.export = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
+            self.download = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
+        self.error = gr.HTML(elem_id="run-error")
+        self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
         with gr.Row():
-            parts["confirm_listed"] = gr.Button(
-                "Delete permanently", variant="stop", size="sm", elem_id="confirm-delete-listed"
+            for name in ("loss", "random"):
+                options = {"visible": False, "min_width": 280, "elem_id": f"curve-{name}"}
+                self.figures[name] = gr.Plot(show_label=False, **options)
+        with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as self.more:
+            with gr.Row(equal_height=True):
+                self.name = gr.Textbox(label="Name", scale=3, elem_id="new-name")
+                self.rename = gr.Button("Rename", size="sm", elem_id="rename-run")
+                self.delete = gr.Button("Delete…", size="sm", visible=False, elem_id="delete-run")
+            question = note("Delete this run and its model? This cannot be undone.")
+            self.confirmation, _, self.confirm = _confirmation(question, "confirm-delete")
+            with gr.Row(equal_height=True):
+                self.push_repo = gr.Textbox(
+                    label="Push to the Hub", info="org/name; private if it is new", max_lines=1, elem_id="push-repo"
+                )
+                self.push_token = gr.Textbox(
+                    label="Token", info="With the right to write; it is not kept", type="password", elem_id="push-token"
+                )
+                self.push = gr.Button("Push", size="sm", elem_id="push-run")
+            self.pushed = gr.HTML(elem_id="pushed-run")
+            self.log = gr.HTML(elem_id="run-log")
+        gr.HTML(section("All runs"))
+        # Above the list: not there while there is no run.
+        with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
+            self.filter = gr.Textbox(
+                placeholder="Filter by name, id, state, objective, base, data",
+                show_label=False,
+                container=False,
+                scale=4,
+                elem_id="filter-runs",
             )
-            parts["cancel_listed"] = gr.Button("Cancel", size="sm")
-    parts["runs"] = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
-    parts |= {"opened": gr.State(""), "overlaid": gr.State([]), "current": gr.State("")}
-    return Panel(**{field.name: parts[field.name] for field in fields(Panel)})
+            self.delete_listed = gr.Button("Delete those listed…", size="sm", scale=1, elem_id="delete-listed")
+        self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
+        self.runs = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
+
+    def wire(self) -> Callable[..., Any]:
+        """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
+        outputs = [self.current, self.status, self.stop, self.resume, self.export, self.delete, self.more, self.name]
+        outputs += [self.log, self.list_tools, self.runs, *self.figures.values()]
+        refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
+        refresh_on(gr.context.Context.root_block.load(_from_link, None, self.opened, **UNQUEUED).then)
+        self._wire_list(refresh_on)
+        for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
+            refresh_on(button.click(partial(_act, action), self.current, self.error, **UNQUEUED).then)
+        for event in (self.rename.click, self.name.submit):
+            renamed = event(partial(_act, self.store.rename), [self.current, self.name], self.error, **UNQUEUED)
+            refresh_on(renamed.then)
+        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **UNQUEUED)
+        outputs = [self.error, self.opened, self.confirmation]
+        deleted = self.confirm.click(lambda run_id: self._delete([run_id]), self.current, outputs, **UNQUEUED)
+        refresh_on(deleted.then)
+        deleted.then(None, None, None, js=FORGET_RUN)
+        slow = {"api_visibility": "private"}
+        pushing = [self.current, self.push_repo, self.push_token]
+        self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
+        exported = self.export.click(hidden, None, self.download, **UNQUEUED).then(
+            self._export, self.current, [self.error, self.download], show_progress_on=self.error, **slow
+        )
+        exported.success(None, None, None, js=CLICK_DOWNLOAD)
+        return refresh_on
+
+    def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
+        chosen = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
+        refresh_on(chosen.then).then(None, None, None, js=REMEMBER_RUN)
+        refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
+        refresh_on(self.filter.change)
+        self.delete_listed.click(
+            self._ask_to_delete_listed, self.filter, [self.listed, self.listed_confirmation], **UNQUEUED
+        )
+        outputs = [self.error, self.opened, self.listed_confirmation]
+        deleted = self.confirm_listed.click(
+            lambda wanted: self._delete(run.id for run in self._deletable(wanted)), self.filter, outputs, **UNQUEUED
+        )
+        refresh_on(deleted.then)
+        deleted.then(None, None, None, js=FORGET_RUN)
+        refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
+
+    def look(self, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[Any, Output]:
+        """Every component as it is now; ``wanted`` is the filter of the list."""
+        runs = self.store.list()
+        if any(run.state == State.QUEUED for run in runs):
+            self.services.jobs.reconcile()
+        run = select_run(runs, opened)
+        others = [each for each in runs if each.id in overlaid and each is not run]
+        drawn = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
+        curves = [
+            Curve(each.name, colour, self.store.events(each.id), each.progress.steps, each.progress.measure)
+            for colour, each in drawn.items()
+        ]
+        version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
+        at_work = run is not None and run.state in AT_WORK
+        visible = {
+            self.list_tools: bool(runs),
+            self.stop: at_work and run is not None and not run.is_stopping,
+            self.resume: run is not None and not at_work and run.state != State.FINISHED,
+            self.export: run is not None and run.state != State.RUNNING and run.has_model,
+            self.delete: run is not None and not at_work,
+            self.more: run is not None,
+        }
+
+        def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
+            return shown(figure(curves) if curves else None)
+
+        return {
+            self.current: Output(run.id if run else ""),
+            self.status: Output(_status(run, runs)),
+            self.runs: Output(self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted)),
+            self.log: Output(log(self.store.log(run.id)) if run else ""),
+            self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
+            **{component: Output(gr.update(visible=each)) for component, each in visible.items()},
+            **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
+        }
+
+    def _listed(self, runs: Sequence[Run], wanted: str) -> list[Run]:
+        """The runs that the filter lets through."""
+        groups = run_groups(self.store.home)
+        return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
+
+    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], wanted: str) -> str:
+        """The list: without a filter, the runs of an experiment are one row."""
+        listed = self._listed(runs, wanted)
+        folded = {} if (wanted or "").strip() else run_groups(self.store.home)
+        problems = "".join(map(error_message, self.store.damaged()))
+        return problems + run_list(listed, opened.id if opened else "", colours, folded, len(runs) - len(listed))
+
+    def _deletable(self, wanted: str) -> list[Run]:
+        """The listed runs that are not at work."""
+        return [run for run in self._listed(self.store.list(), wanted) if run.state not in AT_WORK]
+
+    def _ask_to_delete_listed(self, wanted: str) -> tuple[str, Any]:
+        runs = self._deletable(wanted)
+        if not runs:
+            return note("No run is listed that could be deleted."), gr.update(visible=True)
+        what = "all runs" if not wanted.strip() else f"the runs that match “{wanted.strip()}”"
+        question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
+        return note(question), gr.update(visible=True)
+
+    def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
+        """The first error, no opened run, and no confirmation any more."""
+        errors = []
+        for run_id in run_ids:
+            errors.append(error_of(partial(self.store.delete, run_id)))
+            self.services.models.forget(ModelName.of_run(run_id))
+        return next(filter(None, errors), ""), "", hidden()
+
+    def _resume(self, run_id: str) -> None:
+        self.services.models.forget(ModelName.of_run(run_id))  # its model will change
+        self.services.jobs.resume(run_id)
+
+    def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
+        """Push the model; the token's field is emptied in any case."""
+        try:
+            return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
+        except UserFacingError as error:
+            return error_message(error), ""
+
+    def _export(self, run_id: str) -> tuple[str, Any]:
+        try:
+            file = export(self.store, run_id, self.services.temp.results("exports"))
+        except UserFacingError as error:
+            return error_message(error), hidden()
+        size = file.stat().st_size / 1e6
+        return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)
+
+
+def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Button]:
+    """A hidden group with a question, the button that deletes, whose id is given, and one that hides it."""
+    with gr.Group(visible=False) as group:
+        text = gr.HTML(question, elem_classes="pad")
+        with gr.Row():
+            confirm = gr.Button("Delete permanently", variant="stop", size="sm", elem_id=elem_id)
+            gr.Button("Cancel", size="sm").click(hidden, None, group, **UNQUEUED)
+    return group, text, confirm
 
 
 def select_run(runs: Sequence[Run], opened: str) -> Run | None:
@@ -170,135 +262,16 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
     return next(iter([*by_id, *at_work, *runs]), None)
 
 
-def listed_runs(services: Services, runs: Sequence[Run], wanted: str) -> list[Run]:
-    """The runs that the filter lets through."""
-    groups = run_groups(services.jobs.store.home)
-    return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
-
-
-def _list(services: Services, runs: Sequence[Run], current: str, colours: dict[str, str], wanted: str) -> str:
-    """The list: without a filter, the runs of an experiment are one row."""
-    shown = listed_runs(services, runs, wanted)
-    folded = {} if (wanted or "").strip() else run_groups(services.jobs.store.home)
-    problems = "".join(map(error_message, services.jobs.store.damaged()))
-    return problems + views.run_list(shown, current, colours, folded, hidden=len(runs) - len(shown))
-
-
-def look(services: Services, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[str, Output]:
-    """Every component of `OUTPUTS` as it is now; ``wanted`` is the filter of the list."""
-    store = services.jobs.store
-    runs = store.list()
-    if any(run.state == State.QUEUED for run in runs):
-        services.jobs.reconcile()
-    run = select_run(runs, opened)
-    drawn = _drawn(runs, run, overlaid)
-    curves = [_curve(services, each, COLOURS[i]) for i, each in enumerate(drawn)]
-    colours = {each.id: COLOURS[i] for i, each in enumerate(drawn)}
-    version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
-    current = run.id if run else ""
-    return {
-        "current": Output(current),
-        "status": Output(_status(run, runs)),
-        "runs": Output(_list(services, runs, current, colours, wanted)),
-        "list_tools": _visibility(bool(runs)),
-        "log": Output(views.log(store.log(run.id)) if run else ""),
-        "name": Output((run.id, run.name) if run else None, run.name if run else ""),
-        **{name: _visibility(possible) for name, possible in views.possible_actions(run).items()},
-        **{name: Output(version, partial(_draw, name, curves)) for name in FIGURES},
-    }
-
-
-def _drawn(runs: Sequence[Run], opened: Run | None, overlaid: Sequence[str]) -> list[Run]:
-    """The runs whose curves are drawn: the opened one first, then the overlaid ones."""
-    others = [run for run in runs if run.id in overlaid and run is not opened]
-    return [*([opened] if opened else []), *others][: len(COLOURS)]
-
-
-def _curve(services: Services, run: Run, colour: str) -> Curve:
-    events = services.jobs.store.events(run.id)
-    return Curve(run.name, colour, events, run.progress.steps, run.progress.measure)
-
-
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
-        return views.no_runs(precomputed("pooling"))
+        return no_runs(precomputed("pooling"))
     ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
-    return views.status(run, len(ahead))
+    return status(run, len(ahead))
 
 
-def _draw(name: str, curves: Sequence[Curve]) -> Any:
-    return gr.update(value=FIGURES[name](curves), visible=True) if curves else gr.update(value=None, visible=False)
-
-
-def _visibility(visible: bool) -> Output:
-    return Output(visible, gr.update(visible=visible))
-
-
-# ---------------------------------------------------------------- what the buttons and the list do
-
-
-def connect(services: Services, panel: Panel) -> Callable[..., Any]:
-    """Connect the timer, the list and the buttons with their handlers. Returns what refreshes the panel at an event."""
-
-    def components(*values: Any) -> dict[Any, Output]:
-        return {getattr(panel, name): output for name, output in look(services, *values).items()}
-
-    outputs = [getattr(panel, name) for name in OUTPUTS]
-    refresh_on = follow(gr.Timer(1.0), components, [panel.opened, panel.overlaid, panel.filter], outputs)
-    refresh_on(gr.context.Context.root_block.load(_from_link, None, panel.opened, **UNQUEUED).then)
-    _connect_list(services, panel, refresh_on)
-    _connect_buttons(services, panel, refresh_on)
-    return refresh_on
-
-
-def _connect_list(services: Services, panel: Panel, refresh_on: Callable[..., Any]) -> None:
-    chosen = panel.runs.open_run(_open_run, None, [panel.opened, panel.error, panel.download], **UNQUEUED)
-    refresh_on(chosen.then).then(None, None, None, js=REMEMBER_RUN)
-    refresh_on(panel.runs.open_group(_open_group, None, panel.filter, **UNQUEUED).then)
-    refresh_on(panel.filter.change)
-    panel.delete_listed.click(
-        partial(_ask_to_delete_listed, services), panel.filter, [panel.listed, panel.listed_confirmation], **UNQUEUED
-    )
-    panel.cancel_listed.click(lambda: gr.update(visible=False), None, panel.listed_confirmation, **UNQUEUED)
-    deleted = panel.confirm_listed.click(
-        partial(_delete_listed, services),
-        panel.filter,
-        [panel.error, panel.opened, panel.listed_confirmation],
-        **UNQUEUED,
-    )
-    refresh_on(deleted.then)
-    deleted.then(None, None, None, js=FORGET_RUN)
-    refresh_on(panel.runs.overlay_run(_overlay, panel.overlaid, panel.overlaid, **UNQUEUED).then)
-
-
-def _connect_buttons(services: Services, panel: Panel, refresh_on: Callable[..., Any]) -> None:
-    for button, action in ((panel.stop, _stop), (panel.resume, _resume)):
-        clicked = button.click(partial(action, services), panel.current, panel.error, **UNQUEUED)
-        refresh_on(clicked.then)
-    for event in (panel.rename.click, panel.name.submit):
-        renamed = event(partial(_rename, services), [panel.current, panel.name], panel.error, **UNQUEUED)
-        refresh_on(renamed.then)
-    panel.delete.click(lambda: gr.update(visible=True), None, panel.confirmation, **UNQUEUED)
-    panel.cancel.click(lambda: gr.update(visible=False), None, panel.confirmation, **UNQUEUED)
-    deleted = panel.confirm.click(
-        partial(_delete, services), panel.current, [panel.error, panel.opened, panel.confirmation], **UNQUEUED
-    )
-    refresh_on(deleted.then)
-    deleted.then(None, None, None, js=FORGET_RUN)
-    panel.push.click(
-        partial(_push, services),
-        [panel.current, panel.push_repo, panel.push_token],
-        [panel.pushed, panel.push_token],
-        api_visibility="private",
-        show_progress_on=panel.pushed,
-    )
-    panel.export.click(lambda: gr.update(visible=False), None, panel.download, **UNQUEUED).then(
-        partial(_export, services),
-        panel.current,
-        [panel.error, panel.download],
-        api_visibility="private",
-        show_progress_on=panel.error,
-    ).success(None, None, None, js=CLICK_DOWNLOAD)
+def _act(action: Callable[..., object], *values: Any) -> str:
+    """Call ``action``. Returns an error message, if there is one."""
+    return error_of(partial(action, *values))
 
 
 def _from_link(request: gr.Request) -> str:
@@ -307,7 +280,7 @@ def _from_link(request: gr.Request) -> str:
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
-    return event.run, "", gr.update(visible=False)
+    return event.run, "", hidden()
 
 
 def _open_group(event: gr.EventData) -> str:
@@ -315,68 +288,6 @@ def _open_group(event: gr.EventData) -> str:
     return event.name
 
 
-def _deletable(services: Services, wanted: str) -> list[Run]:
-    """The listed runs that are not at work."""
-    runs = listed_runs(services, services.jobs.store.list(), wanted)
-    return [run for run in runs if run.state not in AT_WORK]
-
-
-def _ask_to_delete_listed(services: Services, wanted: str) -> tuple[str, Any]:
-    runs = _deletable(services, wanted)
-    if not runs:
-        return note("No run is listed that could be deleted."), gr.update(visible=True)
-    what = "all runs" if not wanted.strip() else f"the runs that match “{wanted.strip()}”"
-    return (
-        note(f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."),
-        gr.update(visible=True),
-    )
-
-
-def _delete_listed(services: Services, wanted: str) -> tuple[str, str, Any]:
-    errors = ""
-    for run in _deletable(services, wanted):
-        errors = errors or error_of(partial(services.jobs.store.delete, run.id))
-        services.models.forget(ModelName.of_run(run.id))
-    return errors, "", gr.update(visible=False)
-
-
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
     others = [run_id for run_id in overlaid if run_id != event.run]
     return [*others, event.run][-len(COLOURS) :] if event.on else others
-
-
-def _stop(services: Services, run_id: str) -> str:
-    return error_of(lambda: services.jobs.store.stop(run_id))
-
-
-def _resume(services: Services, run_id: str) -> str:
-    services.models.forget(ModelName.of_run(run_id))  # its model will change
-    return error_of(lambda: services.jobs.resume(run_id))
-
-
-def _rename(services: Services, run_id: str, name: str) -> str:
-    return error_of(lambda: services.jobs.store.rename(run_id, name))
-
-
-def _delete(services: Services, run_id: str) -> tuple[str, str, Any]:
-    error = error_of(lambda: services.jobs.store.delete(run_id))
-    services.models.forget(ModelName.of_run(run_id))
-    return error, "", gr.update(visible=False)
-
-
-def _push(services: Services, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-    """Push the model; the token's field is emptied in any case."""
-    try:
-        address = push(services.jobs.store, run_id, repo, token)
-    except UserFacingError as error:
-        return error_message(error), ""
-    return note(f"Pushed to {address}"), ""
-
-
-def _export(services: Services, run_id: str) -> tuple[str, Any]:
-    try:
-        file = export(services.jobs.store, run_id, services.temp.results("exports"))
-    except UserFacingError as error:
-        return error_message(error), gr.update(visible=False)
-    size = file.stat().st_size / 1e6
-    return "", gr.update(value=str(file), label=f"{file.name}, {size:,.0f} MB", visible=True)

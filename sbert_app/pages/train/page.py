@@ -60,9 +60,9 @@ def build(services: Services) -> None:
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
         with gr.Column(scale=7, min_width=330, elem_id="live"):
-            panel = live.build_layout()
+            panel = live.RunPanel(services)
     _build_distillation(services)
-    refresh_on = live.connect(services, panel)
+    refresh_on = panel.wire()
     runs = _connect_form(services, chips, lesson, fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)

@@ -15,7 +15,7 @@ from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_time
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.background.state import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.experiment import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
@@ -152,18 +152,6 @@ def settings(run: Run) -> str:
 def format_learning_rate(value: float) -> str:
     """A learning rate as people write it: 2e-5."""
     return f"{value:g}".replace("e-0", "e-")
-
-
-def possible_actions(run: Run | None) -> dict[str, bool]:
-    """Which actions make sense for a run, by the name of their component in `live.Panel`."""
-    at_work = run is not None and run.state in AT_WORK
-    return {
-        "stop": at_work and run is not None and not run.is_stopping,
-        "resume": run is not None and not at_work and run.state != State.FINISHED,
-        "export": run is not None and run.state != State.RUNNING and run.has_model,
-        "delete": run is not None and not at_work,
-        "more": run is not None,
-    }
 
 
 def _facts(run: Run, ahead: int) -> list[str]:

@@ -329,21 +329,34 @@ def test_a_run_judged_by_something_else_is_not_drawn_among_the_others(services):
 # ---------------------------------------------------------------- the updates
 
 
-def updates(services: Services, sent: dict) -> set[str]:
-    """The outputs that are updated in a browser that has ``sent``."""
-    return set(changes(train_live.look(services, "", ()), sent))
+@pytest.fixture
+def panel(services) -> train_live.RunPanel:
+    with gr.Blocks():
+        return train_live.RunPanel(services)
 
 
-def test_only_what_has_changed_is_sent(services):
-    store = services.jobs.store
+def test_only_what_has_changed_is_sent(services, panel):
+    store, sent = services.jobs.store, {}
     run = finished(store)
-    sent: dict = {}
-    assert updates(services, sent) == set(train_live.OUTPUTS)
-    assert updates(services, sent) == set()
+    assert set(panel.figures.values()) <= set(changes(panel.look("", ()), sent))
+    assert changes(panel.look("", ()), sent) == {}
     store.rename(run.id, "another name")
-    updated = updates(services, sent)
-    assert {"status", "runs", "name"} <= updated
-    assert not {"log", "stop", "current"} & updated
+    updated = changes(panel.look("", ()), sent)
+    assert {panel.status, panel.runs, panel.name} <= set(updated)
+    assert not {panel.log, panel.stop, panel.current} & set(updated)
+
+
+def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):
+    store = services.jobs.store
+    one, two, three = (
+        finished(store, "one"),
+        store.create(RunConfig("regression", name="two")),
+        finished(store, "three"),
+    )
+    with store.lease(two.id):
+        error, opened, _ = panel._delete([one.id, two.id, three.id])
+    assert "two" in error or two.id in error
+    assert opened == "" and [run.id for run in store.list()] == [two.id]
 
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
@@ -356,9 +369,9 @@ def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     assert train_live.select_run([], "gone") is None
 
 
-def test_before_the_first_run_the_page_says_what_to_do(services):
-    opened = changes(train_live.look(services, "", []), {})
-    assert "No run yet" in opened["status"]
-    assert opened["list_tools"]["visible"] is False, "there is nothing to filter or to delete"
+def test_before_the_first_run_the_page_says_what_to_do(services, panel):
+    opened = changes(panel.look("", []), {})
+    assert "No run yet" in opened[panel.status]
+    assert opened[panel.list_tools]["visible"] is False, "there is nothing to filter or to delete"
     finished(services.jobs.store)
-    assert changes(train_live.look(services, "", []), {})["list_tools"]["visible"] is True
+    assert changes(panel.look("", []), {})[panel.list_tools]["visible"] is True
