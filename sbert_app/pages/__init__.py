@@ -145,7 +145,39 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
     """Start the web server. Returns its URL."""
     launched = threading.Event()
     try:
-        _, url, _ = app.launch(**_launch_options(settings, services, launched))
+        _, url, _ = app.launch(
+            server_name=settings.host,
+            server_port=settings.port,
+            auth=PasswordCheck(*settings.auth) if settings.auth else None,
+            max_file_size=f"{settings.upload_limit_mb}mb",
+            theme=theme.build(),
+            css_paths=sorted(ASSETS.glob("*.css")),
+            favicon_path=ASSETS / "icon.png",
+            footer_links=["api"],  # shown by our own link on each page (`FOOTER`)
+            head=theme.head(),
+            pwa=True,
+            app_kwargs={
+                "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
+                "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
+                "lifespan": guarded(
+                    UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
+                    hosts=AllowedHosts(settings.host, settings.allow_hosts),
+                    pages=frozenset({"/", *(f"/{name}" for name in PAGES[1:])}),
+                    token=settings.token if settings.auth else None,
+                    on_space="SPACE_ID" in os.environ,
+                    is_starting=lambda: not launched.is_set(),
+                ),
+                "exception_handlers": {404: _no_answer, 405: _no_answer},
+            },
+            mcp_server=settings.mcp,
+            prevent_thread_lock=True,
+            ssr_mode=False,
+            share=False,
+            quiet=True,
+            show_error=False,
+            enable_monitoring=False,
+            _frontend=False,  # or Gradio asks for the first page, once, and ends the app if a busy machine takes 3 s
+        )
     except OSError as error:
         _check_address(settings.host)
         raise InputError(f"port {settings.port} is taken; choose another with --port") from error
@@ -165,42 +197,6 @@ def _check_address(host: str) -> None:
             probe.bind(found[4])
     except OSError as error:
         raise InputError(f"this machine has no address {host} to listen on; choose another with --host") from error
-
-
-def _launch_options(settings: Settings, services: Services, launched: threading.Event) -> dict[str, Any]:
-    return {
-        "server_name": settings.host,
-        "server_port": settings.port,
-        "auth": PasswordCheck(*settings.auth) if settings.auth else None,
-        "max_file_size": f"{settings.upload_limit_mb}mb",
-        "theme": theme.build(),
-        "css_paths": sorted(ASSETS.glob("*.css")),
-        "favicon_path": ASSETS / "icon.png",
-        "footer_links": ["api"],  # shown by our own link on each page (`FOOTER`)
-        "head": theme.head(),
-        "pwa": True,
-        "app_kwargs": {
-            "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
-            "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
-            "lifespan": guarded(
-                UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
-                hosts=AllowedHosts(settings.host, settings.allow_hosts),
-                pages=frozenset({"/", *(f"/{name}" for name in PAGES[1:])}),
-                token=settings.token if settings.auth else None,
-                on_space="SPACE_ID" in os.environ,
-                is_starting=lambda: not launched.is_set(),
-            ),
-            "exception_handlers": {404: _no_answer, 405: _no_answer},
-        },
-        "mcp_server": settings.mcp,
-        "prevent_thread_lock": True,
-        "ssr_mode": False,
-        "share": False,
-        "quiet": True,
-        "show_error": False,
-        "enable_monitoring": False,
-        "_frontend": False,  # or Gradio asks for the first page, once, and ends the app if a busy machine takes 3 s
-    }
 
 
 def _stay_at_home(settings: Settings) -> None:

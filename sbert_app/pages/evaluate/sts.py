@@ -321,13 +321,6 @@ def _origin(results: Results) -> dict[str, dict[str, object] | None]:
     raise TypeError(f"no origin is known for {type(results).__name__}")
 
 
-def _systems_note(table: ResultTable) -> str:
-    """What the rows between those measured and the paper's are."""
-    seeds = {system.label: system.seeds for system in shipped_systems()}
-    trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
-    return f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
-
-
 def _row(row: TableRow, table: ResultTable, is_reference: bool) -> dict[str, object]:
     cells = [_cell(row, column.name, table, is_reference) for column in table.columns]
     return {"label": row.label, "cells": cells, "speed": row.speed}
@@ -358,8 +351,11 @@ def _notes(table: ResultTable) -> list[str]:
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
         SEEN_NOTE: any(row.seen for row in table.rows),
-        _systems_note(table): bool(table.system_rows),
     }
+    if table.system_rows:  # those between the rows that were measured and the paper's
+        seeds = {system.label: system.seeds for system in shipped_systems()}
+        trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
+        notes[f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."] = True
     return [note for note, applies in notes.items() if applies]
 
 

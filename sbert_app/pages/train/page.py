@@ -34,6 +34,7 @@ DISTILLED = (
     "A table of token vectors in place of the network: each token goes through the model once, principal components "
     "keep the dimensions that differ most, and frequent tokens count less. A sentence is the mean of its tokens."
 )
+SENT = "The sentences selected in Explore are the training data; sentences alone train by SimCSE."
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
 SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
 SHOW_LIVE = """() => {
@@ -84,16 +85,19 @@ def _connect_form(
 
         ?sentences=<token> has sentences that another page has sent as the training data.
         """
-        preset, like = request.query_params.get("preset"), request.query_params.get("settings")
-        if token := request.query_params.get("sentences"):
-            return _from_sentences(services, token, names)
-        if like:
-            try:
+        asked = request.query_params
+        try:
+            if token := asked.get("sentences"):
+                sent = sent_sentences(services, token)
+                return [note(SENT), *[sent.get(name, gr.skip()) for name in names]]
+            if like := asked.get("settings"):
                 run = services.jobs.store.get(like)
-            except UserFacingError as error:
-                return [error_message(error), *[gr.skip()] * len(names)]
-            return [note(f"The settings of {run.name}."), *form.updates(run.config.to_dict() | {"name": ""}, names)]
-        return _fill(services, preset, names) if preset in PRESETS else [gr.skip()] * (1 + len(names))
+                return [note(f"The settings of {run.name}."), *form.updates(run.config.to_dict() | {"name": ""}, names)]
+        except UserFacingError as error:
+            return [error_message(error), *[gr.skip()] * len(names)]
+        if (preset := asked.get("preset")) in PRESETS:
+            return _fill(services, preset, names)
+        return [gr.skip()] * (1 + len(names))
 
     for key, chip in chips.items():
         runs.estimate_after(chip.click(partial(_fill, services, key, names), None, [lesson, *inputs], **UNQUEUED))
@@ -141,16 +145,6 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
     """Queue the run. Returns its id."""
     estimate, _ = _estimate(services, names, *values)
     return services.jobs.start(estimate.config, visitor).id
-
-
-def _from_sentences(services: Services, token: str, names: list[str]) -> list[Any]:
-    """Updates of the lesson and the form: sentences that another page has sent are the training data."""
-    try:
-        updates = sent_sentences(services, token)
-    except UserFacingError as error:
-        return [error_message(error), *[gr.skip()] * len(names)]
-    lesson = note("The sentences selected in Explore are the training data; sentences alone train by SimCSE.")
-    return [lesson, *[updates.get(name, gr.skip()) for name in names]]
 
 
 def _lesson(key: str) -> str:
