@@ -61,9 +61,12 @@ def _data_choice(name: DataName, rows: bool) -> str:
         return str(name)
     split = "" if known.repo and name.split == next(iter(known.splits)) else name.split
     title = f"{known.title}, {split}" if split and " " in known.title else f"{known.title} {split}".strip()
+    title += " (Hub)" * bool(known.repo)
+    if not rows:
+        return title
     count = known.splits[name.split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
-    return title + " (Hub)" * bool(known.repo) + f": {size} {known.form}" * rows
+    return f"{title}: {size} {known.form}"
 
 
 def named_model(text: str | None) -> ModelName:

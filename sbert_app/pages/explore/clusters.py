@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -13,17 +14,10 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, opened, shorten
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, current_clusters, opened, shorten
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.clusters.clustering import (
-    HDBSCAN,
-    HIERARCHICAL,
-    K_MEANS,
-    MAX_TREE_SENTENCES,
-    ClusterSettings,
-    cluster,
-)
-from sbert_app.services.clusters.edits import ClusterEdits, EditedClusters, edit_store, edited, edits_key, merge, rename
+from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, K_MEANS, MAX_TREE_SENTENCES, ClusterSettings
+from sbert_app.services.clusters.edits import ClusterEdits, EditedClusters, edit_store, edits_key, merge, rename
 from sbert_app.services.clusters.summary import Cluster, describe_clusters, save_labels
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -48,9 +42,14 @@ CLUSTERING_NOTES = {
     ),
 }
 
+METHODS = {
+    "Density (HDBSCAN)": HDBSCAN,
+    "k-means (mini-batch)": K_MEANS,
+    "Hierarchical (average linkage)": HIERARCHICAL,
+}
 BY_COSINE, BY_NUMBER = "cosine", "number"
 MAX_CLUSTERS = 500
-PRESS_BUTTON = messages.lead("Press Find clusters.")
+PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting("Finding the clusters …")
 
 
 def build(services: Services, shared: Shared) -> None:
@@ -68,55 +67,21 @@ class _ClustersTab:
         self.shown_for = gr.State(None)  # the open corpus whose clusters are shown
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
+            methods, most = list(METHODS.items()), f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences"
             self.method = gr.Radio(
-                [
-                    ("Density (HDBSCAN)", HDBSCAN),
-                    ("k-means (mini-batch)", K_MEANS),
-                    ("Hierarchical (average linkage)", HIERARCHICAL),
-                ],
-                value=HDBSCAN,
-                label="Method",
-                info=f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences",
-                elem_id="clusters-method",
-                min_width=240,
+                methods, value=HDBSCAN, label="Method", info=most, elem_id="clusters-method", min_width=240
             )
-            self.smallest = gr.Slider(
-                2,
-                200,
-                default.min_cluster_size,
-                step=1,
-                label="Minimum cluster size",
-                elem_id="clusters-smallest",
-                min_width=200,
-            )
-            self.cut = gr.Radio(
-                [("by cosine", BY_COSINE), ("by number", BY_NUMBER)],
-                value=BY_COSINE,
-                label="Cut the tree",
-                visible=False,
-                elem_id="clusters-cut",
-                min_width=200,
-            )
+            of_density = {"label": "Minimum cluster size", "elem_id": "clusters-smallest", "min_width": 200}
+            self.smallest = gr.Slider(2, 200, default.min_cluster_size, step=1, **of_density)
+            of_tree = {"visible": False, "min_width": 220}
+            cuts = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
+            self.cut = gr.Radio(cuts, value=BY_COSINE, label="Cut the tree", elem_id="clusters-cut", **of_tree)
+            label = "Minimum mean cosine of merged groups"
             self.cosine = gr.Slider(
-                0,
-                1,
-                default.min_cosine,
-                step=0.01,
-                label="Minimum mean cosine of merged groups",
-                visible=False,
-                elem_id="clusters-cosine",
-                min_width=220,
+                0, 1, default.min_cosine, step=0.01, label=label, elem_id="clusters-cosine", **of_tree
             )
-            self.number = gr.Slider(
-                1,
-                MAX_CLUSTERS,
-                20,
-                step=1,
-                label="Number of clusters",
-                visible=False,
-                elem_id="clusters-number",
-                min_width=220,
-            )
+            label = "Number of clusters"
+            self.number = gr.Slider(1, MAX_CLUSTERS, 20, step=1, label=label, elem_id="clusters-number", **of_tree)
         ids, waiting = ("clusters-go", "clusters-stop", "clusters-status"), messages.waiting("Waiting for the corpus …")
         self.task = MeasureTab.build(services, "clusters", "Find clusters", ids, waiting)
         with self.task.buttons:
@@ -151,21 +116,24 @@ class _ClustersTab:
             *(self.smallest.release, self.cosine.release, self.number.release),
         ]
         find = self.task.handler(self.find, self._no_clusters())
-        visit = self.task.handler(
-            lambda watch, _, *values: self.find(watch, *values),
-            self._no_clusters(),
-            unless=lambda shown_for, open_corpus, *_: open_corpus is None or shown_for == open_corpus,
-        )
+
+        def visit(request: gr.Request, shown_for: OpenCorpus | None, *values: Any) -> Iterator[Update]:
+            if values[0] is None or shown_for == values[0]:
+                yield {self.task.status: gr.skip()}
+            else:
+                yield {self.task.status: FINDING}  # the first progress is seconds away where UMAP is compiled
+                yield from find(request, *values)
+
         self.task.on(self.tab.select, visit, [self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
         found = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]
-        for events, handler, values in (
-            ([self.rename.click, self.name.submit], self.rename_cluster, [self.renamed, self.name]),
-            ([self.merge.click], self.merge_clusters, [self.merged]),
-            ([self.undo.click], self.undo_edits, []),
+        for events, change, values in (
+            ([self.rename.click, self.name.submit], self._rename, [self.renamed, self.name]),
+            ([self.merge.click], self._merge, [self.merged]),
+            ([self.undo.click], lambda key, _: self.edits.change(key, lambda _: ClusterEdits()), []),
         ):
-            edit = gr.on(events, handler, [*found, *values], changed, **PRIVATE)
+            edit = gr.on(events, partial(self.change, change), [*found, *values], changed, **PRIVATE)
             self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
@@ -180,9 +148,7 @@ class _ClustersTab:
         count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        labels = cluster(embedded, settings, cache, home, watch, limits)
-        found = edited(labels, self.edits.get(edits_key(embedded, settings)))
+        found = current_clusters(embeddings, embedded, settings, watch)
         groups = describe_clusters(embedded, found.labels, found.names)
         seconds = time.perf_counter() - started
         choices = [(cluster_choice(group), group.number - 1) for group in groups if group.number]
@@ -197,45 +163,29 @@ class _ClustersTab:
             self.merged: gr.update(choices=choices, value=[]),
         }
 
-    def rename_cluster(
-        self, open_corpus: OpenCorpus | None, clustering: Clustering, label: int | None, name: str
+    def change(
+        self,
+        change: Callable[..., object],
+        open_corpus: OpenCorpus | None,
+        clustering: Clustering,
+        *values: Any,
     ) -> Update:
-        """Give a cluster a name."""
-
-        def change(key: str, found: EditedClusters) -> None:
-            if label is None:
-                raise InputError("choose a cluster to rename.")
-            rename(self.edits, key, found, int(label), name or "")
-
-        return self._change(open_corpus, clustering, change)
-
-    def merge_clusters(self, open_corpus: OpenCorpus | None, clustering: Clustering, labels: list[int]) -> Update:
-        """Make one cluster of several."""
-        return self._change(
-            open_corpus, clustering, lambda key, found: merge(self.edits, key, found, list(map(int, labels)))
-        )
-
-    def undo_edits(self, open_corpus: OpenCorpus | None, clustering: Clustering) -> Update:
-        """Take back all names and merges of these clusters."""
-
-        def change(key: str, _: EditedClusters) -> None:
-            self.edits.change(key, lambda _: ClusterEdits())
-
-        return self._change(open_corpus, clustering, change)
-
-    def _change(
-        self, open_corpus: OpenCorpus | None, clustering: Clustering, change: Callable[[str, EditedClusters], None]
-    ) -> Update:
-        """Change the clusters that are shown, or say why that is not possible."""
+        """Change the clusters that are shown by ``change(key, clusters, *values)``, or say why that is impossible."""
+        settings, embeddings = clustering.settings, self.services.embeddings
         try:
-            embeddings = self.services.embeddings
-            embedded, settings = opened(open_corpus).embed(embeddings), clustering.settings
-            key = edits_key(embedded, settings)
-            labels = cluster(embedded, settings, embeddings.cache, embeddings.home, limits=embeddings.limits)
-            change(key, edited(labels, self.edits.get(key)))
+            embedded = opened(open_corpus).embed(embeddings)
+            change(edits_key(embedded, settings), current_clusters(embeddings, embedded, settings), *values)
         except UserFacingError as error:
             return {self.edit_note: messages.error_message(error)}
         return {self.clustering: Clustering(settings, clustering.changes + 1), self.edit_note: "", self.name: ""}
+
+    def _rename(self, key: str, found: EditedClusters, label: int | None, name: str) -> None:
+        if label is None:
+            raise InputError("choose a cluster to rename.")
+        rename(self.edits, key, found, int(label), name or "")
+
+    def _merge(self, key: str, found: EditedClusters, labels: list[int]) -> None:
+        merge(self.edits, key, found, list(map(int, labels)))
 
     def _no_clusters(self) -> Update:
         return {self.table: "", self.download: hidden(), self.edit: hidden()}

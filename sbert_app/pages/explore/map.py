@@ -33,12 +33,10 @@ from sbert_app.pages.explore.map_figure import (
     map_status,
     nearest,
 )
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, opened
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, current_clusters, opened
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.atlas import cluster_titles, export_corpus
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.clusters.clustering import cluster
-from sbert_app.services.clusters.edits import edit_store, edited, edits_key
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings
@@ -78,25 +76,14 @@ class AtlasExport:
     ) -> Update:
         """Write the files and offer them."""
         embeddings = self.services.embeddings
-        embedded, settings = opened(open_corpus).embed(embeddings), clustering.settings
+        embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        labels = cluster(embedded, settings, cache, home, watch, limits)
-        found = edited(labels, edit_store(home).get(edits_key(embedded, settings)))
+        found = current_clusters(embeddings, embedded, clustering.settings, watch)
         titles = cluster_titles(embedded.corpus, found.labels, found.names)
         folder = self.services.temp.new_folder("explore")
         drawn = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
-        summary = export_corpus(
-            embedded,
-            found.labels,
-            titles,
-            folder / "atlas.parquet",
-            drawn,
-            cache,
-            home,
-            limits,
-            watch,
-        )
+        kept = embeddings.cache, embeddings.home, embeddings.limits
+        summary = export_corpus(embedded, found.labels, titles, folder / "atlas.parquet", drawn, *kept, watch)
         return {
             self.tab.status: macro("explore/atlas")(summary=summary),
             self.file: shown(summary.output),
@@ -137,24 +124,14 @@ class _MapTab:
                     hint = "The first one (before) is the model above"
                     none = [("none", NO_SECOND_MODEL)]
                     self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
-                    self.pooling = gr.Radio(
-                        [("same as the model", SAME_AS_MODEL), *POOLINGS],
-                        value=SAME_AS_MODEL,
-                        label="Pooling",
-                        elem_id="map-pooling",
-                    )
+                    poolings = [("same as the model", SAME_AS_MODEL), *POOLINGS]
+                    self.pooling = gr.Radio(poolings, value=SAME_AS_MODEL, label="Pooling", elem_id="map-pooling")
                     self.layout = gr.Radio(
                         [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
                     )
                 with gr.Accordion("UMAP settings", open=False, elem_id="map-settings"):
-                    self.neighbours = gr.Slider(
-                        2,
-                        100,
-                        15,
-                        step=1,
-                        label="Neighbours (n_neighbors)",
-                        info="Few: local detail; many: global structure",
-                    )
+                    hint = "Few: local detail; many: global structure"
+                    self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
                     self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
                     self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
                 stop = gr.Button("Stop", size="sm", interactive=False, elem_id="map-stop")

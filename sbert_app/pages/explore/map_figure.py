@@ -11,10 +11,9 @@ from markupsafe import Markup
 from sbert_app.figures import map as figures
 from sbert_app.figures.map import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import OpenCorpus, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, shorten
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.clusters.clustering import NOISE, ClusterSettings, cluster
-from sbert_app.services.clusters.edits import edit_store, edited, edits_key
+from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
 from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -115,16 +114,9 @@ def first_colour(corpus: Corpus) -> str:
     return NOTHING
 
 
-def _cluster_names(
-    services: Services,
-    embedded: EmbeddedCorpus,
-    clustering: ClusterSettings,
-    watch: Watch,
-) -> Labels:
+def _cluster_names(services: Services, embedded: EmbeddedCorpus, clustering: ClusterSettings, watch: Watch) -> Labels:
     """Each point's cluster, named by its number and its name or keywords."""
-    cache, home = services.embeddings.cache, services.embeddings.home
-    labels = cluster(embedded, clustering, cache, home, watch, services.embeddings.limits)
-    found = edited(labels, edit_store(home).get(edits_key(embedded, clustering)))
+    found = current_clusters(services.embeddings, embedded, clustering, watch)
     words = keywords_of(embedded.corpus.sentences, found.labels, TITLE_KEYWORDS)
     titles = {label: found.names.get(label) or ", ".join(words[label]) for label in range(len(found.originals))}
     names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
@@ -167,28 +159,22 @@ def map_titles(result: MapResult) -> list[str]:
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     """The clicked sentence and its nearest sentences, under each model."""
+    sentences, found = embedded[0].corpus.sentences, [_nearest(each, row) for each in embedded]
     return macro("explore/nearest")(
-        sentence=shorten(embedded[0].corpus.sentences[row]),
-        rows=[row, *_nearest_places(embedded[0], row)],
+        sentence=shorten(sentences[row]),
+        rows=[row, *(at for _, at in found[0])],
         lists=[
             {
                 "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
-                "rows": _nearest_rows(each, row),
+                "rows": [(cosine, shorten(sentences[at])) for cosine, at in others],
             }
-            for each in embedded
+            for each, others in zip(embedded, found, strict=True)
         ],
     )
 
 
-def _nearest_places(embedded: EmbeddedCorpus, row: int) -> list[int]:
-    """The rows of the sentences nearest to one of the corpus, without itself."""
-    rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))[1][0]
-    return [int(at) for at in rows if at not in (row, -1)][:NEAREST]
-
-
-def _nearest_rows(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, str]]:
-    """(cosine, sentence) of the sentences nearest to one of the corpus, without itself."""
-    k = min(NEAREST + 1, len(embedded))
-    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], k)
-    others = [(cosine, at) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
-    return [(cosine, shorten(embedded.corpus.sentences[at])) for cosine, at in others[:NEAREST]]
+def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
+    """(cosine, row) of the sentences nearest to one of the corpus, without itself."""
+    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))
+    others = [(cosine, int(at)) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
+    return others[:NEAREST]

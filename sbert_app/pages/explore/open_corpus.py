@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sbert_app.services.clusters.clustering import ClusterSettings
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.clustering import ClusterSettings, cluster
+from sbert_app.services.clusters.edits import EditedClusters, edit_store, edited, edits_key
 from training.errors import InputError
 from training.names import ModelName
 
@@ -48,6 +50,14 @@ class Clustering:
 
     settings: ClusterSettings = field(default_factory=ClusterSettings)
     changes: int = 0  # counts names and merges, so that the map notices them
+
+
+def current_clusters(
+    embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch = UNWATCHED
+) -> EditedClusters:
+    """The clusters of a corpus, with the names and the merges that people gave them."""
+    labels = cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
+    return edited(labels, edit_store(embeddings.home).get(edits_key(embedded, settings)))
 
 
 @dataclass(frozen=True)

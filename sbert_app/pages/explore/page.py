@@ -15,27 +15,24 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import gradio as gr
-from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.model_settings import model_settings
-from sbert_app.pages.components.pickers import model_and_pooling, open_dropdown
+from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, as_named
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, has_pairs
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import pick_sentence
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, UserFacingError
-from training.names import DataName, ModelName
+from training.names import DataName
 
 # (module in this package, title of the tab)
 TABS = (
@@ -47,8 +44,9 @@ TABS = (
 
 EXAMPLE, TEXT, FILE, DATA = "example", "text", "file", "data"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA))
-DATA_CHOICES = ["stsb:dev", "stsb:test", "stsb:train", "sts16", "sickr", "snli:dev"]
+DATA_CHOICES = data_choices("stsb:dev", "stsb:test", "stsb:train", "sts16", "sickr", "snli:dev")
 DETECTED = ""  # the column is detected by its name
+BY_NAME = ("Detected: by name", DETECTED)
 
 
 class CorpusChoice(NamedTuple):
@@ -90,7 +88,7 @@ class _ExplorePage:
                 self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
                 self.reading = UploadOptions(self.upload, "corpus", columns=False)
                 self.column = gr.Dropdown(
-                    [("Detected: by name", DETECTED)],
+                    [BY_NAME],
                     value=DETECTED,
                     label="Column with the sentences",
                     visible=False,
@@ -112,18 +110,15 @@ class _ExplorePage:
     def wire(self) -> None:
         """Connect the components with their handlers."""
         root = gr.context.Context.root_block
-        inputs = [
+        chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.column, self.data]
+        inputs = [*chosen, self.model, self.pooling]
+        kinds = {self.text: TEXT, self.upload: FILE, self.column: FILE, self.data: DATA}
+        self.source.change(
+            lambda source: [gr.update(visible=source == kind) for kind in kinds.values()],
             self.source,
-            self.text,
-            self.upload,
-            *self.reading.inputs,
-            self.column,
-            self.data,
-            self.model,
-            self.pooling,
-        ]
-        sources = [self.text, self.upload, self.column, self.data]
-        self.source.change(_show_source, self.source, sources, **EVERY)
+            list(kinds),
+            **EVERY,
+        )
         read = [self.source, self.upload, *self.reading.inputs]
         self.source.change(self.describe_encoding, read, [self.reading.read, *self.reading.inputs], **PRIVATE)
         uploaded = [self.upload.upload, self.upload.clear]
@@ -134,7 +129,7 @@ class _ExplorePage:
     def describe_file(self, path: str | None) -> Update:
         """Offer the columns of a file, or say why it cannot be used."""
         if path is None:
-            return {self.column: gr.Dropdown([("Detected: by name", DETECTED)], value=DETECTED)}
+            return {self.column: gr.Dropdown([BY_NAME], value=DETECTED)}
         try:
             table = open_table(path)
         except UserFacingError as error:
@@ -151,25 +146,18 @@ class _ExplorePage:
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Read the chosen corpus, encode it, and select it for the tabs."""
-        choice, model = (
-            CorpusChoice(*values[:-2]),
-            ModelName.parse(values[-2] or DEFAULT_MODEL).with_pooling(values[-1]),
-        )
+        choice, model = CorpusChoice(*values[:-2]), named_model(values[-2]).with_pooling(values[-1])
         embeddings = self.services.embeddings
         key = READERS[choice.source](embeddings, choice)
-        step = _encoding_step(len(embeddings.corpus(key)), embeddings.limits.sentences)
+        count, most = len(embeddings.corpus(key)), embeddings.limits.sentences
+        step = f"Encoding {format_count(count, 'sentence')}" + (f" (of at most {most:,})" if count == most else "")
         watch.report(0, step if self.services.models.has("encoder", model) else f"Loading {model.name}")
         self.services.models.encoder(model, None, "document")
         embedded = embeddings.embed(key, model, watch=watch.stage(step))
         return {
-            self.tab.status: corpus_summary(embedded, choice.source == EXAMPLE),
+            self.tab.status: macro("explore/corpus")(embedded, choice.source == EXAMPLE),
             self.open_corpus: OpenCorpus(key, model),
         }
-
-
-def _show_source(source: str) -> list[dict[str, Any]]:
-    """Show the controls that belong to the kind of corpus."""
-    return [gr.update(visible=source == kind) for kind in (TEXT, FILE, FILE, DATA)]
 
 
 def _detected_column(table: Table) -> str:
@@ -209,13 +197,3 @@ READERS: dict[str, Callable[[EmbeddingCache, CorpusChoice], str]] = {
     FILE: _read_file,
     DATA: _read_data,
 }
-
-
-def _encoding_step(count: int, most: int) -> str:
-    limit = f" (of at most {most:,})" if count == most else ""
-    return f"Encoding {format_count(count, 'sentence')}{limit}"
-
-
-def corpus_summary(embedded: EmbeddedCorpus, is_example: bool) -> Markup:
-    """The open corpus: its size, what else is known of its sentences, how long the encoding took."""
-    return macro("explore/corpus")(embedded, is_example)

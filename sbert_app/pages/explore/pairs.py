@@ -47,14 +47,8 @@ class _PairsTab:
             self.threshold = gr.Slider(
                 0, 1, 0.5, step=0.01, label="Minimum cosine", elem_id="pairs-threshold", min_width=240
             )
-            self.hide = gr.Checkbox(
-                True,
-                label="Hide identical text",
-                info="Pairs that differ only in case, spaces or punctuation",
-                elem_id="pairs-hide",
-                container=True,
-                min_width=240,
-            )
+            label, hint = "Hide identical text", "Pairs that differ only in case, spaces or punctuation"
+            self.hide = gr.Checkbox(True, label=label, info=hint, elem_id="pairs-hide", container=True, min_width=240)
         ids = ("pairs-go", "pairs-stop", "pairs-status")
         waiting = messages.waiting("Waiting for the corpus …")
         self.pairs = MeasureTab.build(services, "pairs", "Find the most similar pairs", ids, waiting)
@@ -63,14 +57,9 @@ class _PairsTab:
         self.table = gr.HTML(elem_id="pairs-table")
         gr.HTML(messages.section("The corpus without near-duplicates"))
         with gr.Row(elem_classes="explore-controls"):
+            label = "Minimum cosine of a near-duplicate"
             self.duplicate_threshold = gr.Slider(
-                0.5,
-                1,
-                0.95,
-                step=0.01,
-                label="Minimum cosine of a near-duplicate",
-                elem_id="repeats-threshold",
-                min_width=240,
+                0.5, 1, 0.95, step=0.01, label=label, elem_id="repeats-threshold", min_width=240
             )
         ids = ("repeats-go", "repeats-stop", "repeats-status")
         self.duplicates = MeasureTab.build(
@@ -128,10 +117,9 @@ class _PairsTab:
 
 def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
     """How long comparing all pairs took here, beside the paper's hours."""
-    encoding = f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache"
     parts = [
         f"{format_count(found.compared, 'sentence')}, {format_count(found.combinations, 'pair')}, exactly",
-        encoding,
+        f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
     ]
     if found.same_text:
         parts.append(f"{format_count(found.same_text, 'sentence')} with the text of an earlier one left out")
@@ -155,10 +143,6 @@ def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
 
 def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
     """How many sentences are near-duplicates of an earlier one."""
-    return macro("explore/near_duplicates")(found, len(corpus), _duplicate_rows(found))
-
-
-def _duplicate_rows(found: NearDuplicates) -> list[int]:
-    """The near-duplicates and the sentences that they duplicate."""
     repeated = np.flatnonzero(found.original != np.arange(len(found.original)))
-    return np.union1d(repeated, found.original[repeated]).tolist()
+    points = np.union1d(repeated, found.original[repeated]).tolist()  # with the sentences that they repeat
+    return macro("explore/near_duplicates")(found, len(corpus), points)

@@ -13,7 +13,7 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.search import Hit, SearchResult, check_query, search
+from sbert_app.services.corpus.search import SearchResult, check_query, search
 from sbert_app.services.corpus.search_index import MAX_EXACT
 
 COSINE_IS_DOT_PRODUCT = (
@@ -70,15 +70,9 @@ def hits(result: SearchResult) -> Markup:
     """The nearest sentences by cosine; beside them, with a cross-encoder, its order of the candidates."""
     return render(
         "explore/templates/hits.html",
-        by_cosine=[{"score": hit.cosine, "sentence": shorten(hit.sentence), "moved": ""} for hit in result.by_cosine],
-        by_cross=[_reranked(hit, rank) for rank, hit in enumerate(result.by_cross, start=1)],
+        by_cosine=[(hit.cosine, shorten(hit.sentence), 0) for hit in result.by_cosine],
+        by_cross=[(hit.cross_score, shorten(hit.sentence), hit.rank) for hit in result.by_cross],
         cross_encoder=result.cross_encoder,
         candidates=result.candidates,
         rows=[hit.row for hit in result.by_cosine],
     )
-
-
-def _reranked(hit: Hit, rank: int) -> dict[str, object]:
-    """A hit in the cross-encoder's order, and whether it moved up or down from its rank by cosine."""
-    moved = "" if hit.rank == rank else "up" if hit.rank > rank else "down"
-    return {"score": hit.cross_score, "sentence": shorten(hit.sentence), "moved": moved, "rank": hit.rank}

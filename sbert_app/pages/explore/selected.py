@@ -17,7 +17,7 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, Update
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, opened, shorten
 from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -43,13 +43,8 @@ class SelectedPanel:
 
     def build_controls(self) -> None:
         """What selects: dragging on the map, words, groups."""
-        self.drag = gr.Radio(
-            DRAG_CHOICES,
-            value=PAN,
-            label="Dragging on the map",
-            info="Lasso and box select, in 2-D; Shift adds",
-            elem_id="map-drag",
-        )
+        label, hint = "Dragging on the map", "Lasso and box select, in 2-D; Shift adds"
+        self.drag = gr.Radio(DRAG_CHOICES, value=PAN, label=label, info=hint, elem_id="map-drag")
         self.words = gr.Textbox(
             label="Select sentences that contain", placeholder="words, then Enter", max_lines=1, elem_id="map-words"
         )
@@ -80,11 +75,7 @@ class SelectedPanel:
                     label="Keep as a group", placeholder="its name", max_lines=1, min_width=130, elem_id="group-name"
                 )
                 self.colour = gr.Dropdown(
-                    [(colour, colour) for colour in COLOURS],
-                    value=COLOURS[0],
-                    label="Colour",
-                    min_width=100,
-                    elem_id="group-colour",
+                    list(COLOURS), value=COLOURS[0], label="Colour", min_width=100, elem_id="group-colour"
                 )
             with gr.Row(elem_classes="actions"):
                 self.save = gr.Button("Save group", size="sm", elem_id="group-save")
@@ -108,7 +99,7 @@ class SelectedPanel:
         drawn.select(self.pick_drawn, state, self.outputs, **PRIVATE)
         self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
         self.group.input(self.pick_group, [self.open_corpus, self.group], self.outputs, **PRIVATE)
-        self.clear.click(self.pick_none, self.open_corpus, self.outputs, **PRIVATE)
+        self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **PRIVATE)
         saving = gr.on(
             [self.save.click, self.name.submit], self.keep, [*state, self.name, self.colour], self.outputs, **PRIVATE
         )
@@ -127,10 +118,8 @@ class SelectedPanel:
 
     def pick_words(self, open_corpus: OpenCorpus | None, words: str) -> Update:
         """The sentences that contain some words."""
-        if open_corpus is None:
-            return {self.note: gr.skip()}
         try:
-            return self._show(open_corpus, containing(self.services.embeddings.corpus(open_corpus.corpus), words))
+            return self._show(open_corpus, containing(self._corpus(open_corpus), words))
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
 
@@ -139,17 +128,10 @@ class SelectedPanel:
         found = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
         return self._show(open_corpus, found.rows if found else (), found.name if found else "")
 
-    def pick_none(self, open_corpus: OpenCorpus | None) -> Update:
-        """Nothing is selected."""
-        return self._show(open_corpus, ())
-
     def keep(self, open_corpus: OpenCorpus | None, picked: SelectedRows, name: str, colour: str) -> Update:
         """Save the selected sentences as a group."""
-        if open_corpus is None:
-            return {self.note: gr.skip()}
         try:
-            corpus = self.services.embeddings.corpus(open_corpus.corpus)
-            group = save_group(self.groups, corpus, name or "", colour, picked.rows)
+            group = save_group(self.groups, self._corpus(open_corpus), name or "", colour, picked.rows)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
         kept = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
@@ -157,19 +139,18 @@ class SelectedPanel:
 
     def forget(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """Delete the group that is selected; its sentences stay selected."""
-        if open_corpus is None:
-            return {self.note: gr.skip()}
         try:
-            delete_group(self.groups, self.services.embeddings.corpus(open_corpus.corpus), picked.group)
+            delete_group(self.groups, self._corpus(open_corpus), picked.group)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
         return {**self._show(open_corpus, picked.rows), self.note: messages.note(f"{picked.group} is deleted.")}
 
     def groups_of(self, open_corpus: OpenCorpus | None) -> Sequence[Group]:
         """The groups of the open corpus."""
-        if open_corpus is None:
-            return ()
-        return groups_of(self.groups, self.services.embeddings.corpus(open_corpus.corpus))
+        return () if open_corpus is None else groups_of(self.groups, self._corpus(open_corpus))
+
+    def _corpus(self, open_corpus: OpenCorpus | None) -> Corpus:
+        return self.services.embeddings.corpus(opened(open_corpus).corpus)
 
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str = "") -> Update:
         """Show the selected rows, or that they cannot be shown."""
@@ -237,9 +218,5 @@ def selected_links(sentences: Sequence[str], token: str) -> Markup:
     elif count == 1:
         remark = "Compare and Bulk take two sentences or more."
     fits = 2 <= count <= MAX_PAIRED
-    return macro("explore/selected_links")(
-        token=token,
-        comparable=fits,
-        pairs=count * (count - 1) // 2 if fits else 0,
-        remark=remark,
-    )
+    pairs = count * (count - 1) // 2 if fits else 0
+    return macro("explore/selected_links")(token=token, comparable=fits, pairs=pairs, remark=remark)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbert_app.pages.explore import clusters, map_figure, open_corpus, page, pairs, search
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
@@ -34,7 +35,7 @@ def test_texts_of_a_corpus_are_escaped(embedded):
     hit = Hit(0, HOSTILE, 0.9, 1, 0.8, 1)
     result = SearchResult("query", [hit], 3, True, 1.0, 2.0, [hit], 3.0, 3, HOSTILE)
     for html in (
-        page.corpus_summary(embedded, is_example=False),
+        macro("explore/corpus")(embedded, False),
         map_figure.nearest([embedded, embedded], 0),
         search.search_status(result),
         search.hits(result),
@@ -66,7 +67,7 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
 
 
 def test_the_summary_of_a_corpus(embedded):
-    html = page.corpus_summary(embedded, is_example=True)
+    html = macro("explore/corpus")(embedded, True)
     assert "an example · 3 sentences · with" in html
     assert "embeddings from the cache" in html
 
