@@ -16,10 +16,10 @@ from sbert_app.pages.compare.answers import Answer, Question, compute, lesson
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, follow
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
-from sbert_app.pages.components.model_settings import model_settings
 from sbert_app.pages.components.pickers import (
     cross_encoder_picker,
     model_picker,
+    model_settings,
     named_model,
     pooling_picker,
     pooling_radio,

@@ -169,9 +169,9 @@ class _MapTab:
         offered = [self.colour, self.query, self.pairs, self.second, self.nearest, *self.panel.outputs]
         known = [self.open_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, known, offered, **PRIVATE).then)
-        saved, deleted = self.panel.wire(self.slider)
-        for event, choose in ((saved, self.colour_by_groups), (deleted, self.groups_changed)):
-            draw_at(event.then(choose, self.open_corpus, [self.colour, self.shown], **PRIVATE).then)
+        for event in self.panel.wire(self.slider):
+            recoloured = [self.colour, self.shown]
+            draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
         draw_at(self.clustering.change)
         self.colour.input(
             lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **EVERY
@@ -210,19 +210,15 @@ class _MapTab:
             **self.panel.opened(open_corpus, picked),
         }
 
-    def colour_by_groups(self, open_corpus: OpenCorpus | None) -> Update:
-        """A group was saved: colour by groups."""
-        if open_corpus is None or not self.panel.groups_of(open_corpus):
-            return {self.shown: gr.skip()}
-        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=GROUPS), self.shown: None}
-
-    def groups_changed(self, open_corpus: OpenCorpus | None) -> Update:
-        """A group was deleted: colour by those that are left."""
+    def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
+        """A group was saved or deleted: colour by groups, while there are some."""
         if open_corpus is None:
             return {self.shown: gr.skip()}
-        corpus, choices = self.services.embeddings.corpus(open_corpus.corpus), self._colours(open_corpus)
-        left = bool(self.panel.groups_of(open_corpus))
-        return {self.colour: gr.Dropdown(choices, value=GROUPS if left else first_colour(corpus)), self.shown: None}
+        if self.panel.groups_of(open_corpus):
+            colour = GROUPS
+        elif colour == GROUPS:
+            colour = first_colour(self.services.embeddings.corpus(open_corpus.corpus))
+        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.shown: None}
 
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
         columns = self.services.embeddings.corpus(open_corpus.corpus).columns

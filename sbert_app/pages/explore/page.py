@@ -20,8 +20,13 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.model_settings import model_settings
-from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
+from sbert_app.pages.components.pickers import (
+    data_choices,
+    model_and_pooling,
+    model_settings,
+    named_model,
+    open_dropdown,
+)
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, as_named
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared

@@ -9,7 +9,6 @@ the address: it fixes model, data, seed and the lessons that are shown.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,17 +23,7 @@ from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, 
 from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
-from sbert_app.pages.learn.lesson import (
-    STANDARD,
-    Context,
-    Demo,
-    Lesson,
-    Measurement,
-    Setup,
-    how_many,
-    lesson_number,
-    lessons,
-)
+from sbert_app.pages.learn.lesson import Context, Demo, Lesson, how_many, lesson_number, lessons
 from sbert_app.pages.learn.teacher import ClassLink, read_class
 from sbert_app.services.container import Services
 from training.errors import InputError, UserFacingError
@@ -86,10 +75,6 @@ class _LessonView:
     column: gr.Column
     reset: gr.Button
 
-    def measure(self, setup: Setup, *values: Any) -> Measurement:
-        """Measure its demo with the values of its controls."""
-        return self.demo.measure(Context(self.services.models, self.services.jobs.store, setup), *values)
-
 
 class _LearnPage:
     """The lessons, what chooses one, and their events."""
@@ -137,10 +122,19 @@ class _LearnPage:
         asked = gr.State({})  # for each lesson what was asked last
         outputs = [component for each in self.views for component in each.outputs]
 
+        def measure_open(asked: Asked, class_link: ClassLink, current: int, *values: Any) -> Update:
+            remaining = iter(values)
+            own = [list(islice(remaining, len(each.demo.controls))) for each in self.views]
+            return _measure(self.views[current - 1], asked, class_link, *own[current - 1])
+
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js=REMEMBER_LESSON)
-            inputs = [asked, class_link, current, *controls]
-            return remembered.then(partial(_measure_current, self.views), inputs, outputs, **PRIVATE)
+            return remembered.then(measure_open, [asked, class_link, current, *controls], outputs, **PRIVATE)
+
+        def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
+            numbers = class_link.numbers  # of the lessons that are shown
+            at = numbers.index(current) + step if current in numbers else 0
+            return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
         opened = gr.context.Context.root_block.load(
             self.open, self.requested, [class_link, self.banner, *shown, *fields], js=REQUESTED_LESSON, **UNQUEUED
@@ -149,7 +143,7 @@ class _LearnPage:
         for number, chip in enumerate(self.chips, start=1):
             measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
-            turned = button.click(partial(_turn, step), [class_link, current], shown, **UNQUEUED)
+            turned = button.click(partial(turn, step), [class_link, current], shown, **UNQUEUED)
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for each in self.views:
             measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
@@ -183,7 +177,7 @@ class _LearnPage:
 
     def encode_in_background(self, class_link: ClassLink) -> None:
         """Start a thread that encodes what the lessons share, once, while the first one is read."""
-        context = Context(self.services.models, self.services.jobs.store, class_link.setup)
+        context = _context(self.services, class_link)
 
         def encode() -> None:
             with suppress(InputError):  # a lesson whose data or model is missing reports that itself
@@ -193,6 +187,10 @@ class _LearnPage:
         threading.Thread(target=encode, name="lessons", daemon=True).start()
 
 
+def _context(services: Services, class_link: ClassLink) -> Context:
+    return Context(services.models, services.jobs.store, class_link.setup)
+
+
 def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
     """The link to the page that the lesson is about, with the settings of the lesson."""
     return macro("learn/page_link")(href or lesson.href, lesson.opens)
@@ -200,7 +198,7 @@ def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
 
 def _changed(view: _LessonView, class_link: ClassLink) -> list[Any]:
     """Updates of the fields for a class; what does not differ from the lesson's own is left alone."""
-    own, values = view.demo.initial(STANDARD), view.demo.initial(class_link.setup)
+    own, values = view.demo.initial(ClassLink().setup), view.demo.initial(class_link.setup)
     return [
         gr.skip() if value == before else value
         for control, value, before in zip(view.demo.controls, values, own, strict=True)
@@ -212,13 +210,6 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
     """The values that a lesson's controls begin with: one for a single control, as Gradio wants it, else a list."""
     values = view.demo.initial(class_link.setup)
     return values[0] if len(values) == 1 else values
-
-
-def _turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
-    """The lesson before or after the open one, of those that are shown."""
-    numbers = class_link.numbers
-    at = numbers.index(current) + step if current in numbers else 0
-    return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
@@ -233,15 +224,6 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     ]
 
 
-def _measure_current(
-    views: Sequence[_LessonView], asked: Asked, class_link: ClassLink, current: int, *values: Any
-) -> Update:
-    """Measure for the open lesson with the values of its controls."""
-    remaining = iter(values)
-    own = [list(islice(remaining, len(view.demo.controls))) for view in views]
-    return _measure(views[current - 1], asked, class_link, *own[current - 1])
-
-
 def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: Any) -> Update:
     """Updates of figure, result and link; or of the result alone, with the message of a user error.
 
@@ -251,7 +233,7 @@ def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: An
     is_newest = ask(asked, view.lesson.number)
     update: Update
     try:
-        found = view.measure(class_link.setup, *values)
+        found = view.demo.measure(_context(view.services, class_link), *values)
         update = {figure: shown(found.figure), result: found.html, link: _page_link(view.lesson, found.href)}
     except UserFacingError as error:
         update = {figure: hidden(), result: messages.error_message(error)}

@@ -3,7 +3,7 @@
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components.model_settings import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
+from sbert_app.pages.components.pickers import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
 from sbert_app.pages.evaluate.pickers import _with_dimension
 from training.names import BY_ROLE, ModelName
 

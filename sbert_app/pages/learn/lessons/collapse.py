@@ -15,8 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import cosine_histograms, measured, tiles
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
 from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, random_cosines, uniformity
 from training.evaluation.metrics import cosine, spearman

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.events import PRIVATE
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, styled, table, tiles
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table, tiles
 from sbert_app.pages.learn.samples import Timed
 from sbert_app.services.compare import throughput
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
@@ -127,7 +126,6 @@ def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, str,
 
 
 def show(context: Context, exponent: float, moment: float) -> Measurement:
-    """The figure and the result."""
     result, sentences = measure(context, moment), round(10**exponent)
     return Measurement(cost_lines(result.throughput, sentences), describe(result, sentences))
 

@@ -20,8 +20,7 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, notes, styled, table
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, measured, notes, styled, table
 from sbert_app.pages.learn.samples import Timed, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
@@ -201,7 +200,6 @@ def _shipped_rho() -> dict[str, float]:
 
 
 def show(context: Context, pairs: float) -> Measurement:
-    """The figure and the result."""
     result = measure(context, int(pairs))
     return Measurement(head_bars(result), describe(result, _shipped_rho()))
 

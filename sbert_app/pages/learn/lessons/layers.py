@@ -20,8 +20,7 @@ from sbert_app.figures.style import PALETTE
 from sbert_app.formats import MISSING
 from sbert_app.pages.components.pickers import POOLINGS as POOLING_CHOICES
 from sbert_app.pages.components.pickers import open_dropdown
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
@@ -151,7 +150,6 @@ def _findings(result: Layers, pooling: str) -> list[str]:
 
 
 def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:
-    """The figure and the result."""
     result = measure(context, (model or "").strip() or context.setup.model, int(pairs))
     return Measurement(layer_lines(result, pooling), describe(result, pooling))
 

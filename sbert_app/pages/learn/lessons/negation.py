@@ -17,8 +17,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import findings, measured, styled, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed
 from training.assets import asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
@@ -190,7 +189,6 @@ def _comparison(bi: Scores, cross: Scores, n: int, contrasted: str) -> str:
 
 
 def show(kind: str, context: Context, a: str, b: str) -> Measurement:
-    """The figure and the result."""
     result = measure(context, kind, a, b)
     return Measurement(contrast_strips(result, kind), describe(result, kind))
 

@@ -14,8 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sbert_app.pages.components.messages import lead
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, rank_lines, table
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, measured, rank_lines, table
 from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
@@ -115,7 +114,6 @@ def _rank(rank: int, by_cosine: int) -> str:
 
 
 def show(context: Context, query: str, normalised: bool) -> Measurement:
-    """The figure and the result."""
     result = measure(context, query, normalised)
     rows = [[line.ranks[name] for name in SIMILARITIES] for line in result.lines]
     figure = rank_lines([line.sentence for line in result.lines], LABELS, rows)

@@ -18,8 +18,7 @@ from sbert_app.figures import compare
 from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.components.pickers import POOLINGS
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, styled, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
 from sbert_app.pages.learn.samples import EncodedSample, encode_sample
 from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out

@@ -14,8 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import LINE_COLOURS, measured, rank_lines, table, tiles
+from sbert_app.pages.learn.lesson import LINE_COLOURS, Context, Demo, Measurement, measured, rank_lines, table, tiles
 from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_CROSS_ENCODER
@@ -117,7 +116,6 @@ def _ranked(candidate: Candidate, score: str) -> Markup:
 
 
 def show(context: Context, query: str, k: float) -> Measurement:
-    """The figure and the result."""
     result = measure(context, query, int(k))
     ranks = [[candidate.rank, candidate.cross_rank] for candidate in result.candidates]
     orders = ["by cosine", "by the cross-encoder"]

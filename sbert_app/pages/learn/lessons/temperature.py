@@ -21,8 +21,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.learn import samples
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, Setup
-from sbert_app.pages.learn.parts import cosine_histograms, findings, measured, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, findings, measured, table
 from training.evaluation.metrics import cosine, spearman
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, g
 
 def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of pairs of STSb train that mean about the same, (N, D) float32 each, not normalised."""
-    everything = samples.gold_sample(replace(context, setup=Setup(data="stsb:train")), 1_000_000)
+    everything = samples.gold_sample(replace(context, setup=replace(context.setup, data="stsb:train")), 1_000_000)
     similar = np.flatnonzero(everything.gold >= samples.SIMILAR_FROM)
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
     sentences = [column[row] for column in (everything.first, everything.second) for row in rows]
@@ -175,7 +174,6 @@ def _findings(result: Trainings) -> list[str]:
 
 
 def show(context: Context, start: str, temperature: float) -> Measurement:
-    """The figure and the result."""
     result = measure(context, start)
     shown = next(each for each in result.after if each.temperature == temperature)
     return Measurement(cosine_histograms(shown.random, shown.similar), describe(result, shown))

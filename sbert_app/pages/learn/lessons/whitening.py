@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
 from training.evaluation.diagnostics import effective_rank, random_cosines
 
@@ -146,7 +145,6 @@ def describe(result: Whitened) -> Markup:
 
 
 def show(context: Context, source: str, keep: float) -> Measurement:
-    """The figure and the result."""
     result = measure(context, source, int(keep))
     figure = kept_dimensions(result.rho_by_dimension, result.before.rho, result.after.dimensions)
     return Measurement(figure, describe(result))

@@ -14,8 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, short_label
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import measured, styled, table
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
 from training.models.baselines import TfIdf
@@ -91,7 +90,6 @@ def quality_bars(rows: list[Representation]) -> go.Figure:
 
 
 def show(context: Context, pairs: float, model: str) -> Measurement:
-    """The figure and the result."""
     result = measure(context, model.strip() or context.setup.model, int(pairs))
     html = table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows])
     compared = f"{result.pairs.label}, cosine against people’s scores; embeddings computed in {result.timed}"
