@@ -39,15 +39,10 @@ def result(
     measuring: bool = False,
     errors: Sequence[str] = (),
 ) -> Markup:
-    """The scores of a pair side by side.
+    """The scores of a pair side by side, under the chosen model and the second one if there is one.
 
-    Args:
-        comparisons: the pair under the chosen model, and under a second one if there is one.
-        curves: of their cosines; None where there is none yet.
-        gold: the annotators' score, if the pair has one.
-        expected: the least and the greatest score that the scale's definitions allow the pair.
-        measuring: whether missing curves are being measured.
-        errors: why a score is missing, as HTML.
+    ``expected`` is the range of scores that the scale's definitions allow the pair; ``measuring`` says whether curves
+    that are missing are on their way; ``errors`` are HTML.
     """
     first = comparisons[0]
     cards = [
@@ -83,21 +78,14 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
 
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
     """The pair under mean, max, CLS and the model's own pooling. ``measuring``: missing curves are on their way."""
-    rows = []
+    rows = []  # (label, cosine, meaning, whether it is the chosen one)
     for name, cosine in comparison.by_pooling.items():
-        curve = curves.get(name)
-        gold = curve.gold_score(cosine) if curve else None
-        rows.append(
-            {
-                "pooling": pooling_label(name),
-                "cosine": cosine,
-                "meaning": (MEASURING if measuring else NOT_MEASURED)
-                if gold is None
-                else f"{gold:.1f} of 5: {meaning(gold)}",
-                "chosen": name == comparison.pooling,
-            }
-        )
-    return macro("compare/poolings")(rows=rows)
+        words = MEASURING if measuring else NOT_MEASURED
+        if curve := curves.get(name):
+            gold = curve.gold_score(cosine)
+            words = f"{gold:.1f} of 5: {meaning(gold)}"
+        rows.append((pooling_label(name), cosine, words, name == comparison.pooling))
+    return macro("compare/poolings")(rows)
 
 
 def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
@@ -162,22 +150,13 @@ def _cross_encoder_card(
     )
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A part of a sentence; one with a colour is a word that was left out."""
-
-    text: str
-    colour: str = ""
-    title: str = ""
-
-
-def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[_Piece]:
-    """The sentence in pieces, each word's colour as strong as its change relative to the ``largest``."""
+def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[tuple[str, str, str]]:
+    """The sentence in (text, colour, title), each word's colour as strong as its change relative to the ``largest``."""
     pieces, end = [], 0
     for change in sorted(changes, key=lambda change: change.start):
         opacity = 0.08 + 0.55 * min(1.0, abs(change.cosine_change) / largest)
         colour = f"rgba({BLUE if change.cosine_change < 0 else ORANGE},{opacity:.2f})"
-        pieces.append(_Piece(sentence[end : change.start]))
-        pieces.append(_Piece(sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
+        pieces.append((sentence[end : change.start], "", ""))
+        pieces.append((sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
         end = change.end
-    return [*pieces, _Piece(sentence[end:])]
+    return [*pieces, (sentence[end:], "", "")]

@@ -112,11 +112,10 @@ class TwoSentences:
             **PRIVATE,
         }
         changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
-        entered = gr.on([self.a.submit, self.b.submit], _nothing_stopped, None, self.stopped, **UNQUEUED).then(
-            **answered
-        )
+        # Enter asks for the download again that was stopped.
+        again = gr.on([self.a.submit, self.b.submit], lambda: None, None, self.stopped, **UNQUEUED)
         opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
-        for event in (changed, entered, opened.then(**answered)):
+        for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REPLACE_URL, trigger_mode="always_last")
             event.then(
                 self.update_left_out,
@@ -204,7 +203,7 @@ class TwoSentences:
             self.lesson: note(lesson(inputs, gold_pair)),
             **self._scores(answer),
             **self._words(answer.comparison),
-            **self._copies(answer, inputs, _base_url(request)),
+            **self._copies(answer, inputs, f"{request.url.scheme}://{request.headers.get('host', '127.0.0.1:7860')}"),
         }
 
     def show_calibrated(self, answer: Answer | None) -> Update:
@@ -289,18 +288,9 @@ class TwoSentences:
         }
 
 
-def _nothing_stopped() -> None:
-    """Enter asks for the download again that was stopped."""
-
-
 def _confirm_copy(link: str) -> None:
     gr.Info("The link is copied." if link.startswith("http") else link, duration=3)
 
 
 def _sentence(label: str, value: str, elem_id: str) -> gr.Textbox:
     return gr.Textbox(value, label=label, lines=1, max_lines=8, elem_id=elem_id, min_width=280)
-
-
-def _base_url(request: gr.Request) -> str:
-    host = request.headers.get("host", f"127.0.0.1:{7860}")
-    return f"{request.url.scheme}://{host}"

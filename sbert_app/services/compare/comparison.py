@@ -232,14 +232,11 @@ class AllPairs:
         """(cosine, cross-encoder score, line, line), most similar first."""
         first, second = np.triu_indices(len(self.lines), k=1)
         order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
+        pairs = zip(first[order], second[order], strict=True)
+        cross = self.cross
         return [
-            (
-                float(self.cosine[i, j]),
-                None if self.cross is None else float(self.cross[i, j]),
-                self.lines[i],
-                self.lines[j],
-            )
-            for i, j in zip(first[order], second[order], strict=True)
+            (float(self.cosine[i, j]), None if cross is None else float(cross[i, j]), self.lines[i], self.lines[j])
+            for i, j in pairs
         ]
 
 
@@ -309,33 +306,22 @@ def _without(sentence: str, word: Word) -> str:
 MULTILINGUAL_FROM = 60_000  # sub-words in a vocabulary
 FOREIGN_SPLIT = 1.25  # sub-words per word; English sentences have about 1.1
 _WORD = re.compile(r"[^\W\d_]+")
+_SCRIPTS = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
 
 
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
     """The language or script of a text that a model for English was not trained on; "" for English and if unsure.
 
-    Args:
-        text: a sentence.
-        subwords: that the model's tokenizer makes of it, special tokens not counted.
-        vocabulary: of the model, in sub-words.
+    ``subwords`` are those that the model's tokenizer makes of it; ``vocabulary`` is the model's, in sub-words.
     """
     words = _WORD.findall(text.lower())
     if vocabulary > MULTILINGUAL_FROM or not words:
         return ""
-    script = _other_script("".join(words))
-    if script:
-        return script
+    scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in "".join(words)]
+    script = max(set(scripts), key=scripts.count)  # of most letters, such as CYRILLIC
+    if script not in ("LATIN", "UNKNOWN", "MODIFIER"):
+        return f"{_SCRIPTS.get(script, script.capitalize())} script"
     counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
     best = max(counts, key=counts.__getitem__)
     is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
     return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""
-
-
-def _other_script(letters: str) -> str:
-    """The script of most letters, such as "Cyrillic"; "" if it is Latin."""
-    scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters]
-    most = max(set(scripts), key=scripts.count)
-    return "" if most in ("LATIN", "UNKNOWN", "MODIFIER") else f"{_NAMES.get(most, most.capitalize())} script"
-
-
-_NAMES = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
