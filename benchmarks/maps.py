@@ -37,7 +37,8 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
     """
     home, about = home_folder(), machine.describe()
     started = time.perf_counter()
-    umap_engine.warm_up(home)
+    with umap_engine.engine(home):
+        pass
     warm = time.perf_counter() - started
     encoder = Encoder.load(model)
     return {

@@ -91,11 +91,8 @@ def pick(
 ) -> list[tuple[int, str]]:
     """(row, reason) of ``count`` pairs in random order: a third for each reason, no pair twice.
 
-    The random third is drawn first and from all pairs, so that it is a sample of them.
-
-    Args:
-        first, second: the scores of both models, (N,) each; their ranks are compared, as the scales differ.
-        threshold: on the scale of ``first``.
+    The random third is drawn first and from all pairs, so that it is a sample of them. Of the scores of both models,
+    (N,) each, the ranks are compared, as the scales differ; ``threshold`` is on the scale of ``first``.
     """
     from training.evaluation.metrics import ranks
 

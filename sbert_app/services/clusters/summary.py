@@ -50,13 +50,7 @@ class Cluster:
 def describe_clusters(
     embedded: EmbeddedCorpus, labels: np.ndarray, names: Mapping[int, str] | None = None
 ) -> list[Cluster]:
-    """The clusters by size, the largest first, and then the noise if there is any.
-
-    Args:
-        embedded: a corpus and its vectors.
-        labels: int64 (N,) from `clustering.cluster` or `edits.edited`.
-        names: of labels that have one.
-    """
+    """The clusters of `clustering.cluster` or `edits.edited`, the largest first, and then the noise if there is any."""
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords_of(embedded.corpus.sentences, labels)
@@ -113,13 +107,7 @@ MIN_SPECIFICITY = 3.0  # product of the logarithms: in one sentence of seven, an
 
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
-    """The words of each label that distinguish it from the others, the highest weight first.
-
-    Args:
-        sentences: N texts.
-        labels: int (N,); each number is a class, negative ones too.
-        k: the maximum number of words of a label.
-    """
+    """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first."""
     counts: dict[int, Counter[str]] = {}  # occurrences in each class
     document_counts: dict[int, Counter[str]] = {}  # sentences of each class that contain the word
     for sentence, label in zip(sentences, labels.tolist(), strict=True):

@@ -62,12 +62,8 @@ def meaning(gold: float) -> str:
 
 
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
-    """How a model's score differs from the annotators' or from what the scale's definitions say; "" if it does not.
-
-    Args:
-        score: the model's, on the gold scale.
-        gold: the annotators' score, if there is one; a difference of a point and more is an error.
-        expected: where the definitions of the scale place the pair.
+    """How a model's score, on the gold scale, differs from the annotators' by a point or more, or where there is none
+    from where the scale's definitions place the pair; "" if it does not.
     """
     if gold is not None:
         is_wrong = abs(score - gold) >= 1

@@ -21,12 +21,8 @@ SEED = 1_234
 
 
 def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of each vector, itself first: rows int32 (N, k) and cosine distances float32 (N, k).
-
-    Args:
-        vectors: float32 (N, D), unit length.
-        k: at most N.
-        watch: checked every 4,096 rows.
+    """The k ≤ N nearest of each unit vector of float32 (N, D), itself first: rows int32 (N, k) and cosine distances
+    float32 (N, k).
     """
     n = len(vectors)
     index = neighbour_index(vectors)

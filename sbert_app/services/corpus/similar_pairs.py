@@ -134,15 +134,8 @@ def most_similar_pairs(
 ) -> list[tuple[int, int, float]]:
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
-    Exact in float32. If more than k pairs share the lowest cosine, the ones found first are returned.
-
-    Args:
-        vectors: float32 (N, D), unit length.
-        k: the maximum number of pairs; there are N(N−1)/2.
-        threshold: the lowest cosine of a pair.
-        watch: checked before each block.
-
-    Raises InputError if k is less than 1.
+    Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
+    cosine, the ones found first are returned. Raises InputError if k is less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -193,12 +186,8 @@ def near_duplicates(vectors: np.ndarray, threshold: float, watch: Watch = UNWATC
     """The earlier sentence that each one nearly duplicates: int64 (N,), its position, or the sentence's own.
 
     In order, a sentence is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept
-    sentences are that similar, and each dropped sentence is similar to a kept one.
-
-    Args:
-        vectors: float32 (N, D), unit length.
-        threshold: the lowest cosine of near duplicates.
-        watch: checked before each block of rows.
+    sentences are that similar, and each dropped sentence is similar to a kept one. ``vectors``: float32 (N, D), unit
+    length.
     """
     products = _Products(vectors)
     original = np.arange(len(vectors))

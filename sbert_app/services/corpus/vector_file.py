@@ -41,13 +41,7 @@ def encode_to_file(
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
 
-    Args:
-        path: of the complete file. Its folder is created.
-        sentences: N texts.
-        encoder: a bi-encoder.
-        watch: asked within and between chunks.
-        chunk: sentences between two writes.
-
+    Its folder is created. ``watch`` is asked within and between chunks, each of which is written when it is done.
     Raises InputError if the disk is full or not writable. What is done stays, also after a stop.
     """
     from filelock import FileLock, Timeout
@@ -90,8 +84,13 @@ def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Wat
         shutil.rmtree(folder, ignore_errors=True)
     row_bytes = encoder.dimension * BYTES
     done = min(rows_done(path, encoder.dimension), total)
+    size = (total - done) * row_bytes
     try:
-        _require_space(path.parent, (total - done) * row_bytes)
+        if size > (free := shutil.disk_usage(path.parent).free):
+            raise InputError(
+                f"the vectors of this corpus take {format_bytes(size)}, and {path.parent} has {format_bytes(free)} "
+                "free. Open fewer sentences, or a model with fewer dimensions."
+            )
         if done:
             log.info("going on with %s from sentence %d of %d", path.name, done + 1, total)
         with part.open("ab") as file:
@@ -107,12 +106,3 @@ def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Wat
     except OSError as error:
         raise unwritable(part, error, "free some space and open the corpus again: what is done is kept") from error
     remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, kept=path)
-
-
-def _require_space(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise InputError(
-            f"the vectors of this corpus take {format_bytes(size)}, and {folder} has {format_bytes(free)} free. Open "
-            "fewer sentences, or a model with fewer dimensions."
-        )

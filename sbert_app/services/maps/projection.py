@@ -133,12 +133,11 @@ def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch
             layout.initial_points(vectors, graph, settings.dimensions, random, spectral)
             for vectors, graph in zip(models, graphs, strict=True)
         ]
-        maps = layout.optimise(starts, graphs, settings.min_dist, _epochs(settings, n), random, on_epoch)
-    return [_checked(points) for points in maps]
-
-
-def _epochs(settings: MapSettings, n: int) -> int:
-    return settings.epochs or (500 if n < MANY_SENTENCES else 200)
+        epochs = settings.epochs or (500 if n < MANY_SENTENCES else 200)
+        maps = layout.optimise(starts, graphs, settings.min_dist, epochs, random, on_epoch)
+    if not all(np.isfinite(points).all() for points in maps):
+        raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
+    return [np.ascontiguousarray(points, dtype=np.float32) for points in maps]
 
 
 def _check_mappable(embedded: EmbeddedCorpus) -> None:
@@ -149,9 +148,3 @@ def _check_mappable(embedded: EmbeddedCorpus) -> None:
             f"{embedded.model} with {embedded.pooling} pooling gives all {len(embedded):,} sentences the same vector: "
             "it has collapsed, and there is nothing to map."
         )
-
-
-def _checked(points: np.ndarray) -> np.ndarray:
-    if not np.isfinite(points).all():
-        raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
-    return np.ascontiguousarray(points, dtype=np.float32)

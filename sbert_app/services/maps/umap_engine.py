@@ -5,7 +5,7 @@ therefore compiles in the background (`compile_ahead`): a separate process with 
 compiled functions in the home folder. From then on, also after a restart, the import takes two seconds. The app waits
 for them at its first map: an app of which nobody asks for a map does not hold numba, LLVM and umap-learn in memory.
 
-By itself umap-learn caches few of its compiled functions on disk, hence `_enable_caching`.
+By itself umap-learn caches few of its compiled functions on disk, hence `import_umap` has it cache all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -44,17 +43,13 @@ _is_compiled = False  # whether they are known to be there
 def engine(home: Path) -> Iterator[None]:
     """umap-learn, ready, for one thread at a time: numba's parallel loops are not thread-safe.
 
-    The first call waits for the compilation, as `warm_up` does.
+    The first call waits for the compilation.
     """
     with _lock:
-        _prepare(home)
+        if not _is_warm:
+            _compiled(home)
+            import_umap(compiled_folder(home))
         yield
-
-
-def warm_up(home: Path) -> None:
-    """Compile and import umap-learn. Call it in a background thread."""
-    with _lock:
-        _prepare(home)
 
 
 def compile_ahead(home: Path) -> None:
@@ -80,12 +75,6 @@ def compiled_folder(home: Path) -> Path:
     facts = (sys.version, platform.processor(), platform.machine(), umap and umap.origin, layout.resolve())
     key = hashlib.sha256(repr((facts, layout.stat().st_mtime_ns)).encode()).hexdigest()[:12]
     return home / "numba" / "-".join([*map(version, PACKAGES), key])
-
-
-def _prepare(home: Path) -> None:
-    if not _is_warm:
-        _compiled(home)
-        import_umap(compiled_folder(home))
 
 
 def _compiled(home: Path) -> bool:
@@ -126,14 +115,9 @@ def import_umap(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about TensorFlow, which is optional
         importlib.import_module("umap")
-    for name in MODULES:
-        _enable_caching(importlib.import_module(name))
-    _is_warm = True
-
-
-def _enable_caching(module: Any) -> None:
     from numba.core.dispatcher import Dispatcher
 
-    for function in vars(module).values():
+    for function in [each for name in MODULES for each in vars(importlib.import_module(name)).values()]:
         if isinstance(function, Dispatcher) and function.py_func.__module__.startswith("umap"):
             function.enable_caching()
+    _is_warm = True

@@ -40,12 +40,7 @@ class ModelCache:
         check_name: Callable[[str], object] = lambda name: None,
         max_bytes: float = math.inf,
     ) -> None:
-        """Args:
-        home: the home folder.
-        capacity: models kept in memory.
-        max_bytes: the size of their weights together.
-        check_name: called with each name that is asked for; raises InputError if it may not be loaded.
-        """
+        """``capacity``: models kept in memory. ``check_name`` raises InputError for a name that may not be loaded."""
         self.home = home
         self._check_name = check_name
         # (kind, name) -> model, bytes

@@ -56,7 +56,8 @@ class TestOneMap:
         assert purity(points, group) > 0.95
 
     def test_a_large_corpus_starts_from_its_principal_components(self, home, monkeypatch):
-        umap_engine.warm_up(home)
+        with umap_engine.engine(home):
+            pass
         monkeypatch.setattr("sbert_app.services.maps.projection.MAX_SPECTRAL", 100)
         monkeypatch.setattr("umap.spectral.spectral_layout", None)
         vectors, group = clouds()
@@ -254,7 +255,8 @@ class TestCorpusMap:
 
 class TestEngine:
     def test_it_is_warm_after_the_first_map_and_keeps_what_it_compiled(self, home):
-        umap_engine.warm_up(home)
+        with umap_engine.engine(home):
+            pass
         assert umap_engine.is_warm()
         assert any(umap_engine.compiled_folder(home).rglob("*.nbc")), "numba's files"
 
@@ -264,7 +266,8 @@ class TestEngine:
         monkeypatch.setattr(umap_engine, "_is_warm", False)
         monkeypatch.setattr(umap_engine, "import_umap", imported.append)
         for _ in range(2):  # the next start tries again
-            umap_engine.warm_up(tmp_path)
+            with umap_engine.engine(tmp_path):
+                pass
         assert imported == [umap_engine.compiled_folder(tmp_path)] * 2
         assert caplog.text.count("could not be compiled in advance") == 2
 
