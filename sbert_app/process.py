@@ -1,4 +1,4 @@
-"""Process-wide settings: memory allocator, idle threads, garbage collector, exit.
+"""Process-wide settings: memory allocator, idle threads, garbage collector, exit; and child processes.
 
 ``configure_process`` is called first thing by the app, the command line and a worker. The libraries, ``training``
 among them, change nothing of the kind: a notebook that imports them keeps its own settings.
@@ -14,9 +14,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn
+
+from training.assets import IN_CLONE
 
 log = logging.getLogger("sbert_lab.process")
 
@@ -198,3 +201,24 @@ def end_within(seconds: float, processor_seconds: float) -> None:
         os._exit(0)
 
     threading.Thread(target=watch, name="end", daemon=True).start()
+
+
+def module_command(module: str, *arguments: object) -> list[str]:
+    """The command that runs a module with this interpreter.
+
+    With ``-P``, as the working directory is the user's: a folder named ``training`` there must not be imported.
+    """
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for such a command: this process's, and ``extra``.
+
+    An installed package is found by itself. A clone may be run from any folder (``python …/app.py``), so there its
+    root goes onto PYTHONPATH.
+    """
+    environment = {**os.environ, **(extra or {})}
+    if IN_CLONE:
+        root = str(Path(__file__).resolve().parents[1])
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    return environment

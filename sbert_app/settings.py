@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from training.errors import InputError
 from training.sources.home import home_folder
@@ -81,26 +80,19 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         return (user, password) if user and password else value
 
-    @field_validator("allow_hosts", mode="before")
+    @field_validator("allow_hosts", "allow_paths", mode="before")
     @classmethod
-    def _host_names(cls, value: object) -> object:
-        return _listed(value, ",", str)
-
-    @field_validator("allow_paths", mode="before")
-    @classmethod
-    def _folders(cls, value: object) -> object:
-        return _listed(value, os.pathsep, lambda name: Path(name).expanduser().absolute())
+    def _listed(cls, value: Any, field: ValidationInfo) -> object:
+        """A text is split at the separator; other collections are taken as they are."""
+        of_paths = field.field_name == "allow_paths"
+        parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
+        names = [name for part in parts if (name := str(part).strip())]
+        return tuple(Path(name).expanduser().absolute() for name in names) if of_paths else tuple(names)
 
     @property
     def temp_folder(self) -> Path:
         """Where uploads and results of the pages are kept until they are deleted."""
         return self.home / "tmp"
-
-
-def _listed(value: object, separator: str, convert: Callable[[str], Any]) -> object:
-    """A text is split at the separator; other collections are taken as they are."""
-    parts: Iterable[object] = value.split(separator) if isinstance(value, str) else value  # type: ignore[assignment]
-    return tuple(convert(str(part).strip()) for part in parts if str(part).strip())
 
 
 def _first_line(file: Path) -> str:

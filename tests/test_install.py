@@ -26,7 +26,7 @@ print(vectors.shape, training.__file__, sbert_app.__file__, asset("examples/corp
 
 WORKER_HELP = """
 import subprocess
-from sbert_app.child_process import child_environment, module_command
+from sbert_app.process import child_environment, module_command
 
 command = module_command("sbert_app", "worker", "--help")
 print(subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout)

@@ -22,8 +22,7 @@ def encode(
         ),
     ],
     output: Annotated[
-        str,
-        typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet; or a folder, for IN with vectors in parts."),
+        str, typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet; or a folder, for IN with vectors in parts.")
     ],
     *,
     model: options.ModelOptions,

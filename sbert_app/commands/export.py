@@ -15,8 +15,7 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 @options.grouped
 def export(
     source: Annotated[
-        Path,
-        typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx."),
+        Path, typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx.")
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
     *,
@@ -52,15 +51,7 @@ def export(
     with clean_stdout(), _Stages() as stages:
         encoder = options.load_encoder(model, computing)
         summary = export_file(
-            table,
-            chosen,
-            output,
-            encoder,
-            place,
-            neighbors,
-            clustering,
-            watch=Watch(stages.report),
-            limits=limits,
+            table, chosen, output, encoder, place, neighbors, clustering, watch=Watch(stages.report), limits=limits
         )
     print_result(asdict(summary) | {"command": summary.command}, computing.as_json, summary.sentence)
 

@@ -36,10 +36,6 @@ FILE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
 Model = Annotated[
     str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
 ]
-Pooling = Annotated[
-    str | None,
-    typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
-]
 Encoding = Annotated[
     str | None,
     typer.Option("--encoding", metavar="NAME", help="Of a text file: windows-1251, shift_jis, … [found out]"),
@@ -75,7 +71,10 @@ class ModelOptions:
     """Which model, and its settings in place of those that its name states."""
 
     model: Model = DEFAULT_MODEL
-    pooling: Pooling = None
+    pooling: Annotated[
+        str | None,
+        typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
+    ] = None
     dimension: Annotated[
         int | None,
         typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
@@ -131,8 +130,7 @@ class PartsOptions:
     """`score` and `encode` of many files into a folder of parts."""
 
     engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]"),
+        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
     ] = None
     address: Annotated[
         str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,10 +47,6 @@ class _Matching:
         if len(set(paths)) < len(paths):
             raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
         return cls(Criterion.parse(threshold), output, groups, deduplicated)
-
-    @property
-    def criteria(self) -> tuple[str, ...]:
-        return (str(self.criterion),)
 
     def check(self, table: Table, columns: PairColumns) -> None:
         """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
@@ -150,12 +146,10 @@ def score(
         picked = pick_columns(table, _names(columns, table.columns))
         if applied:
             applied.check(table, picked)
-        encoder = options.load_encoder(model, computing)
-        cross_encoder_model = None
-        if cross_encoder:
-            from training.models.cross_encoder import CrossEncoder
+        from training.models.cross_encoder import CrossEncoder
 
-            cross_encoder_model = CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
+        encoder = options.load_encoder(model, computing)
+        cross = cross_encoder and CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
         if should_stop():
             raise Stopped
         with applied.temporary() if applied else nullcontext() as copy:
@@ -163,32 +157,24 @@ def score(
                 table,
                 [Path(output), *([copy] if copy else [])],
                 encoder,
-                cross_encoder_model,
+                cross or None,
                 picked,
                 Watch.of(bar, should_stop),
-                criteria=applied.criteria if applied else CRITERIA,
+                criteria=(str(applied.criterion),) if applied else CRITERIA,
             )
             if summary.stopped_at is not None:
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
             matches = applied.apply(copy, summary) if applied and copy else None
     summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
-    figures = _figures(summary) | ({} if matches is None else {"matches": json_values(asdict(matches))})
-    print_result(
-        figures, computing.as_json, "\n".join([_text(summary), *([] if matches is None else [_matches_text(matches)])])
-    )
-
-
-def _figures(summary: ScoreSummary) -> dict[str, Any]:
-    """The summary without the data of figures."""
-    figures = summary.to_dict()
-    del figures["head"]
-    if figures["report"] is not None:
-        del figures["report"]["scatter"]
-    return figures
-
-
-def _text(summary: ScoreSummary) -> str:
-    return "\n".join([*summary.remarks, summary.sentence, *options.agreements(summary.report)])
+    found = summary.to_dict()
+    del found["head"]  # this and the next are for figures
+    if found["report"] is not None:
+        del found["report"]["scatter"]
+    lines = [*summary.remarks, summary.sentence, *options.agreements(summary.report)]
+    if matches is not None:
+        found["matches"] = json_values(asdict(matches))
+        lines.append(_matches_text(matches))
+    print_result(found, computing.as_json, "\n".join(lines))
 
 
 def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:

@@ -13,7 +13,7 @@ from sbert_app.process import not_installed
 from sbert_app.settings import Settings
 
 OPTIONAL: dict[str, Callable[[Settings], bool]] = {  # package that Gradio imports -> whether it is used
-    "mcp": lambda settings: settings.mcp,
+    "mcp": lambda settings: settings.mcp
 }
 
 

@@ -65,16 +65,24 @@ def train(
     execute = executor(options.cluster_of(place, engine, address))
     running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
-        run_id = _resumed(store, resume, settings) if resume else _created(store, settings)
-        show = _progress_handler(bar, run_id)
+        if resume and settings:
+            raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
+        if resume and (state := store.get(resume).state) not in RESUMABLE:
+            raise InputError(f"run {resume} is {state}; there is nothing to resume")
+        run_id = resume or _created(store, settings)
 
-        def handle(event: dict[str, Any]) -> None:
+        def show(event: dict[str, Any]) -> None:
             if event.get("state") == State.RUNNING:
                 running.append(run_id)
-            show(event)
+                print(f"run {run_id}", file=sys.stderr)
+                for triplet in event.get("negatives", ())[:EXAMPLES]:
+                    print(_triplet_lines(triplet), file=sys.stderr)
+            elif event["kind"] == "train":
+                bar.description = "loss not finite" if event["loss"] is None else f"loss {event['loss']:.4f}"
+                bar(event["step"], event["steps"])
 
         try:
-            result = execute(store, run_id, on_event=handle, should_end=should_end, states=RESUMABLE)
+            result = execute(store, run_id, on_event=show, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
             raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
     if should_end() and result.status == State.STOPPED:
@@ -152,37 +160,12 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     return config
 
 
-def _resumed(store: RunStore, run_id: str, settings: dict[str, Any]) -> str:
-    if settings:
-        raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
-    run = store.get(run_id)
-    if run.state not in RESUMABLE:
-        raise InputError(f"run {run_id} is {run.state}; there is nothing to resume")
-    return run_id
-
-
-def _progress_handler(bar: ProgressBar, run_id: str) -> Callable[[dict[str, Any]], None]:
-    """Returns an event handler that prints the run's id at its start and updates the progress bar."""
-
-    def handle(event: dict[str, Any]) -> None:
-        if event.get("state") == State.RUNNING:
-            print(f"run {run_id}", file=sys.stderr)
-            for triplet in event.get("negatives", ())[:EXAMPLES]:
-                print(_triplet_lines(triplet), file=sys.stderr)
-        if event["kind"] == "train":
-            loss = "not finite" if event["loss"] is None else f"{event['loss']:.4f}"
-            bar.description = f"loss {loss}"
-            bar(event["step"], event["steps"])
-
-    return handle
-
-
 def _summary(result: RunResult) -> str:
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
-        for measure, factor in (("spearman", 100), ("accuracy", 100)):
+        for measure in ("spearman", "accuracy"):
             if figures and figures.get(measure) is not None:
-                lines.append(f"{what:7} {measure} {factor * figures[measure]:.2f} at step {figures['step']:,}")
+                lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.final and result.final.get("collapsed"):

@@ -13,10 +13,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 REQUESTS = Counter(
-    "sbert_lab_requests",
-    "Answered requests, by endpoint and status",
-    ("endpoint", "status"),
-    registry=REGISTRY,
+    "sbert_lab_requests", "Answered requests, by endpoint and status", ("endpoint", "status"), registry=REGISTRY
 )
 LATENCY = Histogram(
     "sbert_lab_request_seconds", "Time to answer a request", ("endpoint",), registry=REGISTRY, buckets=SECONDS

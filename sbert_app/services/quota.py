@@ -44,11 +44,7 @@ class Quota:
     """
 
     def __init__(
-        self,
-        most: float,
-        window: float = inf,
-        longest_delay: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, most: float, window: float = inf, longest_delay: float = 0.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.most, self._window, self._longest_delay, self._clock = most, window, longest_delay, clock
         self._used: OrderedDict[str, _Used] = OrderedDict()

@@ -135,18 +135,19 @@ class Cell:
     @property
     def value(self) -> float | None:
         """Spearman ρ ×100 after the last step; None until the run is finished."""
-        return _spearman(self.run.progress.latest) if self.run and self.state == State.FINISHED else None
+        if self.run is None or self.run.state != State.FINISHED:
+            return None
+        return self.run.progress.figure(self.run.progress.latest)
 
     @property
     def before(self) -> float | None:
         """Spearman ρ ×100 of the base, before the first step."""
-        return _spearman(self.run.progress.baseline) if self.run else None
+        return self.run.progress.figure(self.run.progress.baseline) if self.run else None
 
     @property
     def share(self) -> float:
-        if self.run is None or not self.run.progress.steps:
-            return 0.0
-        return min(1.0, self.run.progress.step / self.run.progress.steps)
+        steps = self.run.progress.steps if self.run else None
+        return min(1.0, self.run.progress.step / steps) if self.run and steps else 0.0
 
     @property
     def can_resume(self) -> bool:
@@ -203,11 +204,10 @@ class Experiment:
     def seconds_left(self) -> float | None:
         """An estimate from the finished runs; None before the first is finished."""
         finished = [cell.run.record for cell in self.cells if cell.run and cell.state == State.FINISHED]
-        durations = [run.ended - run.started for run in finished if run.ended and run.started]
-        durations = [seconds for seconds in durations if seconds > 0]  # else the clock was set back meanwhile
-        if not durations or self.state != State.RUNNING:
-            return None
-        return statistics.median(durations) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+        seconds = [run.ended - run.started for run in finished if run.ended and run.started]
+        seconds = [each for each in seconds if each > 0]  # else the clock was set back meanwhile
+        left = sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+        return statistics.median(seconds) * left if seconds and self.state == State.RUNNING else None
 
     @property
     def reasons(self) -> list[str]:
@@ -228,11 +228,6 @@ class Experiment:
         }
 
 
-def _spearman(figures: Mapping[str, Any] | None) -> float | None:
-    value = (figures or {}).get("spearman")
-    return None if value is None else 100 * value
-
-
 @dataclass(frozen=True)
 class ExperimentEstimate:
     """What an experiment would do: an estimate for each label, times seeds."""
@@ -243,11 +238,9 @@ class ExperimentEstimate:
 
     @property
     def seeds(self) -> int:
-        """How many runs there are for each label."""
         return self.runs // len(self.estimates)
 
     def seconds(self, rate: TrainingRate) -> float | None:
-        """Of all runs, one after another; None if the number of steps is not known."""
         each = [one.seconds(rate) for one in self.estimates.values()]
         return None if None in each else self.seeds * sum(filter(None, each))
 

@@ -31,8 +31,7 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
-from sbert_app.child_process import child_environment, module_command
-from sbert_app.process import PASSIVE_WAITING, regularly
+from sbert_app.process import PASSIVE_WAITING, child_environment, module_command, regularly
 from sbert_app.services.background.state import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sbert_app.child_process import child_environment, module_command
+from sbert_app.process import child_environment, module_command
 
 log = logging.getLogger("sbert_lab.umap")
 

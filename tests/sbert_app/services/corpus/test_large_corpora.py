@@ -91,7 +91,7 @@ class TestVectorFile:
 
     def test_a_file_of_another_size_and_a_folder_in_its_place_are_replaced(self, tmp_path):
         (path := tmp_path / "k.f32").mkdir()
-        path.with_name(path.name + ".part").mkdir()
+        path.with_name(path.name + ".incomplete").mkdir()
         np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
         path.write_bytes(b"damaged")
         np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
