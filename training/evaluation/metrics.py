@@ -195,8 +195,7 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
     A threshold lies half-way between the lowest score above it and the highest below it (on the former, where rounding
     would put it on the latter); where all are above, it is the lowest score.
 
-    Raises:
-        ValueError: there is no pair of one of the two labels, or a score is not a number.
+    ValueError if there is no pair of one of the two labels, or a score is not a number.
     """
     scores, together = np.asarray(scores, dtype=np.float64), np.asarray(labels).astype(bool)
     if together.all() or not together.any():
@@ -218,8 +217,7 @@ def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification
 
     Of several thresholds with the same F1 it is the highest.
 
-    Raises:
-        ValueError: as `precision_recall`.
+    ValueError as `precision_recall`.
     """
     curve = precision_recall(scores, labels)
     f1 = curve.f1

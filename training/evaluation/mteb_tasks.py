@@ -42,8 +42,7 @@ ShouldStop = Callable[[], bool]
 def find_task(name: str) -> Any:
     """The task of that name, such as STSBenchmark, without its data.
 
-    Raises:
-        InputError: there is no such task, or mteb is not installed.
+    InputError if there is no such task, or mteb is not installed.
     """
     mteb = _mteb()
     try:

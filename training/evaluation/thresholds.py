@@ -147,9 +147,7 @@ def decide_data(
 ) -> DataDecision:
     """Score the pairs of a data set and `decide` from which score on they are matches (`match_labels`).
 
-    Raises:
-        InputError: the data has neither labels nor gold scores, or a criterion is none.
-        Stopped: ``should_stop`` returned True.
+    InputError if the data has neither labels nor gold scores, or a criterion is none.
     """
     parse_criteria(criteria)  # what cannot be used is said before anything is scored
     matches, meaning = match_labels(data, match_from)
@@ -166,9 +164,8 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     Labelled pairs: the one label that says so (1, yes, duplicate, entailment, …) against the rest. Scored pairs: a
     gold score of at least ``match_from`` on the scale from 0 to 5.
 
-    Raises:
-        InputError: the data is of another form, no label or several say that a pair belongs together, or all pairs are
-            matches, or none.
+    InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
+    matches, or none.
     """
     if data.kind == LABELLED:
         positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]

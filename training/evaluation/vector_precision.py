@@ -35,8 +35,7 @@ class Precision(NamedTuple):
 def ranges(calibration: np.ndarray) -> Ranges:
     """The smallest and the largest value of each dimension: float32 (N, D) -> (2, D).
 
-    Raises:
-        InputError: there are fewer than two vectors.
+    InputError if there are fewer than two vectors.
     """
     if len(calibration) < 2:
         raise InputError(f"int8 is calibrated on several vectors, not on {len(calibration)}")

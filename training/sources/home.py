@@ -26,8 +26,7 @@ def home_folder(home: str | Path | None = None) -> Path:
 def make_home(home: Path) -> None:
     """Create the home folder if there is none, and make sure that it can be written to.
 
-    Raises:
-        InputError: it cannot; the message says why.
+    InputError if that cannot be done; the message says why.
     """
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -91,11 +91,7 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
 
 
 def find_run(run: str, home: str | Path | None = None) -> str:
-    """The id of a run by its id or by its name.
-
-    Raises:
-        InputError: there is no such run, or several have that name.
-    """
+    """The id of a run by its id or by its name. InputError if there is no such run, or several have that name."""
     runs = home_folder(home) / "runs"
     if is_id(run) and (runs / run).is_dir():
         return run

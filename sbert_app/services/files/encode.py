@@ -65,9 +65,7 @@ def encode_file(
 
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
 
-    Raises:
-        InputError: the table breaks off, or the output cannot be written. Nothing is left behind then.
-        Stopped: ``watch`` says so. Nothing is left behind.
+    InputError if the table breaks off, or the output cannot be written. Nothing is left behind then.
     """
     from training.models.encoder import EncodeReport
 
@@ -134,8 +132,7 @@ def open_sentences(source: Path, column: str | None = None, encoding: str | None
 
     ``encoding`` is that of a text file; None to find out.
 
-    Raises:
-        InputError: the file cannot be used, or has no such column.
+    InputError if the file cannot be used, or has no such column.
     """
     if source.suffix.lower() == ".txt" and column is None:
         return open_lines(source, encoding), "sentence"

@@ -149,8 +149,7 @@ class ScoreJobs:
 
         ``visitor``: who starts it, such as an address; "" has no limit of its own.
 
-        Raises:
-            InputError: there is no such job, too many wait, of this visitor or of all, or there is no room.
+        InputError if there is no such job, too many wait, of this visitor or of all, or there is no room.
         """
         job = self.get(job_id)
         with self._starting:
@@ -201,9 +200,7 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Progress a few times a second as long as the job is at work, then the summary. Leaving it stops nothing.
 
-        Raises:
-            InputError: there is no such job, or it failed.
-            Stopped: it was stopped before the first row.
+        InputError if there is no such job, or it failed. Stopped if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -224,9 +221,7 @@ class ScoreJobs:
     def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
         """Which rows of a scored file match: written as CSV and Parquet, with groups and without duplicates as CSV.
 
-        Raises:
-            InputError: there is no such job, it is not scored, or there is no room.
-            Stopped: ``watch`` says so.
+        InputError if there is no such job, it is not scored, or there is no room.
         """
         job, summary = self.get(job_id), self.summary(job_id)
         scored = next((Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")), None)

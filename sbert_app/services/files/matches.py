@@ -68,8 +68,7 @@ class MatchSummary:
 def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
     """The threshold that a criterion names for a scored file.
 
-    Raises:
-        InputError: the gold column of the file does not say which rows match, or no threshold fulfils the criterion.
+    InputError if the gold column of the file does not say which rows match, or no threshold fulfils the criterion.
     """
     if criterion.kind == FIXED:
         return criterion.value

@@ -273,11 +273,7 @@ class PairScorer:
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Returns cosines (N,) float32, and the cross-encoder's scores (N,) float32 or None.
-
-        Raises:
-            Stopped: ``watch`` says so.
-        """
+        """Returns cosines (N,) float32, and the cross-encoder's scores (N,) float32 or None."""
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         positions: dict[str, int] = {}  # of the distinct sentences
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]

@@ -54,8 +54,7 @@ class ChosenColumns:
 def named_columns(path: Path, chosen: ChosenColumns, home: Path, encoding: str | None = None) -> Path | None:
     """A copy of a file with the chosen columns alone, under their usual names; None if they are found anyway.
 
-    Raises:
-        InputError: the file cannot be read, or two of the columns are the same or do not exist.
+    InputError if the file cannot be read, or two of the columns are the same or do not exist.
     """
     table = open_table(path, encoding)
     if chosen == ChosenColumns.found(table):

@@ -212,8 +212,7 @@ def open_writers(
 ) -> list[Writer]:
     """A writer for each path, by its ending. ``added``: new columns, and the Arrow type or dimension of each.
 
-    Raises:
-        InputError: as `check_output`, or two paths are the same.
+    InputError as `check_output`, or if two paths are the same.
     """
     for path in paths:
         check_output(path, formats, source)
@@ -247,8 +246,7 @@ def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
 def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
     """Write columns of equal length to a CSV file of this name; floating-point arrays with six digits.
 
-    Raises:
-        InputError: the disk is full or not writable.
+    InputError if the disk is full or not writable.
     """
     writer = DelimitedWriter(folder / name, [], dict.fromkeys(columns, "string"), ",")
     with discarded_on_error([writer]):

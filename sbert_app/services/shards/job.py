@@ -152,9 +152,7 @@ class BlockWorker:
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> int:
         """Write the part of a block -> its rows. A part that is not complete never appears.
 
-        Raises:
-            InputError: the file cannot be read, has other columns, or the part cannot be written.
-            Stopped: ``watch`` says so.
+        InputError if the file cannot be read, has other columns, or the part cannot be written.
         """
         table = self._reader.open(block)
         encoder, wanted = self._models(), self.job.columns

@@ -87,8 +87,7 @@ class PairColumns:
 def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) -> PairColumns:
     """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
 
-    Raises:
-        InputError: a requested column does not exist, or no pair of names is known; it lists those there are.
+    InputError if a requested column does not exist, or no pair of names is known; it lists those there are.
     """
     columns = table.columns
     if requested:
@@ -109,8 +108,7 @@ def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) ->
 def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
     """The one column of sentences: as ``requested``, else by name, else the only one.
 
-    Raises:
-        InputError: there is no such column, or none that is known; it lists those there are.
+    InputError if there is no such column, or none that is known; it lists those there are.
     """
     if requested:
         return _existing(table, requested)
@@ -221,8 +219,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 def header_of(path: Path, first: Sequence[str]) -> tuple[tuple[str, ...], bool, list[str]]:
     """The columns by a table's first row, whether that row is a header, and remarks on both.
 
-    Raises:
-        InputError: it has more columns than a table of sentences can have.
+    InputError if it has more columns than a table of sentences can have.
     """
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")

@@ -110,8 +110,7 @@ class DelimitedReader(Reader):
 def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
     """Determine encoding (unless it is given), delimiter, quoting and header of a text file.
 
-    Raises:
-        InputError: the file is empty, is not text, or has more columns than a table of sentences can have.
+    InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
     """
     text = scan(path, encoding)
     head = text.head()

@@ -122,8 +122,7 @@ def ascii_encoding(sample: bytes) -> str | None:
 def named_encoding(name: str) -> str:
     """The codec of that name, such as "windows-1251" or "Shift_JIS".
 
-    Raises:
-        InputError: there is none of that name for text.
+    InputError if there is none of that name for text.
     """
     try:
         codec = codecs.lookup(name.strip()).name

@@ -90,8 +90,7 @@ class JsonReader(Reader):
 def open_json(path: Path, encoding: str | None = None) -> JsonReader:
     """Read the file once for its columns, their types and the number of rows.
 
-    Raises:
-        InputError: there is no object in it, or an array breaks off.
+    InputError if there is no object in it, or an array breaks off.
     """
     text = scan(path, encoding)
     layout = _layout(text)

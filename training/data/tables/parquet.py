@@ -31,11 +31,7 @@ class ParquetReader(Reader):
         return [schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows in order; ``arrow`` holds each batch with its types.
-
-        Raises:
-            InputError: a page of the file is broken.
-        """
+        """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
         import pyarrow as pa
 
         first_row = 1
@@ -55,11 +51,7 @@ class ParquetReader(Reader):
 
 
 def open_parquet(path: Path) -> ParquetReader:
-    """Read the footer.
-
-    Raises:
-        InputError: it is no Parquet file, or an incomplete one, or has no rows.
-    """
+    """Read the footer. InputError if it is no Parquet file, or an incomplete one, or has no rows."""
     import pyarrow as pa
 
     try:
@@ -85,8 +77,7 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     A file of a few kilobytes can hold a million times the same text of a megabyte: Parquet stores it once, in a
     dictionary. The texts are looked at there, where they take as much memory as in the file.
 
-    Raises:
-        InputError: a text is longer than `LONGEST_CELL`.
+    InputError if a text is longer than `LONGEST_CELL`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

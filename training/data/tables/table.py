@@ -116,9 +116,8 @@ class Table:
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
-        Raises:
-            InputError: the file is damaged further down, or the disk fails; the message names the row. Also, at the
-                end, if the file was changed meanwhile.
+        InputError if the file is damaged further down, or the disk fails; the message names the row. Also, at the end,
+        if the file was changed meanwhile.
         """
         try:
             yield from self.reader.batches(size)
@@ -184,8 +183,7 @@ def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, lis
     text1 and text2 become sentence1 and sentence2, similarity becomes score, … See ``canonical_names``.
     ``encoding`` is that of a text file; None to find out.
 
-    Raises:
-        InputError: as ``open_table`` and ``Table.batches``.
+    InputError as ``open_table`` and ``Table.batches``.
     """
     return columns_of(open_table(path, encoding))
 

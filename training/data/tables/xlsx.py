@@ -57,21 +57,13 @@ class XlsxReader(Reader):
         return f"Excel workbook, sheet {self.sheet}"
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows in order.
-
-        Raises:
-            InputError: the workbook is damaged further down.
-        """
+        """All rows in order. InputError if the workbook is damaged further down."""
         records = islice(from_first(_records(self.path, self.sheet)), int(self.has_header), None)
         return gather(records, self.columns, size)
 
 
 def open_xlsx(path: Path) -> XlsxReader:
-    """Find the sheet and its header.
-
-    Raises:
-        InputError: it is no workbook, a damaged one, or one whose sheets are empty.
-    """
+    """Find the sheet and its header. InputError if it is no workbook, a damaged one, or one whose sheets are empty."""
     _check_size(path)
     with _workbook(path) as workbook:
         visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
