@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import run_choices
+from sbert_app.pages.components.pickers import open_dropdown, run_choices
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.catalogue import DOWNLOADS
@@ -30,16 +30,9 @@ FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
     """A dropdown of models by name, multiselect where ``value`` is a list; runs are added when the page is opened."""
-    multiselect = not isinstance(value, str)
-    picker = gr.Dropdown(
-        KNOWN_MODELS,
-        value=list(value) if multiselect else value,
-        multiselect=multiselect,
-        allow_custom_value=True,
-        label="Models" if multiselect else "Model",
-        info=f"Or type a Hub id, run:<name>, NAME?dim=64{hint}",
-        **options,
-    )
+    several, info = not isinstance(value, str), f"Or type a Hub id, run:<name>, NAME?dim=64{hint}"
+    options |= {"value": list(value) if several else value, "multiselect": several}
+    picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
     root = gr.context.Context.root_block
     root.load(lambda: gr.Dropdown(_model_choices(services)), None, picker, **PRIVATE)
     return picker
@@ -47,14 +40,8 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
 
 def dimension_adder(models: gr.Dropdown) -> gr.Dropdown:
     """Adds the chosen bi-encoders once more, cut to their first dimensions."""
-    picker = gr.Dropdown(
-        ["256", "128", "64", "32"],
-        value=None,
-        label="Add these models with fewer dimensions",
-        info="The first so many numbers of each vector (Matryoshka)",
-        allow_custom_value=True,
-        elem_id="evaluate-dimension",
-    )
+    label, hint = "Add these models with fewer dimensions", "The first so many numbers of each vector (Matryoshka)"
+    picker = open_dropdown(label, ("256", "128", "64", "32"), hint, value=None, elem_id="evaluate-dimension")
     picker.input(_with_dimension, [models, picker], [models, picker], **UNQUEUED)
     return picker
 
@@ -85,15 +72,7 @@ class ModelAndData:
         self._services = services
         with gr.Row():
             model = model_dropdown(services, MODELS[0], min_width=260, elem_id=f"{prefix}-model")
-            named = gr.Dropdown(
-                list(data),
-                value=value,
-                label="Data set",
-                info=FILE_REPLACES,
-                allow_custom_value=True,
-                min_width=240,
-                elem_id=f"{prefix}-data",
-            )
+            named = open_dropdown("Data set", data, FILE_REPLACES, value=value, elem_id=f"{prefix}-data")
             file = file_picker(min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
 

@@ -18,6 +18,7 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
+from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
@@ -97,15 +98,9 @@ class _SimilarityTab:
                 self.models = model_dropdown(services, FIRST_MODELS, hint, elem_id="evaluate-models")
                 dimension_adder(self.models)
             with gr.Column(scale=2, min_width=300):
-                self.data = gr.Dropdown(
-                    DATA,
-                    value=["stsb:test"],
-                    multiselect=True,
-                    label="Data sets",
-                    info="STSb is built in; the others come from the Hub, as does any hf:<org>/<name>",
-                    allow_custom_value=True,
-                    elem_id="evaluate-data",
-                )
+                hint = "STSb is built in; the others come from the Hub, as does any hf:<org>/<name>"
+                options: dict[str, Any] = {"value": ["stsb:test"], "multiselect": True, "elem_id": "evaluate-data"}
+                self.data = open_dropdown("Data sets", DATA, hint, **options)
             self.files = gr.File(
                 label="Your own files",
                 file_count="multiple",
