@@ -45,7 +45,7 @@ class AccessPolicy:
         on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
         if known or on_hub or self._in_allowed_folder(model.name):
             return name
-        raise InputError(
+        raise _refused(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
             "(folders are for the command line and serve --allow-path)"
         )
@@ -62,7 +62,7 @@ class AccessPolicy:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
             if not part.is_set and not self._in_allowed_folder(part.name):
-                raise InputError(
+                raise _refused(
                     f"data {_quoted(str(part))} cannot be used here; upload a file, or give {', '.join(DATA_SETS)} or "
                     "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
                 )
@@ -95,6 +95,11 @@ def _check_scratch(model: ModelName) -> None:
             f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones are "
             "for the command line"
         )
+
+
+def _refused(sentence: str) -> InputError:
+    """It quotes what the visitor has typed, which is theirs, also where it is a path."""
+    return InputError(sentence, public=sentence)
 
 
 def _quoted(name: str) -> str:

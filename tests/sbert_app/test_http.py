@@ -219,3 +219,15 @@ def test_thresholds_are_bounded_in_number(ask):
     status, body = ask("evaluate", "stsb:dev", "tfidf", "", ",".join(["0.5"] * 1_000))
     assert status >= 400
     assert "at most 20" in body
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/embeddings", 405), ("/v1/chat/completions", 404), ("/v1/", 404)])
+def test_what_v1_does_not_answer_is_said_as_openai_does(ask, path, status):
+    answer = ask.app.ask(path, headers={"Accept": "text/html"})
+    assert (answer.status, json.loads(answer.text)["error"]["type"]) == (status, "invalid_request_error")
+
+
+def test_a_name_of_a_model_that_is_not_there_shows_no_folder(ask):
+    answer = ask.app.ask("/v1/embeddings", {"model": "minilm-stsb", "input": "x"})
+    assert answer.status >= 400
+    assert str(ask.home) not in answer.text

@@ -280,7 +280,8 @@ class RunStore:
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
         if not is_id(run_id) or not (folder / "run.json").exists():
-            raise RunNotFound(f"there is no run {run_id[:100]!r}; `runs list` shows them all")
+            missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
+            raise RunNotFound(missing, missing)  # whatever was asked for, also a path
         return folder
 
     def _name(self, folder: Path) -> str:

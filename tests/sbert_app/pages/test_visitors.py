@@ -195,3 +195,11 @@ def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
         work.state, work.reason = "failed", SAID
     shown = status(jobs.store.get(run.id), 0)
     assert "Pairs.csv cannot be read" in shown and "uploads" not in shown
+
+
+def test_what_a_visitor_has_typed_is_quoted_as_it_was(tmp_path):
+    services = Services.start(Settings(home=tmp_path))
+    for refused in (services.access.check_model, services.access.check_data, services.jobs.store.get):
+        with pytest.raises(UserFacingError) as error:
+            refused("/etc/passwd")
+        assert "'/etc/passwd'" in error.value.public
