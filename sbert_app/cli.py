@@ -58,20 +58,8 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
 # What can be wrong with a path or a disk, and is not a fault of the program.
-_USERS_TO_MEND = frozenset(
-    {
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-    }
-)
+_USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
+_USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

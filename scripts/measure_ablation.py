@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = _open_table(args, ablation, changes)
         for seed in range(args.seeds):
             for variant in ablation.variants:
-                if table.has(variant, seed):
+                if any((run.variant, run.seed) == (variant, seed) for run in table.runs):
                     continue
                 if time.monotonic() > deadline:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)

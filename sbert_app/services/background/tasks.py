@@ -122,8 +122,12 @@ class Task:
 
     def _run(self) -> None:
         started = time.perf_counter()
+
+        def report_download(what: str, done: float, total: float) -> None:
+            self._report(done, f"Downloading {what}, {total:,.0f} MB", total)
+
         try:
-            with listening(self._report_download, self._stop.is_set):
+            with listening(report_download, self._stop.is_set):
                 value = self._work(Watch(self._report, self._stop.is_set))
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._outcome = error
@@ -134,10 +138,6 @@ class Task:
         current, _, _, since = self._latest
         is_new = description is not None and description != current
         self._latest = (description or current, done, total, time.perf_counter() if is_new else since)
-
-    def _report_download(self, what: str, done: float, total: float) -> None:
-        """Megabytes of what a loader fetches on its way."""
-        self._report(done, f"Downloading {what}, {total:,.0f} MB", total)
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:

@@ -65,10 +65,6 @@ class Ablation:
         return RunConfig(**self.fields(variant, seed, changes))
 
 
-def _concatenation(name: str, label: str, paper: float) -> Variant:
-    return Variant(label, {"concatenation": name}, paper)
-
-
 # Those that see gold scores, then labels, then neither; then those that have a teacher.
 OBJECTIVE_ORDER = sorted(
     OBJECTIVES, key=lambda name: (SCORES, LABELS, None, TEACHER_OUTPUT, TEACHER_MARGINS).index(OBJECTIVES[name].target)
@@ -117,13 +113,13 @@ ABLATIONS: dict[str, Ablation] = {
         "classification on SNLI and MultiNLI",
         "uv+diff",
         {
-            "uv": _concatenation("uv", "(u, v)", 66.04),
-            "diff": _concatenation("diff", "(|u−v|)", 69.78),
-            "mul": _concatenation("mul", "(u∗v)", 70.54),
-            "diff+mul": _concatenation("diff+mul", "(|u−v|, u∗v)", 78.37),
-            "uv+mul": _concatenation("uv+mul", "(u, v, u∗v)", 77.44),
-            "uv+diff": _concatenation("uv+diff", "(u, v, |u−v|)", 80.78),
-            "uv+diff+mul": _concatenation("uv+diff+mul", "(u, v, |u−v|, u∗v)", 80.44),
+            "uv": Variant("(u, v)", {"concatenation": "uv"}, 66.04),
+            "diff": Variant("(|u−v|)", {"concatenation": "diff"}, 69.78),
+            "mul": Variant("(u∗v)", {"concatenation": "mul"}, 70.54),
+            "diff+mul": Variant("(|u−v|, u∗v)", {"concatenation": "diff+mul"}, 78.37),
+            "uv+mul": Variant("(u, v, u∗v)", {"concatenation": "uv+mul"}, 77.44),
+            "uv+diff": Variant("(u, v, |u−v|)", {"concatenation": "uv+diff"}, 80.78),
+            "uv+diff+mul": Variant("(u, v, |u−v|, u∗v)", {"concatenation": "uv+diff+mul"}, 80.44),
         },
         {"objective": "classification", "pooling": "mean", "train_data": NLI},
     ),
@@ -201,9 +197,6 @@ class PrecomputedTable:
     @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
-
-    def has(self, variant: str, seed: int) -> bool:
-        return any((run.variant, run.seed) == (variant, seed) for run in self.runs)
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:

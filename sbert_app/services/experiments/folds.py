@@ -34,8 +34,12 @@ class Fold:
     """A split into training and test rows."""
 
     name: str  # "fold 3", or the topic
-    training: list[int]  # rows of the data
-    test: list[int]
+    test: list[int]  # rows of the data
+    rows: int  # of the data
+
+    @property
+    def training(self) -> list[int]:
+        return sorted({*range(self.rows)}.difference(self.test))
 
 
 def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
@@ -51,11 +55,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
     small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
     if small:
         raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least")
-    all_rows = range(len(data))
-    return [
-        Fold(topic, [row for row in all_rows if topics[row] != topic], test)
-        for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))
-    ]
+    return [Fold(topic, test, len(data)) for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))]
 
 
 def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
@@ -65,14 +65,7 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
     if len(data) < k * MIN_TEST_PAIRS:
         raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
     parts = np.array_split(np.random.default_rng(seed).permutation(len(data)), k)
-    return [
-        Fold(
-            f"fold {number}",
-            sorted(np.concatenate([*parts[: number - 1], *parts[number:]]).tolist()),
-            sorted(part.tolist()),
-        )
-        for number, part in enumerate(parts, start=1)
-    ]
+    return [Fold(f"fold {i}", sorted(part.tolist()), len(data)) for i, part in enumerate(parts, start=1)]
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:

@@ -115,7 +115,7 @@ def rows(ablation: Ablation, values: Values, before: Values | None = None) -> li
             variant.label,
             name == ablation.default,
             by_variant[name],
-            _mean([value for (v, _), value in (before or {}).items() if v == name]),
+            statistics.fmean(bases) if (bases := [x for (v, _), x in (before or {}).items() if v == name]) else None,
             Summary.of(list(by_variant[name].values())),
             None if name == ablation.default else Paired.of(by_variant[name], default),
             variant.paper,
@@ -127,7 +127,3 @@ def rows(ablation: Ablation, values: Values, before: Values | None = None) -> li
 def by_chance(tests: int) -> float:
     """Probability that at least one of so many independent tests has p < 0.05 although nothing differs."""
     return 1 - LEVEL**tests
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None

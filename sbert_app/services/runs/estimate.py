@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sbert_app.services.background.state import State
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -142,8 +142,7 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
             seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(statistics.median(rates), statistics.median(seconds), source)
-    measured = _measured.get(_key(estimate))
-    return _rate(estimate, measured, store) if measured else None
+    return _measured_rate(estimate, store.home) if _key(estimate) in _measured else None
 
 
 def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
@@ -175,26 +174,19 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
             # The first steps and the first evaluation are slower than all others.
             rates = _rates(events)
             last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
-            seconds_per_sentence = last_evaluation / _evaluated_sentences(None, store.home)
-            _measured[key] = _Measured(statistics.median(rates[len(rates) // 2 :]), seconds_per_sentence)
-    return _rate(estimate, _measured[key], store)
+            each = last_evaluation / _evaluated_sentences(None, store.home)
+            _measured[key] = statistics.median(rates[len(rates) // 2 :]), each
+    return _measured_rate(estimate, store.home)
 
 
-class _Measured(NamedTuple):
-    """The result of `measure_rate`, for any size of evaluation data."""
-
-    sentences_per_second: float
-    seconds_per_evaluated_sentence: float
-
-
-_measured: dict[tuple[object, ...], _Measured] = {}
+_measured: dict[tuple[object, ...], tuple[float, float]] = {}  # sentences/s, seconds of each evaluated sentence
 _measuring = threading.Lock()
 
 
-def _rate(estimate: RunEstimate, measured: _Measured, store: RunStore) -> TrainingRate:
-    source = f"{MEASURED_STEPS} steps measured just now, {measured.sentences_per_second:,.0f} sentences/s"
-    evaluated = _evaluated_sentences(estimate.config.eval_data, store.home)
-    return TrainingRate(measured.sentences_per_second, measured.seconds_per_evaluated_sentence * evaluated, source)
+def _measured_rate(estimate: RunEstimate, home: Path) -> TrainingRate:
+    rate, each = _measured[_key(estimate)]
+    source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
+    return TrainingRate(rate, each * _evaluated_sentences(estimate.config.eval_data, home), source)
 
 
 def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
@@ -205,11 +197,8 @@ def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
 
 
 def _key(estimate: RunEstimate) -> tuple[object, ...]:
-    config = estimate.config
-    return (
-        *(config.base, config.batch_size, config.max_length, config.lora_rank > 0, config.dtype),
-        *(config.mini_batch_size, estimate.columns),
-    )
+    of = estimate.config
+    return of.base, of.batch_size, of.max_length, of.lora_rank > 0, of.dtype, of.mini_batch_size, estimate.columns
 
 
 def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:

@@ -10,6 +10,7 @@ import logging
 import math
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -88,8 +89,6 @@ def is_full(most: float) -> str:
 def folder_size(folder: Path) -> int:
     total = 0
     for file in folder.rglob("*"):
-        try:
+        with suppress(OSError):  # removed meanwhile
             total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
-        except OSError:  # removed meanwhile
-            continue
     return total
