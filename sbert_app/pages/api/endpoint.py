@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import gradio as gr
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.server.address import agent_address, visitor_of
@@ -90,17 +90,10 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
     return decorate
 
 
-def _replaced_surrogates(value: Any) -> Any:
-    """Halves of characters, which JSON can hold and no encoding can, as "?"."""
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return value
-
-
 def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
     """Validates one argument: as its type says, within the limits."""
-    sentence = Annotated[str, BeforeValidator(_replaced_surrogates), Field(max_length=MOST_CHARACTERS)]
-    name = Annotated[str, BeforeValidator(_replaced_surrogates), Field(max_length=LONGEST_NAME)]
+    sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+    name = Annotated[str, Field(max_length=LONGEST_NAME)]
     many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
     known: Mapping[Any, Any] = {
         str: sentence if is_sentence else name,

@@ -93,6 +93,7 @@ class BodyLimits:
                 body = await _read(incoming, most)
                 if body is None:
                     return  # the client has gone
+                body = _with_whole_characters(body)
                 await self.app({**scope, **_parsed(body, scope)}, replay(body, receive), send)
         except Refused as refusal:
             await incoming.drain()
@@ -167,6 +168,16 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     except TimeoutError:
         raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
     return b"".join(parts)
+
+
+def _with_whole_characters(body: bytes) -> bytes:
+    """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is."""
+    if b"\\ud" not in body.lower():
+        return body
+    try:
+        return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return body
 
 
 def _parsed(body: bytes, scope: Scope) -> dict[str, Any]:

@@ -90,10 +90,6 @@ def test_other_types_are_named():
     assert refusal("q", format="exe") == "format is 'exe', but must be 'csv' or 'parquet'"
 
 
-def test_halves_of_characters_are_replaced():
-    assert search("\ud800")["query"] == "?"
-
-
 def test_a_fault_of_the_app_is_not_shown(caplog):
     @endpoint()
     def broken(name: str = "") -> dict[str, Any]:

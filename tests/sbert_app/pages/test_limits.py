@@ -52,6 +52,11 @@ class TestBodies:
         answer = client(tmp_path).post(COMPARE, content=endless())
         assert answer.status_code == 413
 
+    def test_halves_of_characters_become_question_marks(self):
+        body = json.dumps({"data": ["\ud800 half", "😀", "\\ud800", 1e-7]}).encode()
+        assert json.loads(limits._with_whole_characters(body))["data"] == ["? half", "😀", "\\ud800", 1e-7]
+        assert limits._with_whole_characters(b'"\\ud800') == b'"\\ud800', "no JSON"
+
     def test_every_path_is_bounded(self, tmp_path):
         for path in ("/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):
             assert client(tmp_path).post(path, content=b" " * (MOST_BODY + 1)).status_code == 413
