@@ -150,7 +150,13 @@ class Encoder(EncoderModules):
             Stopped: ``should_stop`` said yes.
         """
         if device is not None:
-            return self._encode_on(device, sentences, normalize, on_progress, should_stop, report)
+            check_not_one_string(sentences)
+            report, started = EncodeReport() if report is None else report, time.perf_counter()
+            before = report.truncated
+            vectors = encode_in_processes(self, texts(sentences), device, normalize, on_progress, should_stop, report)
+            report.seconds += time.perf_counter() - started
+            self._warn_of_truncation(report.truncated - before)
+            return vectors
         vectors = np.empty((len(sentences), self.dimension), dtype=np.float32)
         progress = None if on_progress is None else lambda done, _: on_progress(done, len(sentences))
         start = 0
@@ -176,8 +182,8 @@ class Encoder(EncoderModules):
         """
         report = EncodeReport() if report is None else report
         check_not_one_string(sentences)
-        started, remaining, before, done = time.perf_counter(), iter(sentences), report.truncated, 0
-        parts = _in_chunks(remaining, chunk)
+        started, before, done = time.perf_counter(), report.truncated, 0
+        parts = _in_chunks(iter(sentences), chunk)
         tokenize_all = map if self.device.type == "cpu" else parallel.ahead
         for part in tokenize_all(self._tokenize_chunk, parts):
             progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
@@ -300,25 +306,6 @@ class Encoder(EncoderModules):
             return to_host(found)
 
         return to_vectors
-
-    def _encode_on(
-        self,
-        devices: Sequence[str],
-        sentences: Sequence[str],
-        normalize: bool | None,
-        on_progress: Progress | None,
-        should_stop: Callable[[], bool] | None,
-        report: EncodeReport | None,
-    ) -> np.ndarray:
-        report, started = EncodeReport() if report is None else report, time.perf_counter()
-        check_not_one_string(sentences)
-        before = report.truncated
-        vectors = encode_in_processes(
-            self, texts(sentences), devices, normalize, on_progress, should_stop, on_report=report.add
-        )
-        report.seconds += time.perf_counter() - started
-        self._warn_of_truncation(report.truncated - before)
-        return vectors
 
     def _warn_of_truncation(self, cut: int) -> None:
         if cut:

@@ -11,10 +11,9 @@ of one model share its weights: each ``with_…`` returns a copy that differs in
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-    from training.models.model_format import ModelFormat
     from training.models.modules.words import WhitespaceTokenizer
 
 
@@ -59,7 +57,7 @@ class EncoderModules:
         self.source = source
         empty_id = getattr(getattr(backbone, "input_module", None), "empty_id", 0)
         self._text_tokenizer = text_tokenizer(tokenizer, model_format, empty_id)
-        self._advised = False
+        self._advised = False  # whether `prompt_advice` has been logged
         self._apply_settings()
 
     @property
@@ -78,11 +76,6 @@ class EncoderModules:
         return self.model_format.max_length or DEFAULT_MAX_LENGTH
 
     @property
-    def full_dimension(self) -> int:
-        """The length of a sentence vector before truncation to ``dimension``."""
-        return self._full_dimension
-
-    @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
@@ -90,7 +83,7 @@ class EncoderModules:
     @property
     def dimension(self) -> int:
         """D, the length of a sentence vector."""
-        return min(self.model_format.dimension or self._full_dimension, self._full_dimension)
+        return min(self.model_format.dimension or self.full_dimension, self.full_dimension)
 
     @property
     def prompt(self) -> str:
@@ -159,13 +152,25 @@ class EncoderModules:
         """
         if prompt is None and name is None:
             return self
-        prompts, default = named_prompt(self.model_format, prompt, name, self.name)
+        if prompt is not None and name is not None:
+            raise InputError("give the prompt itself or its name, not both")
+        prompts, default = self.prompts, name
+        if name is not None:
+            if name not in prompts:
+                known = ", ".join(prompts) or "none"
+                raise InputError(f"{self.name} has no prompt named {name!r}; its folder names: {known}")
+            default = name if prompts[name] else None
+        elif prompt:
+            default = next((known for known, text in prompts.items() if text == prompt), "default")
+            prompts[default] = prompt
         stated = {"prompt": prompt, "prompt_name": name}
         return self._with_settings(stated, prompts=prompts, default_prompt=default)
 
     def for_role(self, role: str) -> Self:
         """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        name = role_prompt(self.model_format.prompts, role)
+        if role not in ROLES:
+            raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
+        name = next((name for name in ROLES[role] if name in self.model_format.prompts), None)
         encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
         encoder._advised = True
         return encoder
@@ -226,9 +231,10 @@ class EncoderModules:
         model_format, tokenizer = self.model_format, self._text_tokenizer
         pooled = len(parse_pooling(self.pooling)) * self._hidden_dimension
         head: Iterable[Any] = self.head
-        self._full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
-        if model_format.dimension is not None and model_format.dimension > self._full_dimension:
-            raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self._full_dimension}")
+        # The length of a sentence vector before truncation to ``dimension``.
+        self.full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
+        if model_format.dimension is not None and model_format.dimension > self.full_dimension:
+            raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self.full_dimension}")
         skipped = 0 if model_format.include_prompt or not self.prompt else tokenizer.prompt_length()
         self._pool = pooling_function(self.pooling, skipped)
         self.skipped_tokens = skipped
@@ -255,34 +261,6 @@ CARD_PROMPTS = (
 )
 
 
-def role_prompt(prompts: Mapping[str, str], role: str) -> str | None:
-    """The name of the prompt for ``query`` or ``document``; None if there is none. InputError for another role."""
-    if role not in ROLES:
-        raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
-    return next((name for name in ROLES[role] if name in prompts), None)
-
-
-def named_prompt(
-    model_format: ModelFormat, prompt: str | None, name: str | None, model: str
-) -> tuple[dict[str, str], str | None]:
-    """The prompts by name, and the name of the one to use, None for no prompt, after a choice by text or by name.
-
-    InputError if both are given, or the model has no prompt of that name.
-    """
-    prompts = dict(model_format.prompts)
-    if prompt is not None and name is not None:
-        raise InputError("give the prompt itself or its name, not both")
-    if name is not None:
-        if name not in prompts:
-            known = ", ".join(prompts) or "none"
-            raise InputError(f"{model} has no prompt named {name!r}; its folder names: {known}")
-        return prompts, name if prompts[name] else None
-    if not prompt:
-        return prompts, None
-    same = next((known for known, text in prompts.items() if text == prompt), None)
-    return (prompts, same) if same else ({**prompts, "default": prompt}, "default")
-
-
 def advice(model: str, model_format: ModelFormat) -> str:
     """One sentence if the model's folder says that it needs prompts but not which one it uses by default, else ""."""
     named = [name for name, text in model_format.prompts.items() if text]
@@ -291,21 +269,11 @@ def advice(model: str, model_format: ModelFormat) -> str:
             f"{model} was trained with prompts, and none is put before the sentences: its folder names "
             f"{', '.join(named)}; choose one"
         )
-    quoted = _quoted_prompts(model_format.transformer)
-    if quoted:
-        texts = " or ".join(f'"{text}"' for text in quoted)
-        where = "every sentence" if len(quoted) > 1 else "a query"
-        return f"{model} expects {texts} before {where}, as its model card says; give it as the prompt"
-    return ""
-
-
-def _quoted_prompts(folder: Path) -> tuple[str, ...]:
-    """The prompts of ``CARD_PROMPTS`` that the model card in ``folder`` quotes."""
-    card = folder / "README.md"
-    if not card.is_file():
-        return ()
-    text = card.read_text(encoding="utf-8", errors="replace")
+    card = model_format.transformer / "README.md"
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     for prompts in CARD_PROMPTS:
         if all(any(f"{quote}{prompt.strip()}" in text for quote in "\"'`“") for prompt in prompts):
-            return prompts
-    return ()
+            expected = " or ".join(f'"{prompt}"' for prompt in prompts)
+            where = "every sentence" if len(prompts) > 1 else "a query"
+            return f"{model} expects {expected} before {where}, as its model card says; give it as the prompt"
+    return ""

@@ -9,6 +9,7 @@ built is never larger than what the folder holds. Each mistake is one sentence.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -54,18 +55,12 @@ class WeightShapes:
 
 
 def check_model_folder(folder: Path) -> None:
-    """Check config.json, the tokenizer's files and the weights' headers of a transformer's folder.
-
-    Raises:
-        InputError: the folder cannot be a model; the message names the file and the setting.
-    """
+    """InputError if config.json, the tokenizer's files or the weights' headers cannot be those of a transformer."""
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise InputError(f"{entry} is no file; fetch the model again")
     config_file = folder / "config.json"
-    config, shapes = read_json(config_file), read_shapes(folder)
-    if not isinstance(config, dict):
-        raise InputError(f"{config_file} holds no settings; fetch the model again")
+    config, shapes = read_object(config_file), read_shapes(folder)
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)
         _check_sizes(config_file, settings, shapes)
@@ -73,27 +68,19 @@ def check_model_folder(folder: Path) -> None:
 
 
 def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
-    """Check the settings of a module after the transformer: its sizes together need no more numbers than its weights.
-
-    Raises:
-        InputError: a size is no whole number, or larger than the weights have room for.
-    """
+    """InputError if the sizes of a module after the transformer together need more numbers than its weights are."""
     file = folder / "config.json"
     sizes = dict(_sizes(file, config, MODULE_SIZES))
     if sizes and not any(folder.glob("*.safetensors")):
         read_tensors(folder)  # says what is missing
     numbers = read_shapes(folder).numbers if sizes else 1
-    if _product(list(sizes.values())) > numbers:
+    if math.prod(sizes.values()) > numbers:
         said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
         raise InputError(f"{folder} announces {said}, but its weights are only {numbers:,} numbers; fetch it again")
 
 
 def read_shapes(folder: Path) -> WeightShapes:
-    """The shapes of all weights in a folder, from the headers alone.
-
-    Raises:
-        InputError: a header is damaged.
-    """
+    """The shapes of all weights in a folder, from the headers alone. InputError if one is damaged."""
     shapes: dict[str, list[int]] = {}
     for file in sorted(folder.glob("*.safetensors")):
         for name, entry in _header(file).items():
@@ -105,7 +92,7 @@ def read_shapes(folder: Path) -> WeightShapes:
             shapes[name] = shape
     indices = [int(found[1]) for name in shapes if (found := _LAYER_INDEX.search(name)) and len(found[1]) < 6]
     return WeightShapes(
-        numbers=sum(_product(shape) for shape in shapes.values()),
+        numbers=sum(map(math.prod, shapes.values())),
         largest=max((size for shape in shapes.values() for size in shape), default=0),
         layers=max(indices, default=-1) + 1,
     )
@@ -127,7 +114,6 @@ def _header(file: Path) -> dict[str, Any]:
 
 
 def _check_foreign(file: Path, settings: dict[str, Any]) -> None:
-    """InputError for settings that ask for code or a library from elsewhere."""
     for name in FOREIGN:
         if settings.get(name):
             raise InputError(f"{file} asks for {name}, which is not supported; choose a model without it")
@@ -140,8 +126,8 @@ def _check_foreign(file: Path, settings: dict[str, Any]) -> None:
 
 
 def _check_sizes(file: Path, settings: dict[str, Any], shapes: WeightShapes) -> None:
-    """InputError for a size that is no whole number, or larger than the weights have room for."""
-    layers, width, heads = (_first(file, settings, names) for names in (LAYERS, WIDTHS, HEADS))
+    found = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
+    layers, width, heads = (size and size[1] for size in found)
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
         if size > shapes.largest + SLACK:
             raise InputError(
@@ -195,10 +181,6 @@ def _token_ids(tokenizer: dict[str, Any]) -> Iterator[int]:
         yield len(vocabulary) - 1
 
 
-def _first(file: Path, settings: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((size for _, size in _sizes(file, settings, names)), None)
-
-
 def _sizes(file: Path, settings: dict[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """(name, value) of those that there are. InputError for one that is not a whole number above 0."""
     for name in names:
@@ -212,13 +194,6 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _product(shape: list[int]) -> int:
-    numbers = 1
-    for size in shape:
-        numbers *= size
-    return numbers
-
-
 # ---------------------------------------------------------------- files
 
 
@@ -228,11 +203,7 @@ PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
 
 
 def read_json(file: Path) -> Any:
-    """Parse a JSON file.
-
-    Raises:
-        InputError: it is no regular file (a device, a pipe), larger than `MOST_JSON`, not JSON, or nested too deeply.
-    """
+    """Parse a JSON file. InputError if it is no regular file (but a device, a pipe), too large, or not JSON."""
     if not file.is_file():
         raise InputError(f"{file} is missing, or is no file; fetch the model again")
     with file.open("rb") as opened:
@@ -243,7 +214,6 @@ def read_json(file: Path) -> Any:
 
 
 def parse_json(content: bytes, file: Path) -> Any:
-    """Parse JSON that was read from ``file``. InputError with the file's name if it is not valid."""
     try:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:
@@ -277,15 +247,20 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     file = folder / WEIGHTS
     if not file.is_file():
         if any((folder / name).is_file() for name in PICKLES):
-            raise InputError(
-                f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can "
-                "run code: convert the model to safetensors"
-            )
+            raise only_pickles(folder)
         raise InputError(f"{file} is missing; fetch the model again")
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
+
+
+def only_pickles(folder: Path) -> InputError:
+    """The error for a folder without weights that may be read."""
+    return InputError(
+        f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run code: "
+        "convert the model to safetensors"
+    )
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.folder_checks import check_model_folder, read_json
+from training.models.folder_checks import check_model_folder, read_object
 from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.models.word_encoders import WordBackbone, build_word_encoder
@@ -26,10 +26,7 @@ from training.names import ModelName
 from training.sources.resolve import model_folder
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
-
-    from training.models.modules.words import WhitespaceTokenizer
 
 
 _UNUSED = "pooler."  # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it
@@ -48,33 +45,6 @@ ENCODER_CLASSES = {
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
 
 importing = threading.Lock()  # transformers cannot be imported by two threads at once
-
-
-def open_input_module(
-    model_format: ModelFormat,
-) -> tuple[nn.Module, PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer]:
-    """The modules before the pooling, float32, and the tokenizer. InputError if a file is missing or damaged."""
-    folder = model_format.transformer
-    if model_format.input_module == TRANSFORMER:
-        tokenizer = open_tokenizer(folder)
-        return open_backbone(folder), tokenizer
-    kind: Any = MODULES[model_format.input_module]
-    module = kind.read(folder)
-    layers = [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules]
-    return WordBackbone(module, layers), module.tokenizer
-
-
-def open_head(model_format: ModelFormat) -> nn.Sequential:
-    """The modules after the pooling, without the last Normalize. InputError as ``open_input_module``."""
-    return nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
-
-
-def default_pooling(backbone: nn.Module) -> str:
-    """The pooling of a plain transformer: of a decoder, which reads from left to right, the last token; else mean."""
-    config: Any = backbone.config
-    architectures = getattr(config, "architectures", None) or [""]
-    is_decoder = architectures[0].endswith("ForCausalLM") and getattr(config, "is_causal", True)
-    return "lasttoken" if is_decoder else "mean"
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
@@ -99,8 +69,7 @@ def open_backbone(folder: Path) -> nn.Module:
     with importing:
         import transformers
 
-    config_file = folder / "config.json"
-    model_type = read_json(config_file).get("model_type") if config_file.is_file() else None
+    model_type = read_object(folder / "config.json", {}).get("model_type")
     opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), "AutoModel"))
     try:
         backbone, report = opener.from_pretrained(
@@ -111,16 +80,7 @@ def open_backbone(folder: Path) -> nn.Module:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        ImportError,
-        SafetensorError,
-    ) as error:
+    except (*_WRONG_SETTINGS, SafetensorError) as error:
         raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
     except RuntimeError as error:  # transformers has logged which weights
         raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
@@ -184,35 +144,41 @@ def open_modules(
     name: str, home: str | Path | None = None, seed: int = 0, vocabulary_of: Iterable[str] = ()
 ) -> OpenedModules:
     """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`."""
-    opened = _open(name, home, seed, vocabulary_of)
-    model_format = replace(
-        opened.model_format,
-        pooling=opened.model_format.pooling or default_pooling(opened.backbone),
-        max_length=_longest_input(opened.model_format, opened.tokenizer, opened.backbone),
-    )
-    return opened._replace(model_format=model_format)
-
-
-def _open(name: str, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> OpenedModules:
     if name in WORD_ENCODERS:
-        made = build_word_encoder(name, vocabulary_of, seed, home)
-        return OpenedModules(
-            made.backbone, made.backbone.input_module.tokenizer, made.head, made.model_format, made.source
-        )
+        words, head, model_format, source = build_word_encoder(name, vocabulary_of, seed, home)
+        return _opened(words, words.input_module.tokenizer, head, model_format, source)
     scratch = ModelName(name).scratch_shape
     resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
     model_format = read_model_format(resolved.path)
+    folder = model_format.transformer
     if scratch:
-        tokenizer = open_tokenizer(model_format.transformer)
+        tokenizer = open_tokenizer(folder)
         backbone = random_backbone(*scratch, len(tokenizer), seed)
         model_format = replace(model_format, pooling="mean", normalizes=False)
-        return OpenedModules(backbone, tokenizer, nn.Sequential(), model_format, "random weights")
-    return OpenedModules(*open_input_module(model_format), open_head(model_format), model_format, resolved.source)
+        return _opened(backbone, tokenizer, nn.Sequential(), model_format, "random weights")
+    if model_format.input_module == TRANSFORMER:
+        tokenizer = open_tokenizer(folder)
+        backbone = open_backbone(folder)
+    else:
+        input_module: Any = MODULES[model_format.input_module]
+        module = input_module.read(folder)
+        tokenizer = module.tokenizer
+        backbone = WordBackbone(module, [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules])
+    head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
+    return _opened(backbone, tokenizer, head, model_format, resolved.source)
 
 
-def _longest_input(model_format: ModelFormat, tokenizer: Any, backbone: nn.Module) -> int | None:
-    """The most tokens of an input; None of a static embedding, which truncates nothing."""
+def _opened(
+    backbone: nn.Module, tokenizer: Any, head: nn.Sequential, model_format: ModelFormat, source: str
+) -> OpenedModules:
+    """With what the folder does not state: the pooling, and the most tokens of an input."""
+    config: Any = backbone.config
     if isinstance(backbone, WordBackbone):
-        return getattr(backbone.input_module, "max_length", None)
-    longest = max_input_length(tokenizer, backbone)
-    return min(model_format.max_length or longest, longest)
+        longest = getattr(backbone.input_module, "max_length", None)  # a static embedding truncates nothing
+    else:
+        longest = max_input_length(tokenizer, backbone)
+        longest = min(model_format.max_length or longest, longest)
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    is_decoder = architecture.endswith("ForCausalLM") and getattr(config, "is_causal", True)  # reads left to right
+    pooling = model_format.pooling or ("lasttoken" if is_decoder else "mean")
+    return OpenedModules(backbone, tokenizer, head, replace(model_format, pooling=pooling, max_length=longest), source)

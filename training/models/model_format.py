@@ -12,13 +12,13 @@ their own, and those that `training.models.modules` does not list, are refused b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.errors import InputError
-from training.models.folder_checks import read_json, read_object, write_json
+from training.models.folder_checks import only_pickles, read_json, read_object, write_json
 from training.models.modules import INPUT_MODULES, KINDS, POOLING, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.pooling import POOLINGS, parse_pooling
 
@@ -83,21 +83,21 @@ def read_model_format(folder: Path) -> ModelFormat:
     _check_order(folder, first.kind, kinds, pooled)
     after = rest[pooled + (POOLING in kinds) :]
     normalizes = bool(after) and after[-1].kind == "Normalize"
-    model_format = ModelFormat(
+    settings = _general_settings(folder)
+    if first.kind == TRANSFORMER:
+        settings |= _transformer_settings(first.folder, folder.name)
+    else:
+        settings["pooling"] = "mean"  # a static embedding averages its tokens itself
+    if POOLING in kinds:
+        settings |= _pooling_settings(rest[pooled].folder)
+    return ModelFormat(
         transformer=first.folder,
         input_module=first.kind,
         token_modules=tuple(rest[:pooled]),
         sentence_modules=tuple(after[:-1] if normalizes else after),
         normalizes=normalizes,
+        **settings,
     )
-    model_format = _with_general_settings(model_format, folder)
-    if first.kind == TRANSFORMER:
-        model_format = _with_transformer_settings(model_format, folder.name)
-    if POOLING in kinds:
-        pooling, include_prompt = _read_pooling(rest[pooled].folder)
-        return replace(model_format, pooling=pooling, include_prompt=include_prompt)
-    # A static embedding averages its tokens itself.
-    return model_format if first.kind == TRANSFORMER else replace(model_format, pooling="mean")
 
 
 def write_model_format(
@@ -105,15 +105,8 @@ def write_model_format(
 ) -> list[Path]:
     """Write modules.json, the pooling and the settings beside a first module that is already in ``folder``.
 
-    Args:
-        folder: the model's.
-        model_format: its settings.
-        dimension: of the vectors that are pooled.
-        before: the modules before the pooling, by their names.
-        after: those after it, without the last Normalize.
-
-    Returns:
-        The folders of the modules in ``before`` and ``after``, which are empty.
+    ``dimension`` is that of the vectors that are pooled; ``before`` and ``after`` name the modules before the pooling
+    and after it, without the last Normalize. Returns the folders of these modules, which are empty.
     """
     package = "sentence_transformers.models"  # names that every version of the library understands
     is_pooled = model_format.input_module != "StaticEmbedding"
@@ -143,9 +136,6 @@ def write_model_format(
         },
     )
     return folders[: len(before) + len(after)]
-
-
-# ---------------------------------------------------------------- the list of modules
 
 
 def _read_modules(folder: Path) -> list[ModuleEntry]:
@@ -189,8 +179,7 @@ def _check_order(folder: Path, first: str, kinds: list[str], pooled: int) -> Non
         )
 
 
-def _read_pooling(folder: Path) -> tuple[str, bool]:
-    """The name of the pooling, and whether the tokens of a prompt are pooled."""
+def _pooling_settings(folder: Path) -> dict[str, Any]:
     config = read_object(folder / "config.json")
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
     stated = config.get("pooling_mode") or [mode for mode, flag in _FLAGS.items() if config.get(flag)]
@@ -198,7 +187,7 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
     if not modes or not set(modes) <= set(POOLINGS):
         named = " + ".join(modes) or "nothing"
         raise InputError(f"{folder.parent.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
-    return "+".join(modes), config.get("include_prompt") is not False
+    return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
 
 
 def _pooling_config(model_format: ModelFormat, dimension: int) -> dict[str, Any]:
@@ -211,11 +200,7 @@ def _pooling_config(model_format: ModelFormat, dimension: int) -> dict[str, Any]
     return config | ({} if model_format.include_prompt else {"include_prompt": False})
 
 
-# ---------------------------------------------------------------- settings
-
-
-def _with_transformer_settings(model_format: ModelFormat, name: str) -> ModelFormat:
-    folder = model_format.transformer
+def _transformer_settings(folder: Path, name: str) -> dict[str, Any]:
     files = [file for each in _TRANSFORMER_CONFIGS if (file := folder / each).exists()]
     settings = read_object(files[0]) if files else {}
     max_length = settings.get("max_seq_length")
@@ -224,10 +209,10 @@ def _with_transformer_settings(model_format: ModelFormat, name: str) -> ModelFor
     task = settings.get("transformer_task", "feature-extraction")
     if task != "feature-extraction" or settings.get("module_output_name", "token_embeddings") != "token_embeddings":
         raise InputError(f"{name} is a model whose transformer does {task}, not token vectors; choose another one")
-    return replace(model_format, max_length=max_length, lowercase=bool(settings.get("do_lower_case")))
+    return {"max_length": max_length, "lowercase": bool(settings.get("do_lower_case"))}
 
 
-def _with_general_settings(model_format: ModelFormat, folder: Path) -> ModelFormat:
+def _general_settings(folder: Path) -> dict[str, Any]:
     general = read_object(folder / "config_sentence_transformers.json", {})
     kind = general.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
@@ -242,12 +227,8 @@ def _with_general_settings(model_format: ModelFormat, folder: Path) -> ModelForm
     dimension = general.get("truncate_dim")
     if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
         raise InputError(f"the model {folder.name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
-    return replace(
-        model_format,
-        prompts={str(name): text or "" for name, text in prompts.items()},
-        default_prompt=default,
-        dimension=dimension,
-    )
+    prompts = {str(name): text or "" for name, text in prompts.items()}
+    return {"prompts": prompts, "default_prompt": default, "dimension": dimension}
 
 
 def _check_weights(folder: Path) -> None:
@@ -255,7 +236,4 @@ def _check_weights(folder: Path) -> None:
         raise InputError(f"{folder} is not a model folder: it has no config.json")
     read_object(folder / "config.json")
     if not any(folder.glob("*.safetensors")):
-        raise InputError(
-            f"{folder} has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run "
-            "code: convert the model to safetensors"
-        )
+        raise only_pickles(folder)

@@ -13,36 +13,20 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from training.device import pick_device
 from training.errors import InputError, Stopped
+from training.models.tokenization import EncodeReport
 
 PARTS_OF_A_PROCESS = 4  # at least, so that all end at about the same time
 LARGEST_PART, SMALLEST_PART = 8_192, 32  # sentences
 POLL_SECONDS = 0.2  # between two calls of ``should_stop``
 
-Load = Callable[..., Any]  # `Encoder.load`
-
-
-class Part(NamedTuple):
-    """Rows of the sentences: from ``start`` on."""
-
-    start: int
-    sentences: list[str]
-
-
-class Task(NamedTuple):
-    """What all processes are told at their start."""
-
-    load: Load
-    folder: str  # of the encoder
-    dtype: str
-    threads: int  # of a process on the CPU
-
+Part = tuple[int, list[str]]  # the row of its first sentence, and the sentences
 
 _process: dict[str, Any] = {}  # in a process of the pool: its encoder and the event that asks it to stop
 
@@ -66,22 +50,12 @@ def encode_in_processes(
     normalize: bool | None = True,
     on_progress: Callable[[int, int], object] | None = None,
     should_stop: Callable[[], bool] | None = None,
-    on_report: Callable[[Any], object] | None = None,
+    report: EncodeReport | None = None,
 ) -> np.ndarray:
-    """Sentences -> float32 (N, D), in their order, as one process would give them.
+    """Sentences -> float32 (N, D), in their order, as one process would give them. The rest is as in `Encoder.encode`.
 
-    Args:
-        encoder: a `training.models.encoder.Encoder`.
-        sentences: text.
-        devices: one for each process; the same may occur several times.
-        normalize: as in `Encoder.encode`.
-        on_progress: called with (done, all) after each part.
-        should_stop: asked several times a second.
-        on_report: called with the report of each part.
-
-    Raises:
-        InputError: a device cannot be used, or a process died, such as for want of memory.
-        Stopped: ``should_stop`` said yes.
+    ``on_progress`` is called after each part, ``should_stop`` is asked several times a second; the counts of all parts
+    are added to the ``report``.
     """
     devices = check_devices(devices)
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
@@ -98,15 +72,15 @@ def encode_in_processes(
         encoder.save(Path(folder) / "encoder")
         threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         dtype = str(encoder.dtype).removeprefix("torch.")
-        task = Task(type(encoder).load, str(Path(folder) / "encoder"), dtype, threads)
-        start = partial(_start, task, free, stopping)
+        load = partial(type(encoder).load, str(Path(folder) / "encoder"), dtype=dtype)
+        start = partial(_start, load, threads, free, stopping)
         with ProcessPoolExecutor(len(devices), context, start) as pool:
             try:
-                for first, part, report in _results(pool, parts, normalize, should_stop or (lambda: False)):
+                for first, part, part_report in _results(pool, parts, normalize, should_stop or (lambda: False)):
                     vectors[first : first + len(part)] = part
                     done += len(part)
-                    if on_report is not None:
-                        on_report(report)
+                    if report is not None:
+                        report.add(part_report)
                     if on_progress is not None:
                         on_progress(done, len(sentences))
             except BrokenProcessPool as error:
@@ -123,14 +97,17 @@ def encode_in_processes(
 def _parts(sentences: list[str], processes: int) -> list[Part]:
     size = -(-len(sentences) // (processes * PARTS_OF_A_PROCESS))
     size = min(max(size, SMALLEST_PART), LARGEST_PART)
-    return [Part(start, sentences[start : start + size]) for start in range(0, len(sentences), size)]
+    return [(start, sentences[start : start + size]) for start in range(0, len(sentences), size)]
 
 
 def _results(
-    pool: ProcessPoolExecutor, parts: list[Part], normalize: bool | None, should_stop: Callable[[], bool]
+    pool: ProcessPoolExecutor,
+    parts: list[tuple[int, list[str]]],
+    normalize: bool | None,
+    should_stop: Callable[[], bool],
 ) -> Any:
     """(start, vectors, report) of each part as it is finished. Raises what a process raised."""
-    waiting: set[Future[Any]] = {pool.submit(_encode, part, normalize) for part in parts}
+    waiting: set[Future[Any]] = {pool.submit(_encode, *part, normalize) for part in parts}
     while waiting:
         finished, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         for future in finished:
@@ -139,24 +116,21 @@ def _results(
             raise Stopped
 
 
-def _start(task: Task, free: Any, stopping: Any) -> None:
+def _start(load: Callable[..., Any], threads: int, free: Any, stopping: Any) -> None:
     """In a process of the pool: open the encoder on a device that no other process has."""
     device = free.get()
     if device == "cpu":
-        torch.set_num_threads(task.threads)
+        torch.set_num_threads(threads)
     try:
-        _process.update(encoder=task.load(task.folder, dtype=task.dtype, device=device), stopping=stopping)
+        _process.update(encoder=load(device=device), stopping=stopping)
     except Exception as error:  # noqa: BLE001 - raised by the first part: the pool would only say that it is broken
         _process["error"] = error
 
 
-def _encode(part: Part, normalize: bool | None) -> tuple[int, np.ndarray, Any]:
+def _encode(start: int, sentences: list[str], normalize: bool | None) -> tuple[int, np.ndarray, EncodeReport]:
     """In a process of the pool: a part -> its start, vectors (n, D), the report."""
     if "error" in _process:
         raise _process["error"]
-    from training.models.tokenization import EncodeReport
-
     report = EncodeReport()
     encoder, stopping = _process["encoder"], _process["stopping"]
-    vectors = encoder.encode(part.sentences, normalize, should_stop=stopping.is_set, report=report)
-    return part.start, vectors, report
+    return start, encoder.encode(sentences, normalize, should_stop=stopping.is_set, report=report), report

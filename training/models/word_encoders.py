@@ -94,28 +94,13 @@ class Words(NamedTuple):
     are_random: bool
 
 
-class WordEncoderParts(NamedTuple):
-    """What an `Encoder` is made of."""
-
-    backbone: WordBackbone
-    head: nn.Sequential
-    model_format: ModelFormat
-    source: str
-
-
 def build_word_encoder(
     name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
-) -> WordEncoderParts:
-    """The network ``name`` with random weights.
+) -> tuple[WordBackbone, nn.Sequential, ModelFormat, str]:
+    """The network ``name``, of `WORD_ENCODERS`, with random weights: backbone, head, format, source in words.
 
-    Args:
-        name: one of `training.catalogue.WORD_ENCODERS`.
-        sentences: whose words are in the vocabulary, whose frequent bigrams too.
-        seed: of the random weights.
-        home: where GloVe is, see `training.sources.resolve.glove_folder`.
-
-    Raises:
-        InputError: there are neither sentences nor GloVe.
+    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
+    nor GloVe.
     """
     texts = list(dict.fromkeys(sentences))
     with torch.random.fork_rng(devices=[]):
@@ -123,7 +108,7 @@ def build_word_encoder(
         words = _words(name, texts, home)
         backbone, head, pooling = _NETWORKS[name](words, texts)
     model_format = ModelFormat(Path(name), pooling, input_module="WordEmbeddings")
-    return WordEncoderParts(backbone, head, model_format, f"random weights over {words.source}")
+    return backbone, head, model_format, f"random weights over {words.source}"
 
 
 # ---------------------------------------------------------------- networks
@@ -136,7 +121,9 @@ def _bilstm(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequen
 
 def _dan(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
     forms = [PADDING_TOKEN, *words.forms]
-    bigrams = _frequent_bigrams(texts, WhitespaceTokenizer(forms, lowercase=True))
+    tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+    bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
     dimension = words.vectors.shape[1]
     vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
     tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
@@ -149,15 +136,6 @@ _NETWORKS: dict[str, Callable[[Words, Sequence[str]], tuple[WordBackbone, nn.Seq
     BILSTM: _bilstm,
     DAN: _dan,
 }
-
-
-def _frequent_bigrams(texts: Iterable[str], tokenizer: WhitespaceTokenizer) -> list[str]:
-    """The bigrams of at least `MIN_BIGRAMS` occurrences, the most frequent first."""
-    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
-    return [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
-
-
-# ---------------------------------------------------------------- word vectors
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
