@@ -58,8 +58,6 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _ClustersTab:
-    """The components and their event handlers."""
-
     def __init__(self, services: Services, shared: Shared, tab: Any) -> None:
         self.services, self.tab = services, tab
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
@@ -103,14 +101,13 @@ class _ClustersTab:
         self.table = gr.HTML(elem_id="clusters-table")
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         inputs = [self.open_corpus, self.clustering, self.method, self.smallest, self.cut, self.cosine, self.number]
         edit_parts = [self.edit, self.renamed, self.merged, self.edit_note]
         results = [self.table, self.download, self.shown_for, *edit_parts]
         outputs = [*results, self.clustering]
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
-        self.open_corpus.change(self.opened, None, [self.task.status, *results], **PRIVATE)
+        self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
         edits = [
             *(self.task.start.click, self.method.input, self.cut.input),
             *(self.smallest.release, self.cosine.release, self.number.release),
@@ -141,7 +138,6 @@ class _ClustersTab:
         return {self.task.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
 
     def find(self, watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *controls: Any) -> Update:
-        """Find the clusters that the controls ask for."""
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
@@ -151,7 +147,11 @@ class _ClustersTab:
         found = current_clusters(embeddings, embedded, settings, watch)
         groups = describe_clusters(embedded, found.labels, found.names)
         seconds = time.perf_counter() - started
-        choices = [(cluster_choice(group), group.number - 1) for group in groups if group.number]
+        choices = [
+            (" ".join(filter(None, (f"{each.number}:", each.title, f"({len(each.rows):,})"))), each.number - 1)
+            for each in groups
+            if each.number
+        ]
         return {
             self.task.status: clusters_status(groups, embedded, method, seconds),
             self.table: clusters(groups, embedded.corpus),
@@ -164,11 +164,7 @@ class _ClustersTab:
         }
 
     def change(
-        self,
-        change: Callable[..., object],
-        open_corpus: OpenCorpus | None,
-        clustering: Clustering,
-        *values: Any,
+        self, change: Callable[..., object], open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any
     ) -> Update:
         """Change the clusters that are shown by ``change(key, clusters, *values)``, or say why that is impossible."""
         settings, embeddings = clustering.settings, self.services.embeddings
@@ -210,12 +206,6 @@ def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method:
         seconds=seconds,
         method=CLUSTERING_NOTES[method],
     )
-
-
-def cluster_choice(cluster: Cluster) -> str:
-    """A cluster in a list: its number, its name or keywords, its size."""
-    title = f" {cluster.title}" if cluster.title else ""
-    return f"{cluster.number}:{title} ({len(cluster.rows):,})"
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:

@@ -46,8 +46,6 @@ from training.names import ModelName
 
 
 class AtlasExport:
-    """The components and their event handler."""
-
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
@@ -101,8 +99,6 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _MapTab:
-    """The components and their event handlers."""
-
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
@@ -153,7 +149,6 @@ class _MapTab:
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         controls = [
             *(self.colour, self.query, self.dimensions, self.neighbours, self.min_dist),
             *(self.seed, self.second, self.pooling, self.layout, self.pairs),

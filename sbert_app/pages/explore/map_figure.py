@@ -83,11 +83,7 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) 
 
 
 def compute_colouring(
-    services: Services,
-    embedded: EmbeddedCorpus,
-    controls: MapControls,
-    clustering: ClusterSettings,
-    watch: Watch,
+    services: Services, embedded: EmbeddedCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
 ) -> Colouring:
     """The colour of each point: by cluster, group, cosine to a query, a column of the corpus, or none."""
     if controls.colour == CLUSTER:

@@ -40,12 +40,7 @@ from training.errors import InputError, UserFacingError
 from training.names import DataName
 
 # (module in this package, title of the tab)
-TABS = (
-    ("map", "Map"),
-    ("search", "Search"),
-    ("pairs", "Similar pairs"),
-    ("clusters", "Clusters"),
-)
+TABS = (("map", "Map"), ("search", "Search"), ("pairs", "Similar pairs"), ("clusters", "Clusters"))
 
 EXAMPLE, TEXT, FILE, DATA = "example", "text", "file", "data"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA))
@@ -92,13 +87,8 @@ class _ExplorePage:
                 )
                 self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
                 self.reading = UploadOptions(self.upload, "corpus", columns=False)
-                self.column = gr.Dropdown(
-                    [BY_NAME],
-                    value=DETECTED,
-                    label="Column with the sentences",
-                    visible=False,
-                    elem_id="corpus-column",
-                )
+                label = "Column with the sentences"
+                self.column = gr.Dropdown([BY_NAME], label=label, visible=False, elem_id="corpus-column")
                 hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
                 self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
                 status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
@@ -113,19 +103,11 @@ class _ExplorePage:
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         root = gr.context.Context.root_block
         chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.column, self.data]
         inputs = [*chosen, self.model, self.pooling]
-        kinds = {self.text: TEXT, self.upload: FILE, self.column: FILE, self.data: DATA}
-        self.source.change(
-            lambda source: [gr.update(visible=source == kind) for kind in kinds.values()],
-            self.source,
-            list(kinds),
-            **EVERY,
-        )
-        read = [self.source, self.upload, *self.reading.inputs]
-        self.source.change(self.describe_encoding, read, [self.reading.read, *self.reading.inputs], **PRIVATE)
+        fields = [self.text, self.upload, self.column, self.data, self.reading.read, self.reading.encoding]
+        self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.column, self.tab.status], **PRIVATE)
         for event in (root.load, self.tab.start.click):
@@ -145,9 +127,11 @@ class _ExplorePage:
             self.tab.status: messages.lead(f"{table.path.name}: {table.description}. Press Open."),
         }
 
-    def describe_encoding(self, source: str, path: str | None, encoding: str) -> Update:
-        """The picker of encodings belongs to a file."""
-        return self.reading.describe(path if source == FILE else None, encoding)
+    def show_source(self, source: str, path: str | None, encoding: str) -> Update:
+        """Show the controls that belong to the kind of corpus; the picker of encodings belongs to a file."""
+        kinds = {self.text: TEXT, self.upload: FILE, self.column: FILE, self.data: DATA}
+        visible = {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
+        return {**visible, **self.reading.describe(path if source == FILE else None, encoding)}
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Read the chosen corpus, encode it, and select it for the tabs."""

@@ -38,8 +38,6 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _PairsTab:
-    """The components and their event handlers."""
-
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services, self.open_corpus = services, open_corpus
         with gr.Row(elem_classes="explore-controls"):
@@ -71,7 +69,6 @@ class _PairsTab:
             )
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
         no_pairs, no_duplicates = {self.table: "", self.download: hidden()}, {self.download_kept: hidden()}
         cleared = {**no_pairs, **no_duplicates, self.duplicates.status: ""}

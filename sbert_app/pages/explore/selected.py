@@ -107,9 +107,9 @@ class SelectedPanel:
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """A corpus was opened, or the same one under another model: keep what was selected of it."""
-        if open_corpus is not None and picked.corpus == open_corpus.corpus:
-            return self._show(open_corpus, picked.rows, picked.group)
-        return self._show(open_corpus, ())
+        if open_corpus is None or picked.corpus != open_corpus.corpus:
+            picked = SelectedRows()
+        return self._show(open_corpus, picked.rows, picked.group)
 
     def pick_drawn(self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData) -> Update:
         """The rows inside a lasso or a box; with ``add``, besides those that are selected."""
@@ -180,11 +180,9 @@ class SelectedPanel:
             **common,
             self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),
             self.column: gr.update(visible=True),
-            self.summary: selected_summary(subset, group, MAX_SHOWN),
-            self.table: selected_table(subset, embedded.corpus, MAX_SHOWN),
-            self.download: gr.DownloadButton(
-                value=save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))
-            ),
+            self.summary: macro("explore/selected_summary")(subset, group, MAX_SHOWN),
+            self.table: selected_table(subset, embedded.corpus),
+            self.download: str(save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))),
             self.links: selected_links(sentences, token),
             self.rows: HIDDEN_ROWS.format(corpus=open_corpus.corpus, rows=",".join(map(str, subset.rows.tolist()))),
             self.name: gr.update(value=group),
@@ -192,31 +190,22 @@ class SelectedPanel:
         }
 
 
-def selected_summary(subset: Subset, group: str, most: int) -> Markup:
-    """How many sentences are selected, how alike they are, and what they are about."""
-    return macro("explore/selected_summary")(subset, group, most)
-
-
-def selected_table(subset: Subset, corpus: Corpus, most: int) -> dict[str, Any]:
+def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
     """The first selected sentences as the value of a ``gr.Dataframe``, with the columns of the corpus."""
-    rows = subset.rows[:most].tolist()
-    cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:most].tolist()]
-    own = [[values[row] for row in rows] for values in corpus.columns.values()]
-    sentences = [shorten(corpus.sentences[row]) for row in rows]
-    return {
-        "headers": ["row", "cosine", "sentence", *corpus.columns],
-        "data": [list(cells) for cells in zip([row + 1 for row in rows], cosines, sentences, *own, strict=True)],
-    }
+    rows = subset.rows[:MAX_SHOWN].tolist()
+    cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:MAX_SHOWN].tolist()]
+    cells = [
+        [row + 1, cosine, shorten(corpus.sentences[row]), *(values[row] for values in corpus.columns.values())]
+        for row, cosine in zip(rows, cosines, strict=True)
+    ]
+    return {"headers": ["row", "cosine", "sentence", *corpus.columns], "data": cells}
 
 
 def selected_links(sentences: Sequence[str], token: str) -> Markup:
     """Links to the pages that can take the selected sentences, which are kept under ``token``."""
     count = len(sentences)
-    remark = ""
-    if count > MAX_PAIRED:
-        remark = f"Compare and Bulk take up to {MAX_PAIRED} sentences, with every pair of them."
-    elif count == 1:
-        remark = "Compare and Bulk take two sentences or more."
-    fits = 2 <= count <= MAX_PAIRED
-    pairs = count * (count - 1) // 2 if fits else 0
-    return macro("explore/selected_links")(token=token, comparable=fits, pairs=pairs, remark=remark)
+    if 2 <= count <= MAX_PAIRED:
+        return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)
+    most = f"up to {MAX_PAIRED} sentences, with every pair of them"
+    remark = f"Compare and Bulk take {'two sentences or more' if count < 2 else most}."
+    return macro("explore/selected_links")(token, pairs=0, remark=remark)

@@ -113,7 +113,6 @@ class _LearnPage:
         return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         current, class_link = self.current, self.class_link
         columns = [each.column for each in self.views]
         shown = [current, *columns, *self.chips, self.previous, self.following]
