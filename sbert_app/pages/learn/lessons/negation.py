@@ -64,9 +64,7 @@ class Contrast(NamedTuple):
 
     by_scorer: dict[str, Scores]
     own: dict[str, float]  # of the reader's pair, by scorer
-    items: int
     model: str
-    cross_encoder: str
     timed: Timed  # the scores of the set
 
 
@@ -83,7 +81,7 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
             raise InputError(f"the {name} sentence is empty; type one")
     by_scorer, timed = _score_set(context, kind)
     own = {name: float(scores[0]) for name, scores in _score_pairs(context, [(a, b)], kind).items()}
-    return Contrast(by_scorer, own, len(items(kind)), context.setup.model, DEFAULT_CROSS_ENCODER, timed)
+    return Contrast(by_scorer, own, context.setup.model, timed)
 
 
 @lru_cache(maxsize=8)  # while the reader types
@@ -144,11 +142,12 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
 
 def describe(result: Contrast, kind: str) -> Markup:
     """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
+    count = len(result.by_scorer[BI].contrast)
     rows = [
         (
             scorer,
             *(f"{of_kind.mean():.2f}" for of_kind in scores),
-            f"{scores.told_apart} of {result.items}",
+            f"{scores.told_apart} of {count}",
             f"{result.own[scorer]:.2f}",
         )
         for scorer, scores in result.by_scorer.items()
@@ -157,35 +156,23 @@ def describe(result: Contrast, kind: str) -> Markup:
         table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
         + findings(_findings(result, NAMES[kind][1]))
         + measured(
-            f"{result.items} sentences, three pairs each, by TF-IDF, {result.model} and {result.cross_encoder}, in "
+            f"{count} sentences, three pairs each, by TF-IDF, {result.model} and {DEFAULT_CROSS_ENCODER}, in "
             f"{result.timed}. The sentences ship with the app; twenty are few, and no sample of any language"
         )
     )
 
 
 def _findings(result: Contrast, contrasted: str) -> list[str]:
-    bi, cross, n = result.by_scorer[BI], result.by_scorer[CROSS], result.items
+    bi, cross, n = result.by_scorer[BI], result.by_scorer[CROSS], len(result.by_scorer[BI].contrast)
+    gain = cross.told_apart - bi.told_apart
+    how = "no better" if gain == 0 else "worse" if gain < 0 else "hardly better" if gain < max(2, n // 5) else "better"
+    half = " Guessing would give half." if cross.told_apart <= n // 2 + 1 else ""
     return [
         f"By the bi-encoder, the {contrasted} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
         f"and above the paraphrase in {n - bi.told_apart}.",
-        _comparison(bi, cross, n, contrasted),
+        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrasted} in {cross.told_apart} of {n} "
+        f"cases, the bi-encoder in {bi.told_apart}.{half}",
     ]
-
-
-def _comparison(bi: Scores, cross: Scores, n: int, contrasted: str) -> str:
-    """Whether the cross-encoder tells the contrast from the paraphrase more often than the bi-encoder does."""
-    figures = f"it puts the paraphrase above the {contrasted} in {cross.told_apart} of {n} cases, the bi-encoder in "
-    figures += f"{bi.told_apart}"
-    if cross.told_apart == bi.told_apart:
-        verdict = "The cross-encoder is no better here"
-    elif cross.told_apart < bi.told_apart:
-        verdict = "The cross-encoder is worse here"
-    elif cross.told_apart - bi.told_apart < max(2, n // 5):
-        verdict = "The cross-encoder is hardly better here"
-    else:
-        verdict = "The cross-encoder is better here"
-    half = " Guessing would give half." if cross.told_apart <= n // 2 + 1 else ""
-    return f"{verdict}: {figures}.{half}"
 
 
 def show(kind: str, context: Context, a: str, b: str) -> Measurement:

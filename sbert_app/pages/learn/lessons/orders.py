@@ -31,7 +31,6 @@ class Line(NamedTuple):
 
     sentence: str
     length: float  # |v| before normalisation
-    cosine: float
     ranks: dict[str, int]  # by similarity, from 1
 
 
@@ -62,12 +61,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
     u, v = (normalize_rows(each) if normalised else each for each in sample.by_pooling["mean"])
     return Orders(
         lines=[
-            Line(
-                corpus.sentences[row],
-                float(lengths[row]),
-                float(scores["cosine"][row]),
-                {name: int(values[row]) for name, values in rank_of.items()},
-            )
+            Line(corpus.sentences[row], float(lengths[row]), {name: int(of[row]) for name, of in rank_of.items()})
             for row in nearest
         ],
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},

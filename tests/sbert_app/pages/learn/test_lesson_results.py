@@ -46,7 +46,7 @@ def test_an_address_with_a_users_text_stays_one_attribute():
 
 
 def test_sentences_and_names_are_escaped():
-    line = orders.Line(HOSTILE, 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
+    line = orders.Line(HOSTILE, 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
     found = orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED)
     candidates = [rerank.Candidate(HOSTILE, 0.9, 0.1, 1, 2), rerank.Candidate("A dog.", 0.8, 0.7, 2, 1)]
@@ -58,7 +58,7 @@ def test_sentences_and_names_are_escaped():
 
 
 def test_a_rank_that_differs_from_the_cosines_is_marked():
-    line = orders.Line("A dog.", 2.0, 0.5, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
+    line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
     html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED), normalised=True)
     assert html.count('class="red"') == 1
@@ -101,7 +101,7 @@ class TestFindings:
 
         by_scorer = {"TF-IDF": scores(0), "bi-encoder": scores(bi), "cross-encoder": scores(cross)}
         own = dict.fromkeys(by_scorer, 0.5)
-        return negation.describe(negation.Contrast(by_scorer, own, 20, HOSTILE, "c", TIMED), "negation")
+        return negation.describe(negation.Contrast(by_scorer, own, HOSTILE, TIMED), "negation")
 
     @pytest.mark.parametrize(
         ("bi", "cross", "said"),
