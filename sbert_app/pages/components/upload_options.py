@@ -29,6 +29,12 @@ from training.data.tables.text import UnknownEncodingError
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
+# (end of the id, label, hint) of the picker of each column
+COLUMNS = (
+    ("1", "Sentence 1", None),
+    ("2", "Sentence 2", "None for single sentences"),
+    ("target", "Score or label", "Human judgements, if there are any"),
+)
 NONE = ""
 BY_NAME = "detected by name"
 
@@ -39,17 +45,10 @@ class ColumnPicker:
     def __init__(self, elem_id: str) -> None:
         """Build it inside the open Blocks; its ids are ``elem_id`` followed by -1, -2 and -target."""
         with gr.Row(visible=False, elem_id=elem_id) as self.row:
-            self.first = gr.Dropdown(label="Sentence 1", min_width=150, elem_id=f"{elem_id}-1")
-            self.second = gr.Dropdown(
-                label="Sentence 2", info="None for single sentences", min_width=150, elem_id=f"{elem_id}-2"
-            )
-            self.target = gr.Dropdown(
-                label="Score or label",
-                info="Human judgements, if there are any",
-                min_width=150,
-                elem_id=f"{elem_id}-target",
-            )
-        self.inputs = [self.first, self.second, self.target]
+            self.inputs = [
+                gr.Dropdown(label=label, info=info, min_width=150, elem_id=f"{elem_id}-{end}")
+                for end, label, info in COLUMNS
+            ]
         self.outputs = [self.row, *self.inputs]
 
     def show(self, files: str | Sequence[str] | None, encoding: str = "") -> Update:

@@ -116,24 +116,13 @@ def build(services: Services) -> None:
         with gr.Row():
             title = gr.Textbox(label="Class", placeholder="NLP 101", max_lines=1, min_width=160, elem_id="class-title")
             model = gr.Textbox(DEFAULT_MODEL, label="Model", max_lines=1, min_width=200, elem_id="class-model")
-            data = gr.Textbox(
-                DEFAULT_DATA,
-                label="Data",
-                info="Pairs with gold scores: a named set or hf:<org>/<name>",
-                max_lines=1,
-                min_width=200,
-                elem_id="class-data",
-            )
+            hint = "Pairs with gold scores: a named set or hf:<org>/<name>"
+            data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, max_lines=1, min_width=200, elem_id="class-data")
             seed = gr.Textbox(
                 "0", label="Seed", info="0: pairs at equal distances", max_lines=1, min_width=120, elem_id="class-seed"
             )
-        chosen = gr.CheckboxGroup(
-            [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()],
-            value=[],
-            label="Lessons",
-            info="None chosen: all",
-            elem_id="class-lessons",
-        )
+        choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
+        chosen = gr.CheckboxGroup(choices, label="Lessons", info="None chosen: all", elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             copy = gr.Button("Copy the link", visible=False, elem_id="copy-class")

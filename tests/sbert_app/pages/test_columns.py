@@ -42,7 +42,7 @@ def test_what_is_found_by_name_is_chosen_and_everything_is_offered(picker, uploa
     shown = picker.show(upload("plain.csv", "text1,text2,similarity,extra\na,b,1,x\n"))
     assert shown[picker.row].visible
     assert values(picker, shown) == ["text1", "text2", "similarity"]
-    assert [value for _, value in shown[picker.target].choices] == ["", "text1", "text2", "similarity", "extra"]
+    assert [value for _, value in shown[picker.inputs[2]].choices] == ["", "text1", "text2", "similarity", "extra"]
 
 
 def test_without_known_names_none_is_chosen_and_without_a_file_nothing_is_shown(picker, upload):

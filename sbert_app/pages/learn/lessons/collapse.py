@@ -103,7 +103,6 @@ def show(context: Context, source: str, pull: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose a model, and move its vectors together."""
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
     source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
     pull = gr.Slider(

@@ -131,7 +131,6 @@ def show(context: Context, exponent: float, moment: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose N; measure the rates again."""
     with gr.Row():
         exponent = gr.Slider(
             1, 6, 4, step=0.25, label="Sentences, as a power of ten", info="4 = 10,000, the paper’s case", scale=3,

@@ -205,6 +205,5 @@ def show(context: Context, pairs: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose on how many pairs the heads are trained."""
     pairs = gr.Slider(100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs")
     return Demo([pairs], show)

@@ -155,7 +155,6 @@ def show(context: Context, pooling: str, pairs: float, model: str) -> Measuremen
 
 
 def build() -> Demo:
-    """Choose a pooling, the number of pairs and a model."""
     pooling = gr.Radio(POOLING_CHOICES, value="mean", label="Pooling", elem_id="learn-layer-pooling")
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs")

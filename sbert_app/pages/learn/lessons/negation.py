@@ -181,7 +181,6 @@ def show(kind: str, context: Context, a: str, b: str) -> Measurement:
 
 
 def build(kind: str = NEGATION) -> Demo:
-    """Type a pair of one's own."""
     first = items(kind)[0]
     a = gr.Textbox(first.sentence, label="First sentence of your pair", max_lines=3, elem_id=f"learn-{kind}-a")
     b = gr.Textbox(first.contrast, label="Second sentence", max_lines=3, elem_id=f"learn-{kind}-b")

@@ -115,7 +115,6 @@ def show(context: Context, query: str, normalised: bool) -> Measurement:
 
 
 def build() -> Demo:
-    """Type a query; normalise the vectors or not."""
     query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
     normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
     return Demo([query, normalised], show)

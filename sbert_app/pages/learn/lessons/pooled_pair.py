@@ -107,7 +107,6 @@ def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
 
 
 def build() -> Demo:
-    """Type a pair, choose a pooling."""
     first = examples.pairs()[0]
     a = gr.Textbox(first.a, label="First sentence", max_lines=3, elem_id="learn-a")
     b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")

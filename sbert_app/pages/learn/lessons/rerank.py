@@ -124,7 +124,6 @@ def show(context: Context, query: str, k: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Type a query; choose how many candidates the cross-encoder reads."""
     query = gr.Textbox("The stock market fell sharply.", label="Query", max_lines=2, elem_id="learn-search")
     k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
     return Demo([query, k], show)

@@ -180,7 +180,6 @@ def show(context: Context, start: str, temperature: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose what the layer starts from, and the temperature that is shown."""
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
     temperature = gr.Radio(

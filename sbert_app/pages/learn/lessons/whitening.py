@@ -151,7 +151,6 @@ def show(context: Context, source: str, keep: float) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose vectors, and how many dimensions are kept."""
     choices = [("tuned model, mean", "trained"), ("random weights, mean", "random"), ("random, CLS", "random cls")]
     source = gr.Radio(choices, value="random", label="Embeddings of", elem_id="learn-white-source")
     keep = gr.Slider(16, 384, 256, step=16, label="Dimensions kept after whitening", elem_id="learn-keep")

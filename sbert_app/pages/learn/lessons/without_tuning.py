@@ -97,7 +97,6 @@ def show(context: Context, pairs: float, model: str) -> Measurement:
 
 
 def build() -> Demo:
-    """Choose the number of pairs and the model."""
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
         model = gr.Textbox(
