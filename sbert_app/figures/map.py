@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.figures.style import LEGEND, PALETTE, apply_style, short_label
 
 COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky", "yellow")
 SHAPES = ("circle", "diamond", "square")  # available in 2-D and in 3-D
@@ -111,8 +111,15 @@ class MapData:
 def single_map(data: MapData) -> go.Figure:
     """One map; of two, the first, whose points can be moved to the second."""
     figure = _styled(go.Figure(_traces(data, 0)), data, 1)
-    if len(data.maps) == 2:
-        _fix_axes(figure, np.concatenate(data.maps))
+    if len(data.maps) == 2:  # axis ranges that contain both, so that the frame stays while points move
+        points = np.concatenate(data.maps)
+        low, high = points.min(axis=0), points.max(axis=0)
+        margin = 0.05 * (high - low)
+        ranges = dict(zip("xyz", np.stack([low - margin, high + margin], axis=1).tolist(), strict=False))
+        if len(ranges) == 3:
+            figure.update_layout(scene={f"{axis}axis": {"range": each} for axis, each in ranges.items()})
+        else:
+            figure.update_layout(xaxis_range=ranges["x"], yaxis_range=ranges["y"])
     return figure
 
 
@@ -135,9 +142,8 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
             figure.update_layout({f"scene{suffix}": scene})
         else:
             anchor = {"scaleanchor": f"x{suffix}", "anchor": f"x{suffix}"}
-            figure.update_layout(
-                {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
-            )
+            axes = {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
+            figure.update_layout(axes)
         if data.names_groups and isinstance(data.colouring, Labels) and panels == len(data.maps):
             _add_names(figure, data.maps[panel], data.colouring, panel)
         if panels == 2:
@@ -147,14 +153,7 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     figure.update_layout(
         showlegend=has_legend,
-        legend={
-            "orientation": "h",
-            "y": -0.02,
-            "yanchor": "top",
-            "x": 0,
-            "itemsizing": "constant",
-            "font": {"size": 12},
-        },
+        legend=LEGEND | {"y": -0.02, "yanchor": "top", "itemsizing": "constant", "font": {"size": 12}},
         uirevision=data.key,
         dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",  # assets/explore.js sets lasso and box
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
@@ -188,16 +187,6 @@ def _add_names(figure: go.Figure, points: np.ndarray, labels: Labels, panel: int
             figure.add_annotation(**name, **axes)
     if scene:
         figure.update_layout({f"scene{panel + 1 if panel else ''}": {"annotations": scene}})
-
-
-def _fix_axes(figure: go.Figure, points: np.ndarray) -> None:
-    """Set axis ranges that contain both maps, so that the frame stays while points move."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    ranges = [[float(a), float(b)] for a, b in zip(low - 0.05 * (high - low), high + 0.05 * (high - low), strict=True)]
-    if len(ranges) == 3:
-        figure.update_layout(scene={f"{axis}axis": {"range": r} for axis, r in zip("xyz", ranges, strict=True)})
-    else:
-        figure.update_layout(xaxis_range=ranges[0], yaxis_range=ranges[1])
 
 
 def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:

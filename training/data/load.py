@@ -17,6 +17,7 @@ import gzip
 import tempfile
 import zlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -77,8 +78,7 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
             "the Hub"
         )
     columns, remarks = _read(path, file.encoding)
-    data = parse_dataset(path.name, columns, source=str(path))
-    return replace(data, notes=(*remarks, *data.notes))
+    return parse_dataset(path.name, columns, str(path), remarks)
 
 
 # ---------------------------------------------------------------- the sets
@@ -114,8 +114,7 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
     names = dict(enumerate(source.labels))
     if names and not any(isinstance(label, str) for label in columns["label"]):
         columns["label"] = [names.get(label) for label in columns["label"]]
-    data = parse_dataset(f"{head}:{chosen}", columns, origin)
-    return replace(data, notes=(*notes, *data.notes))
+    return parse_dataset(f"{head}:{chosen}", columns, origin, notes)
 
 
 def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Columns, str, tuple[str, ...]]:
@@ -143,8 +142,7 @@ def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dat
     repo_id, *selectors = parts
     rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join(parts)), home)
     name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
-    data = parse_dataset(name, _by_canonical_names(rows.columns), rows.source)
-    return replace(data, notes=(*rows.notes, *data.notes))
+    return parse_dataset(name, _by_canonical_names(rows.columns), rows.source, rows.notes)
 
 
 def _read(path: Path, encoding: str | None = None) -> tuple[Columns, tuple[str, ...]]:
@@ -154,19 +152,14 @@ def _read(path: Path, encoding: str | None = None) -> tuple[Columns, tuple[str, 
     """
     from training.data.tables.table import columns_of, open_table
 
-    if path.suffix != ".gz":
-        table = open_table(path, encoding)
-        return columns_of(table), table.remarks
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = Path(folder) / path.stem
-        _unpack(path, unpacked)
-        table = open_table(unpacked, encoding)
+    with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
+        table = open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
         return columns_of(table), table.remarks
 
 
-def _unpack(path: Path, unpacked: Path) -> None:
-    """Unpack a gzip file, a piece at a time. InputError if it is damaged or larger than `MOST_UNPACKED`."""
-    size = 0
+def _unpacked(path: Path, folder: Path) -> Path:
+    """Unpack a gzip file into a folder, piece by piece. InputError if it is damaged or larger than `MOST_UNPACKED`."""
+    size, unpacked = 0, folder / path.stem
     try:
         with gzip.open(path) as packed, unpacked.open("wb") as file:
             while piece := packed.read(1 << 20):
@@ -178,6 +171,7 @@ def _unpack(path: Path, unpacked: Path) -> None:
         raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error
     except OSError as error:
         raise InputError(f"{path.name} cannot be unpacked: {error.strerror or error}") from error
+    return unpacked
 
 
 # ---------------------------------------------------------------- columns to a data set
@@ -203,18 +197,18 @@ def used_columns(name: str, columns: Sequence[str]) -> list[str]:
     return [column for column in columns if names[column] in (*form, "score", "label")]
 
 
-def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
+def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str] = ()) -> Dataset:
     """Cells by canonical column name -> a clean Dataset.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes. InputError if no form fits, a score is no number, or nothing is left.
+    in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
     """
     texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
     score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
-    notes: list[str] = []
+    said: list[str] = []
     if score_cells is None and label_cells is not None and _are_fractions(label_cells):
         score_cells, label_cells = label_cells, None
-        notes.append("the column label holds fractions: read as scores")
+        said.append("the column label holds fractions: read as scores")
 
     wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
     if score_cells is not None:
@@ -224,17 +218,17 @@ def parse_dataset(name: str, raw: Columns, source: str = "") -> Dataset:
     left_out: set[int] = set()
     for why, which in wrong.items():
         if new := which - left_out:
-            notes.append(f"{len(new):,} rows {why} left out")
+            said.append(f"{len(new):,} rows {why} left out")
         left_out |= which
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:
-        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in notes))
+        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in said))
 
     data = Dataset(
         name=name,
         columns=tuple([column[i] for i in keep] for column in texts),
         source=source,
-        notes=tuple(notes),
+        notes=(*notes, *said),
         rows=[i + 1 for i in keep],
     )
     if score_cells is not None:

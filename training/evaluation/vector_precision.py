@@ -63,10 +63,6 @@ def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-def _from_bfloat16(codes: np.ndarray, _: Ranges) -> np.ndarray:
-    return (codes.astype(np.uint32) << 16).view(np.float32)
-
-
 def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
     start, step = calibration[0], (calibration[1] - calibration[0]) / STEPS
     steps = np.floor((vectors - start) / np.where(step == 0, 1, step))
@@ -78,17 +74,13 @@ def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
     return (start + (codes.astype(np.float32) + np.float32(128.5)) * step).astype(np.float32)
 
 
-def _to_bits(vectors: np.ndarray, _: Ranges) -> np.ndarray:
-    return np.packbits(vectors > 0, axis=-1)
-
-
 def _from_bits(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
     return 2 * np.unpackbits(codes, axis=-1, count=calibration.shape[1]).astype(np.float32) - 1
 
 
 PRECISIONS = {
     "float32": Precision("float32", 32, lambda vectors, _: vectors.astype(np.float32), lambda codes, _: codes),
-    "bfloat16": Precision("bf16", 16, _to_bfloat16, _from_bfloat16),
+    "bfloat16": Precision("bf16", 16, _to_bfloat16, lambda codes, _: (codes.astype(np.uint32) << 16).view(np.float32)),
     "int8": Precision("int8", 8, _to_int8, _from_int8),
-    "binary": Precision("binary", 1, _to_bits, _from_bits),
+    "binary": Precision("binary", 1, lambda vectors, _: np.packbits(vectors > 0, axis=-1), _from_bits),
 }

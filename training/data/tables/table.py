@@ -18,7 +18,6 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.columns import (
     SENTENCES,
@@ -214,7 +213,6 @@ def _open_reader(path: Path, encoding: str | None) -> Reader:
     if head.startswith(b"PAR1"):
         return open_parquet(path)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        _require_workbook(path)
         return open_xlsx(path)
     if suffix in (".parquet", ".xlsx", ".xlsm") and head:
         raise InputError(f"{path.name} is named {suffix}, but it is not one. {WANTED}")
@@ -222,18 +220,6 @@ def _open_reader(path: Path, encoding: str | None) -> Reader:
     if suffix in (".jsonl", ".json", ".ndjson") or start[:1] == b"{" or start.startswith((b"[{", b"[\n")):
         return open_json(path, encoding)
     return open_delimited(path, encoding)
-
-
-def _require_workbook(path: Path) -> None:
-    try:
-        with ZipFile(path) as archive:
-            names = archive.namelist()
-    except (BadZipFile, OSError, NotImplementedError) as error:
-        raise InputError(f"{path.name} is a damaged zip archive or Excel workbook: save it again.") from error
-    if "xl/workbook.xml" not in names:
-        is_office = "content.xml" in names
-        what = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
-        raise InputError(f"{path.name} is {what}. {WANTED}")
 
 
 # ---------------------------------------------------------------- plain text, a sentence a line

@@ -18,6 +18,7 @@ from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.columns import header_of
 from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
+from training.data.tables.text import WANTED
 from training.errors import InputError
 
 MOST_ROWS = 1_048_576  # of any sheet in Excel
@@ -64,7 +65,7 @@ class XlsxReader(Reader):
 
 def open_xlsx(path: Path) -> XlsxReader:
     """Find the sheet and its header. InputError if it is no workbook, a damaged one, or one whose sheets are empty."""
-    _check_size(path)
+    _check_archive(path)
     with _workbook(path) as workbook:
         visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
         estimates = {sheet.title: sheet.max_row or 0 for sheet in visible}
@@ -120,17 +121,22 @@ def _workbook(path: Path) -> Iterator[Any]:
         raise _damaged(path) from error
 
 
-def _check_size(path: Path) -> None:
-    """InputError for a workbook that unpacks to more than fits into memory, as a whole or in one cell."""
+def _check_archive(path: Path) -> None:
+    """InputError for another archive, and for a workbook that unpacks to more than fits into memory or into a cell."""
     try:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
             shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
             too_large = sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT
-            parts = [] if too_large else [name for name in sizes if name.endswith((".xml", ".rels"))]
+            is_read = "xl/workbook.xml" in sizes and not too_large
+            parts = [name for name in sizes if is_read and name.endswith((".xml", ".rels"))]
             huge_cell = any(_has_huge_cell(archive, name) for name in parts)
     except BROKEN as error:
         raise _damaged(path) from error
+    if "xl/workbook.xml" not in sizes:
+        is_office = "content.xml" in sizes
+        what = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
+        raise InputError(f"{path.name} is {what}. {WANTED}")
     if too_large:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
     if huge_cell:
