@@ -19,7 +19,8 @@ from training.errors import InputError, Stopped
 if TYPE_CHECKING:
     from sbert_app.services.files.matches import MatchSummary
     from sbert_app.services.files.report import ScoreSummary
-    from training.data.tables.table import PairColumns, Table
+    from training.data.tables.columns import PairColumns
+    from training.data.tables.table import Table
     from training.evaluation.thresholds import Criterion
 
 
@@ -138,7 +139,8 @@ def score(
         return
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
-    from training.data.tables.table import open_table, pick_columns
+    from training.data.tables.columns import pick_columns
+    from training.data.tables.table import open_table
     from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:

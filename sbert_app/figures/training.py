@@ -19,7 +19,6 @@ from sbert_app.services.runs.events import MEASURES, Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-MAX_CURVES = len(COLOURS)  # distinguishable by colour
 SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
 
 

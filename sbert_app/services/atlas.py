@@ -42,7 +42,8 @@ from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.store.cache import DiskCache, digest
 from training.atomic import replace_file
 from training.data.tables.columns import as_text, free_name
-from training.data.tables.table import RowBatch, Table
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table
 from training.errors import InputError
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
-from training.data.tables.table import PairColumns, Table, open_table, pick_columns
+from training.data.tables.columns import PairColumns, pick_columns
+from training.data.tables.table import Table, open_table
 from training.errors import InputError, Stopped, UserFacingError
 
 MOST_LISTED = 20  # jobs in the list

@@ -13,8 +13,8 @@ from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.results.results import STATISTICS
-from training.data.tables.columns import normalize_name
-from training.data.tables.table import PairColumns, Table
+from training.data.tables.columns import PairColumns, normalize_name
+from training.data.tables.table import Table
 
 LONGEST_TEXT = 500  # characters of a cell that are shown
 LONGEST_NOTE = 300

@@ -18,8 +18,8 @@ import numpy as np
 
 from sbert_app.services.store.cache import digest
 from training.assets import asset
-from training.data.tables.columns import as_text
-from training.data.tables.table import Table, open_lines, open_table, pick_columns, pick_sentence
+from training.data.tables.columns import as_text, pick_columns, pick_sentence
+from training.data.tables.table import Table, open_lines, open_table
 from training.errors import InputError
 from training.names import DataName
 

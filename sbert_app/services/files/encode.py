@@ -20,8 +20,9 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.writers import PARQUET, VECTORS, discarded_on_error, open_writers
-from training.data.tables.columns import free_name
-from training.data.tables.table import RowBatch, Table, as_text, open_lines, open_table, pick_sentence
+from training.data.tables.columns import as_text, free_name, pick_sentence
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table, open_lines, open_table
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder

@@ -17,9 +17,8 @@ import numpy as np
 from training.catalogue import NLI_LABELS
 from training.data.dataset import TOP_SCORE
 from training.data.load import SCORE_SCALES, label_text
-from training.data.tables.columns import NLI_PAIR, normalize_name
+from training.data.tables.columns import NLI_PAIR, PairColumns, bad_number, normalize_name, parse_number
 from training.data.tables.rows import RowBatch
-from training.data.tables.table import PairColumns, bad_number, parse_number
 from training.data.transforms import NEGATIVE_LABELS, POSITIVE_FROM, POSITIVE_LABELS
 
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))

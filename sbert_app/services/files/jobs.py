@@ -35,7 +35,8 @@ from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document, write_document
-from training.data.tables.table import PairColumns, Table
+from training.data.tables.columns import PairColumns
+from training.data.tables.table import Table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
 

@@ -21,9 +21,9 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Column, Writer, discarded_on_error, open_writers
-from training.data.tables.columns import free_name
+from training.data.tables.columns import as_text, free_name, parse_number
 from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, as_text, open_table, parse_number
+from training.data.tables.table import Table, open_table
 from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 

@@ -28,8 +28,9 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
-from training.data.tables.columns import free_name
-from training.data.tables.table import PairColumns, RowBatch, Table, as_text, open_table, pick_columns
+from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
+from training.data.tables.rows import RowBatch
+from training.data.tables.table import Table, open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 

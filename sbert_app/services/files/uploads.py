@@ -19,9 +19,9 @@ from typing import Any
 
 from sbert_app.services.files.writers import Column, ParquetWriter, discarded_on_error
 from training.atomic import replace_file
-from training.data.tables.columns import LABELS, NLI_PAIR, canonical_names, normalize_name
+from training.data.tables.columns import LABELS, NLI_PAIR, as_text, canonical_names, normalize_name, parse_number
 from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, as_text, open_table, parse_number
+from training.data.tables.table import Table, open_table
 from training.errors import InputError
 
 KEPT = ("topic",)  # further columns that are used under one name alone

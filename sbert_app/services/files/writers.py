@@ -19,7 +19,7 @@ import numpy as np
 
 from training.atomic import AtomicFile
 from training.data.tables.columns import NUMBER
-from training.data.tables.table import RowBatch
+from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 
 # Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them:

@@ -21,7 +21,7 @@ from training.data.tables.table import Table, file_version, open_table
 from training.errors import InputError, first_line
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
-BLOCK_ROWS = 65_536  # rows of a block, which is a file of the output
+BLOCK_ROWS = 65_536  # of a block, which is a file of the output
 FILE_ROWS = 10**12  # the ids of a file's rows begin at this times its number
 ID = "row_id"
 VERSION_KEYS = ("size", "mtime", "LastModified", "last_modified", "updated", "created", "ETag")  # of file systems

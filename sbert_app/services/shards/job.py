@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import Block, BlockReader, filesystem, is_remote, local_copy
+from sbert_app.services.shards.blocks import BLOCK_ROWS, Block, BlockReader, filesystem, is_remote, local_copy
 from training.atomic import sweep, write_text
 from training.data.tables.columns import pick_columns, pick_sentence
 from training.errors import InputError, unwritable
@@ -49,7 +49,7 @@ class ShardJob:
     device: str = "auto"
     home: str | None = None
     offline: bool = False
-    block_rows: int = 65_536
+    block_rows: int = BLOCK_ROWS
     encoding: str | None = None  # of text files; None to find out
 
     def description(self, files: list[str]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from sbert_app.pages.bulk import results
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.files.score import score_file
-from training.data.tables.table import open_table, pick_columns
+from training.data.tables.columns import pick_columns
+from training.data.tables.table import open_table
 
 EVIL = "<script>alert(1)</script>"
 EXAMPLE = ROOT / "assets" / "examples" / "bulk-example.csv"

@@ -21,15 +21,9 @@ from typing import Any
 
 from training.data.tables.columns import (
     SENTENCES,
-    PairColumns,
-    as_text,
-    bad_number,
     canonical_names,
     listed,
     normalize_name,
-    parse_number,
-    pick_columns,
-    pick_sentence,
 )
 from training.data.tables.csv import open_delimited
 from training.data.tables.json import open_json
@@ -38,20 +32,6 @@ from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, gath
 from training.data.tables.text import OTHER, WANTED, TextFile, scan
 from training.data.tables.xlsx import open_xlsx
 from training.errors import InputError
-
-__all__ = [
-    "PairColumns",
-    "RowBatch",
-    "Table",
-    "as_text",
-    "bad_number",
-    "columns_of",
-    "open_table",
-    "parse_number",
-    "pick_columns",
-    "pick_sentence",
-    "read_columns",
-]
 
 FOREIGN = {
     b"\x1f\x8b": "a gzip archive: unpack it first",

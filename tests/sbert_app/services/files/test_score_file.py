@@ -21,7 +21,8 @@ from scipy import stats
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.report import ReportBuilder
 from sbert_app.services.files.score import PairScorer, RecentEmbeddings, score_file
-from training.data.tables.table import PairColumns, open_table
+from training.data.tables.columns import PairColumns
+from training.data.tables.table import open_table
 from training.errors import InputError
 
 WORDS = "the a man woman dog plays runs guitar piano in park slowly fast and sings while child".split()  # noqa: SIM905

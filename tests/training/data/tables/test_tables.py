@@ -15,17 +15,19 @@ from depth import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from training.data.tables.columns import canonical_names, free_name, looks_like_data, unique_names
-from training.data.tables.table import (
+from training.data.tables.columns import (
     PairColumns,
     as_text,
     bad_number,
-    open_table,
+    canonical_names,
+    free_name,
+    looks_like_data,
     parse_number,
     pick_columns,
     pick_sentence,
-    read_columns,
+    unique_names,
 )
+from training.data.tables.table import open_table, read_columns
 from training.data.tables.text import UnknownEncodingError, scan
 from training.errors import InputError
 
