@@ -351,17 +351,16 @@ def search(services: Services) -> None:
         """
         check_query(query, k)
         model = model or DEFAULT_MODEL
-        space = _listed(sentences, model, pooling) if sentences is not None else _named(data, model, pooling)
+        if sentences is None:
+            space = named(data, model, pooling)
+        else:  # not through the cache of corpora, where it would evict those that visitors have open
+            encoder = services.models.encoder(model, pooling or None, "document")
+            space = encode(Corpus("sentences", sentences), encoder, services.embeddings.cache)
         crosser = services.models.cross_encoder_or_none(cross_encoder)
         found = find(space, query, services.models.encoder(model, pooling or None, "query"), k, crosser)
         return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json()}
 
-    def _listed(sentences: list[str], model: str, pooling: str) -> EmbeddedCorpus:
-        # Not through the cache of corpora, where it would evict those that visitors have open.
-        encoder = services.models.encoder(model, pooling or None, "document")
-        return encode(Corpus("sentences", sentences), encoder, services.embeddings.cache)
-
-    def _named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
+    def named(data: str, model: str, pooling: str) -> EmbeddedCorpus:
         spaces = services.embeddings
         if data in keys:
             with suppress(UserFacingError):  # pushed out by others meanwhile

@@ -148,7 +148,7 @@ class Guard:
         hosts: the Host headers that are answered.
         pages: the paths of the app's pages, which show the login form to who has not logged in.
         user_of: the user that a session token (from a cookie) belongs to, or None; None for no login at all.
-        new_session: makes a session token for a request that brought the bearer ``token``.
+        session: the session token of requests that bring the bearer ``token``.
         cookie: the name of the session cookie.
         token: the bearer token for machines, if there is one.
         own_token: that of the app's requests to itself, by which tool calls are carried out.
@@ -162,7 +162,7 @@ class Guard:
         hosts: AllowedHosts,
         pages: frozenset[str] = frozenset({"/"}),
         user_of: Callable[[str], str | None] | None = None,
-        new_session: Callable[[], str] = lambda: secrets.token_urlsafe(16),
+        session: str = "",
         cookie: str = "",
         token: str | None = None,
         own_token: str | None = None,
@@ -170,7 +170,7 @@ class Guard:
         is_starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self.app, self.hosts, self.pages, self.is_starting = app, hosts, pages, is_starting
-        self.user_of, self.new_session, self.cookie = user_of, new_session, cookie
+        self.user_of, self.session, self.cookie = user_of, session, cookie
         self.tokens = (token, own_token)
         self.failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)  # wrong passwords of each address
         self.headers = _security_headers(on_space)
@@ -223,7 +223,7 @@ class Guard:
         return f"access-token-{self.cookie}", f"access-token-unsecure-{self.cookie}"
 
     def _with_session(self, scope: Scope) -> Scope:
-        cookie = f"{self._cookie_names()[1]}={self.new_session()}".encode()
+        cookie = f"{self._cookie_names()[1]}={self.session}".encode()
         others = [header for header in scope["headers"] if header[0] != b"cookie"]
         return {**scope, "headers": [*others, (b"cookie", cookie)]}
 
@@ -280,24 +280,14 @@ def guarded(uploads: UploadLimits, **options: Any) -> Callable[[Any], AbstractAs
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        def new_session() -> str:
-            session = secrets.token_urlsafe(16)
+        login: dict[str, Any] = {}
+        if app.auth is not None:
+            session, own_token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
             app.tokens[session] = "token"
-            return session
-
-        machine_session = new_session() if app.auth is not None else ""
-        own_token = secrets.token_urlsafe(32) if app.auth is not None else None
-        tools = app.get_blocks().mcp_server_obj
-        if own_token and tools is not None:
-            show_token(tools, own_token)
-        app.middleware_stack = Guard(
-            BodyLimits(AssetCache(app.middleware_stack), uploads),
-            user_of=None if app.auth is None else app.tokens.get,
-            new_session=lambda: machine_session,
-            cookie=app.cookie_id,
-            own_token=own_token,
-            **options,
-        )
+            login = {"user_of": app.tokens.get, "session": session, "own_token": own_token, "cookie": app.cookie_id}
+            if (tools := app.get_blocks().mcp_server_obj) is not None:
+                show_token(tools, own_token)
+        app.middleware_stack = Guard(BodyLimits(AssetCache(app.middleware_stack), uploads), **login, **options)
         yield
 
     return lifespan

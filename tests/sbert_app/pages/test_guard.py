@@ -44,7 +44,7 @@ def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", **options)
 
 
 def with_login(**options) -> TestClient:
-    return client(user_of={"s1": "teacher"}.get, new_session=lambda: "s2", cookie="c", **options)
+    return client(user_of={"s1": "teacher"}.get, session="s2", cookie="c", **options)
 
 
 class TestHosts:
