@@ -176,9 +176,7 @@ def _unpacked(path: Path, folder: Path) -> Path:
 
 # ---------------------------------------------------------------- columns to a data set
 
-# Columns of cells to a `Dataset`: which form it has, which rows are usable, what scores and labels mean.
-#
-# The columns have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
+# Columns of cells have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
 # perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
 
 

@@ -32,17 +32,11 @@ Transform = Callable[[Dataset, random.Random], Dataset]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that an objective can learn from.
+    """Rows that an objective can learn from."""
 
-    Attributes:
-        noun: what a batch is counted in.
-        needs: the forms of data that they are made of, in words.
-        of: the transform of each form.
-    """
-
-    noun: str
-    needs: str
-    of: Mapping[str, Transform]
+    noun: str  # what a batch is counted in
+    needs: str  # the forms of data that they are made of, in words
+    of: Mapping[str, Transform]  # the transform of each form
 
     def example(self, kind: str) -> tuple[int, bool]:
         """How many sentences a row has that is made of this form, and whether each row of the data gives one."""

@@ -42,17 +42,10 @@ def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda:
 def watch(
     what: str, folder: Path, megabytes: float, work: Callable[[], Result], stop: Callable[[], None] = lambda: None
 ) -> Result:
-    """Do ``work``, which fills ``folder``, and report its growth.
+    """Do ``work``, the download of so many ``megabytes`` into ``folder``, and report the growth of its files.
 
-    Args:
-        what: is downloaded.
-        folder: whose files grow; it need not exist yet.
-        megabytes: to download.
-        work: the download.
-        stop: makes ``work`` end early; called before `Stopped` is raised.
-
-    Raises:
-        Stopped: the listener asked for it.
+    The folder need not exist yet. Stopped if the listener asked for it; ``stop``, which makes ``work`` end early, is
+    called before.
     """
     if (listener := _listener.get()) is None:
         return work()

@@ -92,19 +92,9 @@ def apply_threshold(
     outputs: MatchOutputs,
     watch: Watch = UNWATCHED,
 ) -> MatchSummary:
-    """Write the outputs for a file that `score_file` wrote.
+    """Write the outputs for a file that `score_file` wrote: rows match whose ``score`` is at least the threshold.
 
-    Args:
-        scored: the scored file.
-        sentences: its two columns with sentences.
-        score: its column that is compared with the threshold.
-        threshold: rows with at least this score match.
-        outputs: what to write.
-        watch: is asked for each batch of rows; nothing is written after a stop.
-
-    Raises:
-        InputError: an output cannot be written.
-        Stopped: ``watch`` says so.
+    ``sentences`` and ``score`` are columns of the file. InputError if an output cannot be written.
     """
     table = open_table(scored)
     column = free_name("match", table.columns)

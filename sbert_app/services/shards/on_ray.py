@@ -48,18 +48,11 @@ class ComputeBlock:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Where Ray runs and what each actor gets.
+    """Where Ray runs and what each actor gets."""
 
-    Args:
-        address: of a cluster: auto, ray://host:10001; local starts one on this machine.
-        concurrency: actors; None takes as many as fit, with all cores of a node for each on CPUs.
-        gpus_per_worker: GPUs of an actor, 0 on CPUs.
-        cpus_per_worker: CPUs of an actor.
-    """
-
-    address: str = "local"
-    concurrency: int | None = None
-    gpus_per_worker: float = 0
+    address: str = "local"  # of a cluster: auto, ray://host:10001; local starts one on this machine
+    concurrency: int | None = None  # actors; None takes as many as fit, with all cores of a node for each on CPUs
+    gpus_per_worker: float = 0  # of an actor, 0 on CPUs
     cpus_per_worker: float = 1
 
     def __call__(self, job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterable[Outcome]:

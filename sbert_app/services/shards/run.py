@@ -107,18 +107,11 @@ def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, watch: Wat
 
 
 def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
-    """Compute all blocks that are not there yet.
+    """Compute all blocks that are not there yet of a file, a folder, a glob or a URL of these.
 
-    Args:
-        job: what to do.
-        source: a file, a folder, a glob or a URL of these.
-        engine: computes blocks and yields what became of each, in any order.
-        watch: gets rows. Once it says stop, what is finished stays; the block at hand is lost.
-
-    Raises:
-        InputError: no file, an output that belongs to another job, a model that cannot be loaded. Also, at the end,
-            if files could not be read or changed meanwhile; all others are finished then.
-        Stopped: ``watch`` says so.
+    ``engine`` computes blocks and yields what became of each, in any order. After a stop what is finished stays, and
+    the block at hand is lost. InputError if there is no file, the output belongs to another job, or a model cannot be
+    loaded; also, at the end, if files could not be read or changed meanwhile: all others are finished then.
     """
     started = time.perf_counter()
     files = find_files(source)

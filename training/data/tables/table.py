@@ -121,14 +121,9 @@ class Table:
 
 
 def open_table(path: Path | str, encoding: str | None = None) -> Table:
-    """Open a user's file.
+    """Open a user's file. ``encoding`` is that of a text file, such as windows-1251; None to find out.
 
-    Args:
-        path: the file.
-        encoding: that of a text file, such as windows-1251; None to find out.
-
-    Raises:
-        InputError: there is no such file, its format is not one of ours, it is damaged, or it has no rows.
+    InputError if there is no such file, its format is not one of ours, it is damaged, or it has no rows.
     """
     path = Path(path)
     version = file_version(path)

@@ -118,15 +118,10 @@ class _Tally:
 
 
 def scan(path: Path, encoding: str | None = None) -> TextFile:
-    """Read the file once and say how it is encoded.
+    """Read the file once and say how it is encoded. ``encoding`` is what the user says that it is; None to find out.
 
-    Args:
-        path: the file.
-        encoding: what the user says that it is; None to find out.
-
-    Raises:
-        InputError: the file is empty, is not text, or is not in the encoding that it announces or that was named; its
-            subclass UnknownEncodingError if the encoding was not named and cannot be found out.
+    InputError if the file is empty, is not text, or is not in the encoding that it announces or that was named; its
+    subclass UnknownEncodingError if the encoding was not named and cannot be found out.
     """
     with path.open("rb") as file:
         head = file.read(1 << 16)
