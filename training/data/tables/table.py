@@ -25,6 +25,7 @@ from training.data.tables.columns import (
     listed,
     normalize_name,
 )
+from training.data.tables.columns import pick_columns as pick_columns  # what scripts need beside `open_table`
 from training.data.tables.csv import open_delimited
 from training.data.tables.json import open_json
 from training.data.tables.parquet import open_parquet
