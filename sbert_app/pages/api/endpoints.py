@@ -385,6 +385,6 @@ def distill(services: Services) -> None:
         """
         if data:
             services.access.check_data(data)
-        return distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data).to_json()
+        return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
 
     register(distill, concurrency_limit=1)

@@ -9,15 +9,13 @@ from urllib.parse import urlencode
 
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
-from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
+from sbert_app.services.compare.examples import ExamplePair, example_of
 from sbert_app.services.models.cache import ModelCache
 from training.errors import UserFacingError
 from training.names import ModelName
 
 LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
-
-GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Answer:
 
     comparison: Comparison
     second: Comparison | None
-    gold: float | None
+    example: ExamplePair | None  # that was compared, if it was one
     errors: tuple[str, ...]  # as HTML: why a score is missing
 
     @property
@@ -58,7 +56,7 @@ class Answer:
         return [each for each in (self.comparison, self.second) if each is not None]
 
 
-def compute(models: ModelCache, inputs: Question, gold_pair: examples.GoldPair | None) -> Answer:
+def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder, second = inputs.cross, None
@@ -73,23 +71,7 @@ def compute(models: ModelCache, inputs: Question, gold_pair: examples.GoldPair |
             second = compare_by_name(models, inputs.a, inputs.b, inputs.second)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(comparison, second, _gold(inputs, gold_pair), tuple(errors))
-
-
-def lesson(inputs: Question, drawn: examples.GoldPair | None) -> str:
-    """What the pair is to show, if it is an example, or that its gold score is known."""
-    example = examples.example_of(inputs.a, inputs.b)
-    if example:
-        return example.lesson
-    return GOLD_LESSON if _gold(inputs, drawn) is not None else ""
-
-
-def _gold(inputs: Question, drawn: examples.GoldPair | None) -> float | None:
-    """The annotators' score of the pair that was drawn last, or of an example."""
-    if drawn and (drawn.a, drawn.b) == (inputs.a, inputs.b):
-        return drawn.score
-    example = examples.example_of(inputs.a, inputs.b)
-    return example.gold if example else None
+    return Answer(comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors))
 
 
 def link(base_url: str, asked: Question) -> str:

@@ -12,7 +12,7 @@ import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers, scores
-from sbert_app.pages.compare.answers import Answer, Question, compute, lesson
+from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, follow
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
@@ -64,7 +64,7 @@ class TwoSentences:
             hint = "Beside the first, with its own pooling"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
-        self.gold_pair = gr.State(None)  # the STSb pair that was drawn last, with its gold score
+        self.drawn = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
         self.result = gr.State(None)  # an `Answer`, None after an error
         self.stopped = gr.State(None)  # what was typed when a download was stopped
@@ -107,7 +107,7 @@ class TwoSentences:
         edited = [each.change for each in inputs if each is not self.pooling]
         answered: dict[str, Any] = {
             "fn": self.answer_pair,
-            "inputs": [*inputs, self.gold_pair, self.shown_model, self.stopped, self.asked],
+            "inputs": [*inputs, self.drawn, self.shown_model, self.stopped, self.asked],
             "outputs": outputs,
             **PRIVATE,
         }
@@ -138,7 +138,7 @@ class TwoSentences:
         self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)  # a notice needs the queue
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
-        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.gold_pair], **PRIVATE)
+        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.drawn], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The inputs that the address names; what it omits, or gets wrong, keeps its default."""
@@ -163,7 +163,7 @@ class TwoSentences:
         pooling: str,
         cross: str | None,
         second: str | None,
-        gold_pair: examples.GoldPair | None,
+        drawn: examples.ExamplePair | None,
         shown_model: str,
         stopped: tuple[str | None, ...] | None,
         asked: Asked,
@@ -189,7 +189,7 @@ class TwoSentences:
                     return
             if inputs.model.name != shown_model:  # chosen just now: open it as it was made
                 inputs = replace(inputs, pooling=models.encoder(inputs.model.name).pooling)
-            answer = compute(models, inputs, gold_pair)
+            answer = compute(models, inputs, drawn)
         except UserFacingError as wrong:
             yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
             return
@@ -200,7 +200,7 @@ class TwoSentences:
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
             self.shown_model: inputs.model.name,
-            self.lesson: note(lesson(inputs, gold_pair)),
+            self.lesson: note(answer.example.lesson if answer.example else ""),
             **self._scores(answer),
             **self._words(answer.comparison),
             **self._copies(answer, inputs, f"{request.url.scheme}://{request.headers.get('host', '127.0.0.1:7860')}"),
@@ -225,7 +225,7 @@ class TwoSentences:
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
-    def draw_pair(self) -> tuple[str, str, examples.GoldPair]:
+    def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
         """A random pair of STSb dev."""
         pair = examples.random_stsb_pair(self.services.settings.home)
         return pair.a, pair.b, pair
@@ -256,12 +256,12 @@ class TwoSentences:
                 self.services.calibrate_later(each.model, each.pooling)
                 pending = pending or self.services.is_calibrating(each.model)
             curves.append(found)
-        example = examples.example_of(answer.comparison.a.text, answer.comparison.b.text)
+        example = answer.example
         return {
             self.answer: scores.result(
                 answer.comparisons,
                 [found[each.pooling] for each, found in zip(answer.comparisons, curves, strict=True)],
-                answer.gold,
+                example.gold if example else None,
                 expected=example.expected if example else None,
                 measuring=pending,
                 errors=answer.errors,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from training.assets import asset
 
 FOLDER = asset("examples")
+GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
 
 
 class ExamplePair(NamedTuple):
@@ -36,24 +37,17 @@ def lines() -> str:
     return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
 
 
-class GoldPair(NamedTuple):
-    """Two sentences and their gold score."""
-
-    a: str
-    b: str
-    score: float  # 0–5
+def example_of(a: str, b: str, drawn: ExamplePair | None = None) -> ExamplePair | None:
+    """The example pair of these sentences, or the pair that was ``drawn`` if it is theirs."""
+    known = [*pairs(), drawn] if drawn else pairs()
+    return next((pair for pair in known if (pair.a, pair.b) == (a, b)), None)
 
 
-def example_of(a: str, b: str) -> ExamplePair | None:
-    """The example pair of these sentences, if they are one."""
-    return next((pair for pair in pairs() if (pair.a, pair.b) == (a, b)), None)
-
-
-def random_stsb_pair(home: Path) -> GoldPair:
+def random_stsb_pair(home: Path) -> ExamplePair:
     """A random pair of STSb dev. InputError if the data cannot be loaded."""
     from training.data.load import load_data
 
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     scores = data.scores or []
-    return GoldPair(data.columns[0][row], data.columns[1][row], float(scores[row]))
+    return ExamplePair("STSb dev", data.columns[0][row], data.columns[1][row], GOLD_LESSON, gold=float(scores[row]))

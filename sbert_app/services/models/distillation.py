@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import slug
 from training.data.load import load_data
 from training.names import ModelName
-
-if TYPE_CHECKING:
-    from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.models.cache import ModelCache
 
 PREFIX = "static/"  # of the names of these models
 
@@ -28,10 +24,6 @@ class Distilled:
     tokens: int  # rows of its table
     megabytes: float
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 def distill_to_home(

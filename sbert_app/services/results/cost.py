@@ -12,7 +12,7 @@ import os
 import platform
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,14 +76,6 @@ class CostTable:
         """The smallest size whose ρ ×100 is at most ``points`` below that of the full vectors."""
         near = [cell for cell in self.cells if cell.rho.value >= self.cells[0].rho.value - points]
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self) | {
-            "cells": [
-                asdict(cell) | {"rho": cell.rho._asdict(), "change": cell.change._asdict()} for cell in self.cells
-            ]
-        }
 
 
 def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
