@@ -58,12 +58,12 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
     embedded, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
     with tempfile.TemporaryDirectory() as folder:
         cache = DiskCache(Path(folder))
-        project(embedded, MapSettings(), cache, home)
+        project([embedded], MapSettings(), cache, home)
         work: dict[str, Callable[[], Any]] = {
             "map": partial(draw, embedded.vectors, MapSettings(), home),
             "map_3d": partial(draw, embedded.vectors, MapSettings(dimensions=3), home),
             "two_aligned": partial(draw_aligned, embedded.vectors, other.vectors, MapSettings(), home),
-            "from_cache": partial(project, embedded, MapSettings(), cache, home),
+            "from_cache": partial(project, [embedded], MapSettings(), cache, home),
         }
         times = machine.alternate(work, rounds)
     summaries = {name: machine.summary(timings) for name, timings in times.items()}

@@ -258,7 +258,7 @@ def place_all(
     similar ones. Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
     """
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
-    drawn = project(sample.embedded, settings, cache, home, drawing)
+    (drawn,) = project([sample.embedded], settings, cache, home, drawing)
     if len(sample.rows) == len(vectors):
         return drawn
     index = neighbour_index(sample.embedded.vectors)

@@ -129,7 +129,7 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
 
         mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
         task.watch.report(0, mapping if is_warm() else COMPILING)
-        points = project(embedded, map_settings, task.cache, task.home, task.watch)
+        (points,) = project([embedded], map_settings, task.cache, task.home, task.watch)
         task.watch.report(0, "Looking for dense groups")
         task.watch.check()
         min_samples = min(MIN_SAMPLES, size, len(points))

@@ -17,7 +17,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.maps.projection import MapSettings, map_key, project, project_aligned
+from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import COMPILING, is_warm
 from training.names import ModelName
 
@@ -78,11 +78,8 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
 
     report(0)
     started = time.perf_counter()
-    options = (request.settings, embeddings.cache, embeddings.home, Watch(report, watch.should_stop))
-    if len(embedded) == 1:
-        maps = [project(embedded[0], *options)]
-    else:
-        maps = list(project_aligned(embedded[0], embedded[1], *options))
+    drawing = Watch(report, watch.should_stop)
+    maps = project(embedded, request.settings, embeddings.cache, embeddings.home, drawing)
     return MapResult(embedded, maps, key, from_cache, time.perf_counter() - started, rows, total)
 
 

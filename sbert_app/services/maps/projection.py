@@ -59,39 +59,30 @@ class MapSettings:
 
 
 def project(
-    embedded: EmbeddedCorpus, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
-) -> np.ndarray:
-    """The map of a corpus, drawn or from the cache: float32 (N, dimensions).
+    embedded: Sequence[EmbeddedCorpus], settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
+) -> list[np.ndarray]:
+    """The map of a corpus under one model, or its aligned maps under two, drawn or from the cache.
 
-    Raises InputError if a setting is out of range, or the corpus has too few distinct sentences.
+    Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the corpus has too few
+    distinct sentences, a model gives all of them the same vector, or two are not of the same sentences.
     """
     settings.check()
-    _check_mappable(embedded)
-    return cache.get_or_compute(map_key(settings, embedded), lambda: draw(embedded.vectors, settings, home, watch))
-
-
-def project_aligned(
-    before: EmbeddedCorpus,
-    after: EmbeddedCorpus,
-    settings: MapSettings,
-    cache: DiskCache,
-    home: Path,
-    watch: Watch = UNWATCHED,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two aligned maps of one corpus, drawn or from the cache: float32 (N, dimensions) each.
-
-    Raises InputError as `project`, or if the two are not of the same sentences.
-    """
-    settings.check()
-    if before.corpus.digest != after.corpus.digest:
+    if len({each.corpus.digest for each in embedded}) > 1:
         raise InputError("two maps can only be aligned if they are of the same sentences.")
-    _check_mappable(before)
-    _check_mappable(after)
-    maps = cache.get_or_compute(
-        map_key(settings, before, after),
-        lambda: np.stack(draw_aligned(before.vectors, after.vectors, settings, home, watch)),
-    )
-    return maps[0], maps[1]
+    for each in embedded:
+        each.corpus.require_distinct(MIN_SENTENCES, "a map needs")
+        if float(np.ptp(each.vectors, axis=0).max()) < COLLAPSED_RANGE:
+            raise InputError(
+                f"{each.model} with {each.pooling} pooling gives all {len(each):,} sentences the same vector: it has "
+                "collapsed, and there is nothing to map."
+            )
+
+    def compute() -> np.ndarray:
+        maps = _draw([each.vectors for each in embedded], settings, home, watch)
+        return maps[0] if len(maps) == 1 else np.stack(maps)
+
+    found = cache.get_or_compute(map_key(settings, *embedded), compute)
+    return [found] if len(embedded) == 1 else list(found)
 
 
 def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
@@ -138,13 +129,3 @@ def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
     return [np.ascontiguousarray(points, dtype=np.float32) for points in maps]
-
-
-def _check_mappable(embedded: EmbeddedCorpus) -> None:
-    """Raises InputError if there is nothing to map."""
-    embedded.corpus.require_distinct(MIN_SENTENCES, "a map needs")
-    if float(np.ptp(embedded.vectors, axis=0).max()) < COLLAPSED_RANGE:
-        raise InputError(
-            f"{embedded.model} with {embedded.pooling} pooling gives all {len(embedded):,} sentences the same vector: "
-            "it has collapsed, and there is nothing to map."
-        )

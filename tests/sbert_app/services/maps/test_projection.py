@@ -14,7 +14,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import umap_engine
 from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
-from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project, project_aligned
+from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
@@ -83,9 +83,9 @@ class TestOneMap:
 
     def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
         embedded, cache = make_embedded(clouds()[0]), DiskCache(tmp_path)
-        first = project(embedded, QUICK, cache, home)
-        monkeypatch.setattr("sbert_app.services.maps.projection.draw", None)
-        np.testing.assert_array_equal(project(embedded, QUICK, cache, home), first)
+        first = project([embedded], QUICK, cache, home)
+        monkeypatch.setattr("sbert_app.services.maps.projection._draw", None)
+        np.testing.assert_array_equal(project([embedded], QUICK, cache, home), first)
 
     def test_every_setting_makes_another_key(self):
         embedded = make_embedded(clouds()[0])
@@ -126,39 +126,38 @@ class TestSmallAndOdd:
     def test_too_few_distinct_sentences_are_refused(self, home, tmp_path, sentences, words):
         embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
         with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
-            project(embedded, QUICK, DiskCache(tmp_path), home)
+            project([embedded], QUICK, DiskCache(tmp_path), home)
         with pytest.raises(InputError, match="at least 5 different sentences"):
-            project_aligned(embedded, embedded, QUICK, DiskCache(tmp_path), home)
+            project([embedded, embedded], QUICK, DiskCache(tmp_path), home)
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     @pytest.mark.parametrize("n", [5, 6, 10])
     def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
         embedded = make_embedded(clouds(n)[0])
         settings = MapSettings(dimensions=dimensions, epochs=20)
-        assert project(embedded, settings, DiskCache(tmp_path), home).shape == (n, dimensions)
-        before, after = project_aligned(
-            embedded, make_embedded(clouds(n, seed=1)[0]), settings, DiskCache(tmp_path), home
-        )
+        (drawn,) = project([embedded], settings, DiskCache(tmp_path), home)
+        assert drawn.shape == (n, dimensions)
+        other = make_embedded(clouds(n, seed=1)[0])
+        before, after = project([embedded, other], settings, DiskCache(tmp_path), home)
         assert before.shape == after.shape == (n, dimensions)
 
     def test_a_few_sentences_many_times_over(self, home, tmp_path):
         vectors = np.repeat(clouds(5)[0], 60, axis=0)
         embedded = make_embedded(vectors, [f"sentence {n // 60}" for n in range(300)])
-        assert np.isfinite(project(embedded, QUICK, DiskCache(tmp_path), home)).all()
-        both = project_aligned(
-            embedded, make_embedded(vectors[::-1], embedded.corpus.sentences), QUICK, DiskCache(tmp_path), home
-        )
+        assert np.isfinite(project([embedded], QUICK, DiskCache(tmp_path), home)).all()
+        other = make_embedded(vectors[::-1], embedded.corpus.sentences)
+        both = project([embedded, other], QUICK, DiskCache(tmp_path), home)
         assert np.isfinite(both).all()
 
     def test_a_collapsed_model_is_refused(self, home, tmp_path):
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
-            project(embedded, QUICK, DiskCache(tmp_path), home)
+            project([embedded], QUICK, DiskCache(tmp_path), home)
 
     def test_vectors_of_nothing_but_zeros(self, home, tmp_path):
         vectors = clouds(30)[0]
         vectors[:3] = 0
-        assert np.isfinite(project(make_embedded(vectors), QUICK, DiskCache(tmp_path), home)).all()
+        assert np.isfinite(project([make_embedded(vectors)], QUICK, DiskCache(tmp_path), home)).all()
 
     @pytest.mark.parametrize(
         ("setting", "words"),
@@ -174,7 +173,7 @@ class TestSmallAndOdd:
     )
     def test_invalid_settings_are_refused(self, home, tmp_path, setting, words):
         with pytest.raises(InputError, match=words):
-            project(make_embedded(clouds()[0]), MapSettings(**setting), DiskCache(tmp_path), home)
+            project([make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home)
 
 
 class TestAlignedMaps:
@@ -202,15 +201,15 @@ class TestAlignedMaps:
     def test_the_cache_keeps_both_and_their_order(self, home, tmp_path, monkeypatch):
         before, after = make_embedded(clouds()[0], key="a"), make_embedded(clouds(seed=1)[0], key="b")
         cache = DiskCache(tmp_path)
-        drawn = project_aligned(before, after, QUICK, cache, home)
+        drawn = project([before, after], QUICK, cache, home)
         assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
-        monkeypatch.setattr("sbert_app.services.maps.projection.draw_aligned", None)
-        np.testing.assert_array_equal(project_aligned(before, after, QUICK, cache, home), drawn)
+        monkeypatch.setattr("sbert_app.services.maps.projection._draw", None)
+        np.testing.assert_array_equal(project([before, after], QUICK, cache, home), drawn)
 
     def test_two_corpora_cannot_be_aligned(self, home, tmp_path):
         one, other = make_embedded(clouds(10)[0]), make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
-            project_aligned(one, other, QUICK, DiskCache(tmp_path), home)
+            project([one, other], QUICK, DiskCache(tmp_path), home)
 
     def test_stop(self, home):
         with pytest.raises(Stopped):
