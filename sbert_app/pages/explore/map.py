@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, open_dropdown
+from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
@@ -22,10 +22,8 @@ from sbert_app.pages.explore.map_figure import (
     CLUSTER,
     COLUMN,
     GROUPS,
-    NO_SECOND_MODEL,
     NOTHING,
     QUERY,
-    SAME_AS_MODEL,
     MapControls,
     compute_colouring,
     first_colour,
@@ -118,10 +116,10 @@ class _MapTab:
                 self.panel.build_controls()
                 with gr.Accordion("Compare with another model", open=False, elem_id="map-compare"):
                     hint = "The first one (before) is the model above"
-                    none = [("none", NO_SECOND_MODEL)]
+                    none = [("none", NO_MODEL)]
                     self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
-                    poolings = [("same as the model", SAME_AS_MODEL), *POOLINGS]
-                    self.pooling = gr.Radio(poolings, value=SAME_AS_MODEL, label="Pooling", elem_id="map-pooling")
+                    poolings = [("same as the model", ""), *POOLINGS]
+                    self.pooling = gr.Radio(poolings, value="", label="Pooling", elem_id="map-pooling")
                     self.layout = gr.Radio(
                         [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
                     )
@@ -191,16 +189,11 @@ class _MapTab:
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = self._colours(open_corpus)
         is_same = picked.corpus == open_corpus.corpus and colour in [value for _, value in choices]
-        runs = [
-            (f"run: {run.name}", str(ModelName.of_run(run.id)))
-            for run in self.services.jobs.store.list()
-            if run.has_model
-        ]
         return {
             self.colour: gr.Dropdown(choices, value=colour if is_same else first_colour(corpus)),
             self.query: gr.skip() if is_same else gr.update(visible="hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
-            self.second: gr.Dropdown([("none", NO_SECOND_MODEL), *((name, name) for name in MODELS), *runs]),
+            self.second: gr.Dropdown([("none", NO_MODEL), *model_choices(self.services)]),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
         }

@@ -28,8 +28,6 @@ BEFORE_AFTER = ("before", "after")
 
 NOTHING, QUERY, CLUSTER, GROUPS, COLUMN = "", "query", "cluster", "groups", "column:"  # what the points are coloured by
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
-NO_SECOND_MODEL = ""
-SAME_AS_MODEL = ""  # the pooling of the second model
 NO_GROUP = "in no group"
 
 
@@ -43,7 +41,7 @@ class MapControls(NamedTuple):
     min_dist: float
     seed: int
     second: str
-    pooling: str
+    pooling: str  # of the second model; "" is its own
     layout: str
     pairs: bool
 

@@ -180,7 +180,7 @@ class _LearnPage:
 
         def encode() -> None:
             with suppress(InputError):  # a lesson whose data or model is missing reports that itself
-                for source in samples.SENTENCES:
+                for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)
 
         threading.Thread(target=encode, name="lessons", daemon=True).start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from training.evaluation.metrics import cosine, spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows
 
 SIMILAR_FROM = 4.0  # gold score
+EXAMPLES, DATA = "examples", "data"  # where sentences to search in are from
 RANDOM_WEIGHTS = "scratch:6x384"  # a transformer that was not trained
 
 
@@ -129,25 +130,17 @@ class EncodedCorpus(NamedTuple):
 
 @lru_cache(maxsize=4)
 def encode_corpus(context: Context, source: str) -> EncodedCorpus:
-    """``source``: a key of `SENTENCES`. InputError if the model or the data cannot be loaded."""
-    sentences = SENTENCES[source](context)
+    """Sentences of the example corpus, or of the data. InputError if the model or the data cannot be loaded."""
+    if source == EXAMPLES:
+        with asset("examples/corpus.csv").open(encoding="utf-8", newline="") as file:
+            sentences = [row["sentence"] for row in csv.DictReader(file)]
+    else:
+        pairs = zip(*gold_sample(context, 500)[:2], strict=True)
+        sentences = list(dict.fromkeys(sentence for pair in pairs for sentence in pair))
     encoder = context.encoder
     with Timed() as timed:
         vectors = encoder.encode(sentences, normalize=False)
     return EncodedCorpus(sentences, vectors, timed, context.setup.data)
-
-
-def _example_sentences(context: Context) -> list[str]:
-    with asset("examples/corpus.csv").open(encoding="utf-8", newline="") as file:
-        return [row["sentence"] for row in csv.DictReader(file)]
-
-
-def _scored_sentences(context: Context) -> list[str]:
-    sample = gold_sample(context, 500)
-    return list(dict.fromkeys(sentence for pair in zip(sample.first, sample.second, strict=True) for sentence in pair))
-
-
-SENTENCES: dict[str, Callable[[Context], list[str]]] = {"examples": _example_sentences, "stsb": _scored_sentences}
 
 
 def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, measured, rank_lines, table
-from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample
+from sbert_app.pages.learn.samples import EXAMPLES, EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
 from training.evaluation.metrics import SIMILARITIES, similarities, spearman
@@ -49,7 +49,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
     """InputError if the query is empty, or the model or the data cannot be loaded."""
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
-    corpus = encode_corpus(context, "examples")
+    corpus = encode_corpus(context, EXAMPLES)
     lengths = np.linalg.norm(corpus.vectors, axis=1)
     with Timed() as timed:
         query_vector = context.encoder.encode([query], normalize=normalised)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import LINE_COLOURS, Context, Demo, Measurement, measured, rank_lines, table, tiles
-from sbert_app.pages.learn.samples import EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
+from sbert_app.pages.learn.samples import DATA, EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
 from sbert_app.services.results.results import data_label
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
@@ -57,7 +57,7 @@ def measure(context: Context, query: str, k: int) -> Reranked:
 
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
-    corpus = encode_corpus(context, "stsb")
+    corpus = encode_corpus(context, DATA)
     index = normalize_rows(corpus.vectors)
     cross_encoder = context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
     with Timed() as retrieval:
