@@ -127,7 +127,7 @@ class _ClustersTab:
         changed = [self.clustering, self.edit_note, self.name]
         for events, change, values in (
             ([self.rename.click, self.name.submit], self._rename, [self.renamed, self.name]),
-            ([self.merge.click], self._merge, [self.merged]),
+            ([self.merge.click], partial(merge, self.edits), [self.merged]),
             ([self.undo.click], lambda key, _: self.edits.change(key, lambda _: ClusterEdits()), []),
         ):
             edit = gr.on(events, partial(self.change, change), [*found, *values], changed, **PRIVATE)
@@ -179,9 +179,6 @@ class _ClustersTab:
         if label is None:
             raise InputError("choose a cluster to rename.")
         rename(self.edits, key, found, int(label), name or "")
-
-    def _merge(self, key: str, found: EditedClusters, labels: list[int]) -> None:
-        merge(self.edits, key, found, list(map(int, labels)))
 
     def _no_clusters(self) -> Update:
         return {self.table: "", self.download: hidden(), self.edit: hidden()}
