@@ -6,9 +6,10 @@ from pathlib import Path
 LONGEST_MESSAGE = 1_600  # characters
 _KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
 # Of a path, all but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
+# Names are not read twice, (?>…), nor are more than 40: a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
-    r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)*/(?=[\w.])"""
-    r"""|(?<!\w)[A-Za-z]:(?:\\(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)*\\(?=[\w.])"""
+    r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""
+    r"""|(?<!\w)[A-Za-z]:(?:\\(?>(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)(?=\\)){0,40}\\(?=[\w.])"""
 )
 
 
@@ -25,7 +26,7 @@ class UserFacingError(Exception):
 
     def __init__(self, message: object = "", public: str = "") -> None:
         super().__init__(_without_middle(str(message)))
-        self.public = _without_middle(public or without_folders(str(message)))
+        self.public = _without_middle(public) or without_folders(str(self))
 
 
 class InputError(UserFacingError, ValueError):
