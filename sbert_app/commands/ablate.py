@@ -63,7 +63,16 @@ def ablate(
             raise stopped from None
         if should_end() and sweep.can_resume:
             raise stopped
-    print_result(sweep.to_json(), as_json, _table(sweep))
+    found = {
+        "id": sweep_id,
+        "preset": sweep.record.name,
+        "state": sweep.state,
+        "seeds": sweep.seeds,
+        "settings": sweep.record.changes,
+        "rows": [row.to_json() for row in sweep.rows],
+        "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in sweep.record.runs},
+    }
+    print_result(found, as_json, _table(sweep))
     if sweep.reasons:
         print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -97,7 +106,7 @@ def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[
         with ProgressBar(run.name, "steps") as bar:
 
             def show_progress(event: dict[str, Any]) -> None:
-                if event["kind"] == "train":
+                if event["kind"] == "train" and cluster is None:  # of runs at once, several bars would mix
                     bar(event["step"], event["steps"])
 
             result = execute(sweeps.store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)

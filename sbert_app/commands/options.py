@@ -8,7 +8,7 @@ def encode(source: …, *, model: ModelOptions, computing: Computing) -> None:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -292,10 +292,12 @@ def local_path(source: str) -> Path:
     return Path(source)
 
 
-def names_of(columns: str | None) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b"); the name of a column may itself hold a comma, written \\, in the option."""
+def names_of(columns: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b"); the name of a column may hold a comma: written \\, or if it is an existing column's."""
     if columns is None:
         return ()
+    if columns in existing:
+        return (columns,)
     return tuple(name.strip().replace("\0", ",") for name in columns.replace("\\,", "\0").split(","))
 
 

@@ -145,7 +145,7 @@ def score(
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
         table = open_table(options.local_path(source), encoding)  # reports errors before the model is loaded
-        picked = pick_columns(table, _names(columns, table.columns))
+        picked = pick_columns(table, options.names_of(columns, table.columns) or None)
         if applied:
             applied.check(table, picked)
         from training.models.cross_encoder import CrossEncoder
@@ -177,13 +177,6 @@ def score(
         found["matches"] = json_values(asdict(matches))
         lines.append(_matches_text(matches))
     print_result(found, computing.as_json, "\n".join(lines))
-
-
-def _names(columns: str | None, existing: tuple[str, ...]) -> list[str] | None:
-    """The names in the option; a single column may have a comma in its name."""
-    if columns is None:
-        return None
-    return [columns] if columns in existing else list(options.names_of(columns))
 
 
 def _matches_text(matches: MatchSummary) -> str:

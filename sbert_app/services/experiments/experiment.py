@@ -32,7 +32,7 @@ from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, ablation
 from sbert_app.services.experiments.statistics import VariantRow, rows
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run, known_rate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run
 from sbert_app.services.runs.record import Run, RunError, slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
 from training.errors import InputError, UserFacingError
@@ -164,6 +164,11 @@ class Experiment:
     cells: Sequence[Cell]
 
     @property
+    def runs(self) -> list[Run]:
+        """Those that there are."""
+        return [cell.run for cell in self.cells if cell.run is not None]
+
+    @property
     def ablation(self) -> Ablation:
         return ablation(self.record.name)
 
@@ -203,7 +208,7 @@ class Experiment:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the finished runs; None before the first is finished."""
-        finished = [cell.run.record for cell in self.cells if cell.run and cell.state == State.FINISHED]
+        finished = [run.record for run in self.runs if run.state == State.FINISHED]
         seconds = [run.ended - run.started for run in finished if run.ended and run.started]
         seconds = [each for each in seconds if each > 0]  # else the clock was set back meanwhile
         left = sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
@@ -212,20 +217,8 @@ class Experiment:
     @property
     def reasons(self) -> list[str]:
         """Why runs failed, without repetition."""
-        failed = [cell.run for cell in self.cells if cell.run and cell.state == State.FAILED]
-        return list(dict.fromkeys(run.record.reason or "no reason was recorded" for run in failed))
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values of a sweep, for the command line."""
-        return {
-            "id": self.id,
-            "preset": self.record.name,
-            "state": self.state,
-            "seeds": self.seeds,
-            "settings": self.record.changes,
-            "rows": [row.to_json() for row in self.rows],
-            "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in self.record.runs},
-        }
+        failed = [run.record for run in self.runs if run.state == State.FAILED]
+        return list(dict.fromkeys(record.reason or "no reason was recorded" for record in failed))
 
 
 @dataclass(frozen=True)
@@ -286,10 +279,6 @@ class Experiments:
         weights = max(sum(file.stat().st_size for file in base.glob("*.safetensors")) for base in bases)
         return ExperimentEstimate(estimates, len(record.runs), weights * len(record.runs))
 
-    def rate(self, estimate: ExperimentEstimate) -> TrainingRate | None:
-        """The rate of the newest run of the same kind; None if there is none."""
-        return known_rate(next(iter(estimate.estimates.values())), self.store.list(), self.store)
-
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
         """Queue the runs of a new experiment. Raises InputError, before any is queued, if one could not start.
 
@@ -307,10 +296,9 @@ class Experiments:
 
     def stop(self, experiment_id: str) -> Experiment:
         """Stop all queued and running runs. Finished ones stay."""
-        at_work = [cell.run for cell in self.get(experiment_id).cells if cell.run and cell.state in AT_WORK]
         # The queued ones first: the other way round, the worker would start the next one meanwhile.
-        for run in sorted(at_work, key=lambda run: run.state == State.RUNNING):
-            with suppress(RunError):  # it ended meanwhile
+        for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
+            with suppress(RunError):  # it has ended
                 self.store.stop(run.id)
         return self.get(experiment_id)
 
@@ -320,16 +308,16 @@ class Experiments:
         if not experiment.can_resume:
             kind = experiment.record.kind
             raise InputError(f"{kind} {experiment_id} is {experiment.state}; there is nothing to resume")
-        for cell in experiment.cells:
-            if cell.run is not None and cell.state in RESUMABLE:
+        for run in experiment.runs:
+            if run.state in RESUMABLE:
                 with suppress(RunError):  # another process resumed it meanwhile
-                    self.jobs.resume(cell.run.id)
+                    self.jobs.resume(run.id)
         return self._create_missing(experiment, self.jobs.start)
 
     def run_here(self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1) -> Experiment:
         """Call ``execute`` with the id of each unfinished run: one after another in this thread, or in several."""
         experiment = self._create_missing(self.get(experiment_id), partial(self.store.create, queue=False))
-        unfinished = [cell.run.id for cell in experiment.cells if cell.run and cell.state in RESUMABLE]
+        unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
         with ThreadPoolExecutor(at_once) as threads:
             list((threads.map if at_once > 1 else map)(execute, unfinished))
         return self.get(experiment_id)
@@ -339,23 +327,23 @@ class Experiments:
         experiment = self.get(experiment_id)
         if experiment.state == State.RUNNING:
             raise InputError(f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it")
-        for run in filter(None, (cell.run for cell in experiment.cells)):
+        for run in experiment.runs:
             self.store.delete(run.id)
         self._store(experiment_id).delete(experiment_id)
 
     def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
         """Create the missing runs. The file is written after each, so that none is created twice."""
         store = self._store(experiment.id)
-
-        def with_run(record: ExperimentRecord, index: int) -> ExperimentRecord:
-            runs = [*record.runs]
-            if self._run(runs[index]) is None:  # no other process has created it meanwhile
-                runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
-            return record.model_copy(update={"runs": tuple(runs)})
-
         for index, cell in enumerate(experiment.cells):
+
+            def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
+                runs = [*record.runs]
+                if self._run(runs[index]) is None:  # no other process has created it meanwhile
+                    runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
+                return record.model_copy(update={"runs": tuple(runs)})
+
             if cell.run is None and cell.can_resume:
-                store.change(experiment.id, partial(with_run, index=index))
+                store.change(experiment.id, with_run)
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
