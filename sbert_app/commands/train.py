@@ -155,7 +155,7 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     for key, its_encoding in (("base", None), ("teacher", None), ("train_data", encoding), ("eval_data", encoding)):
         if key in settings:  # by its whole path, as the run may be resumed from another folder
             settings[key] = absolute_names(settings[key], its_encoding)
-    config = RunConfig.from_dict(settings)
+    config = RunConfig(**settings)
     estimate_run(config, store)
     return config
 

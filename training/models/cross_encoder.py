@@ -113,8 +113,7 @@ class CrossEncoder:
         calibration: list[PairRow] = []
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
             check_int8(name, opened.scorer.transformer.base_model)
-            texts = plain_sentences()
-            calibration = opened.tokenizer(list(pairwise(texts)))
+            calibration = opened.tokenizer(list(pairwise(plain_sentences())))
         else:
             opened.scorer.transformer.to(torch_dtype)
         inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
@@ -153,7 +152,11 @@ class CrossEncoder:
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in range(0, len(pairs), CHUNK):
             part = [_check_pair(pair, start + i) for i, pair in enumerate(pairs[start : start + CHUNK])]
-            progress = _chunk_progress(on_progress, start, len(part), len(pairs))
+
+            def progress(fraction: float, start: int = start, size: int = len(part)) -> None:
+                if on_progress is not None:
+                    on_progress(start + round(fraction * size), len(pairs))
+
             scores[start : start + len(part)] = self._predict_chunk(part, progress, should_stop, report)
         report.pairs += len(pairs)
         report.seconds += time.perf_counter() - started
@@ -259,10 +262,3 @@ def _check_pair(pair: Any, row: int) -> Pair:
     if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         raise InputError(f"pair {row + 1} is not two texts: give pairs such as (sentence1, sentence2)")
     return pair[0], pair[1]
-
-
-def _chunk_progress(on_progress: Progress | None, start: int, size: int, total: int) -> Callable[[float], None]:
-    """A function from the fraction of a chunk that is done to ``on_progress`` of all pairs."""
-    if on_progress is None:
-        return lambda fraction: None
-    return lambda fraction: on_progress(start + round(fraction * size), total)

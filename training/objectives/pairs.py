@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from training.data.transforms import CLASS_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
@@ -97,6 +98,7 @@ class Regression(Objective):
         return F.mse_loss(F.cosine_similarity(u, v), required(target).to(u.dtype))
 
 
+@dataclass(eq=False)
 class CoSENT(Objective):
     """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
 
@@ -117,9 +119,7 @@ class CoSENT(Objective):
     rows = RANKED_ROWS
     target = SCORES
     fields = ("cosent_scale",)
-
-    def __init__(self, scale: float = 20.0) -> None:
-        self.scale = scale
+    scale: float = 20.0
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch
@@ -168,6 +168,7 @@ class AnglE(CoSENT):
         return (cosine + sine).abs()
 
 
+@dataclass(eq=False)
 class Contrastive(Objective):
     """Pairs that belong together, and pairs that do not: mean of ½ · (y · d² + (1 - y) · max(margin - d, 0)²).
 
@@ -187,9 +188,7 @@ class Contrastive(Objective):
     rows = TOGETHER_ROWS
     target = LABELS
     fields = ("contrastive_margin",)
-
-    def __init__(self, margin: float = 0.5) -> None:
-        self.margin = margin
+    margin: float = 0.5
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch.nn.functional as F

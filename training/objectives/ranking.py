@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from training.data.transforms import POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
@@ -22,6 +23,7 @@ def distance(x: Tensor, y: Tensor, metric: str) -> Tensor:
     return F.pairwise_distance(x, y, p={"euclidean": 2, "manhattan": 1}[metric])
 
 
+@dataclass(eq=False)
 class Triplet(Objective):
     """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
 
@@ -40,9 +42,8 @@ class Triplet(Objective):
     rows = TRIPLET_ROWS
     fields = ("triplet_metric", "triplet_margin")
     can_mine_negatives = True
-
-    def __init__(self, metric: str = "euclidean", margin: float = 1.0) -> None:
-        self.metric, self.margin = metric, margin
+    metric: str = "euclidean"
+    margin: float = 1.0
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         anchor, positive, negative = vectors
@@ -50,6 +51,7 @@ class Triplet(Objective):
         return (difference + self.margin).relu().mean()
 
 
+@dataclass(eq=False)
 class MultipleNegativesRanking(Objective):
     """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
@@ -70,9 +72,8 @@ class MultipleNegativesRanking(Objective):
     fields: ClassVar[tuple[str, ...]] = ("mnrl_scale", "mnrl_symmetric")
     uses_batch = True
     can_mine_negatives = True
-
-    def __init__(self, scale: float = 20.0, symmetric: bool = False) -> None:
-        self.scale, self.symmetric = scale, symmetric
+    scale: float = 20.0
+    symmetric: bool = False
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from training.data.transforms import ANY_ROWS, TRIPLET_ROWS
@@ -39,6 +40,7 @@ class MeanSquaredError(Objective):
         return F.mse_loss(torch.stack(list(vectors), dim=1), target)
 
 
+@dataclass(eq=False)
 class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
@@ -59,9 +61,7 @@ class MarginMSE(Objective):
     fields = ("margin_similarity",)
     can_mine_negatives = True
     takes_output = True
-
-    def __init__(self, similarity: str = "dot") -> None:
-        self.similarity = similarity
+    similarity: str = "dot"
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch.nn.functional as F

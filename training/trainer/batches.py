@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
@@ -122,7 +123,13 @@ class TokenizedBatches:
         should_stop: Callable[[], bool],
     ) -> None:
         self.data = data
-        ids = _tokenize(encoder, [text for column in data.columns for text in column], should_stop)
+        texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
+        ids: dict[str, list[int]] = {}
+        for start in range(0, len(texts), TOKENIZE_CHUNK):
+            if should_stop():
+                raise Stopped
+            chunk = texts[start : start + TOKENIZE_CHUNK]
+            ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
         self.columns: list[TokenIds] = [[ids[text] for text in column] for column in data.columns]
         self.used = {token for sentence in ids.values() for token in sentence}
         self._targets = targets
@@ -147,15 +154,3 @@ class TokenizedBatches:
         numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
         more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
         return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
-
-
-def _tokenize(encoder: Encoder, sentences: list[str], should_stop: Callable[[], bool]) -> dict[str, list[int]]:
-    """The token ids of each distinct sentence."""
-    texts = list(dict.fromkeys(sentences))
-    ids: dict[str, list[int]] = {}
-    for start in range(0, len(texts), TOKENIZE_CHUNK):
-        if should_stop():
-            raise Stopped
-        chunk = texts[start : start + TOKENIZE_CHUNK]
-        ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
-    return ids

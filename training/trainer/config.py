@@ -58,11 +58,6 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _none(value: Any) -> Any:
-    """The word none, as people type it."""
-    return None if value in ("", "none") else value
-
-
 def _dimensions(value: Any) -> Any:
     """Dimensions, largest first, without repetition."""
     value = () if value is None else _listed(value)
@@ -145,7 +140,7 @@ class RunConfig(BaseModel):
         metavar="NAME_OR_FILE",
         pattern=r"\S",
     )
-    eval_data: Annotated[str | None, BeforeValidator(_none)] = setting(
+    eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
         "stsb:dev",
         "Dev data",
         "what the run is evaluated on, about every 100 steps, to keep the best model; none for random pairs only",
@@ -275,11 +270,6 @@ class RunConfig(BaseModel):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """A config of the fields given. Raises InputError as the constructor does."""
-        return cls(**values)
-
-    @classmethod
     def from_json(cls, text: str) -> RunConfig:
         """Read what `to_json` wrote. Raises InputError if the text is not the JSON of a config."""
         try:
@@ -288,7 +278,7 @@ class RunConfig(BaseModel):
             raise InputError(f"the run's config is not JSON: {error}") from error
         if not isinstance(values, dict):
             raise InputError("the run's config is not a JSON object")
-        return cls.from_dict(values)
+        return cls(**values)
 
 
 class Range(NamedTuple):
@@ -351,6 +341,8 @@ def _setting(name: str, field: FieldInfo) -> Setting:
     annotation = arguments[0] if is_optional else field.annotation
     kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt", math.inf))
+    has_words = isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
+    in_words = (field.default if isinstance(field.default, str) else f"{field.default:g}") if has_words else ""
     given = {
         "option": f"--{name.replace('_', '-')}",
         "metavar": None,
@@ -362,18 +354,12 @@ def _setting(name: str, field: FieldInfo) -> Setting:
         help=field.description or "",
         type=kind,
         default=field.default,
-        words=given.pop("words", None) or _in_words(field.default),
+        words=given.pop("words", None) or in_words,
         allowed=given.pop("choices", ()),
         range=None if low is None else Range(low, high, "ge" in bounds, kind is int, "lt" not in bounds),
         is_optional=is_optional,
         **given,
     )
-
-
-def _in_words(default: Any) -> str:
-    if isinstance(default, bool) or not isinstance(default, int | float | str):
-        return ""
-    return default if isinstance(default, str) else f"{default:g}"
 
 
 SETTINGS = {name: _setting(name, field) for name, field in RunConfig.model_fields.items()}

@@ -78,7 +78,8 @@ class Evaluator:
         if self.data is not None:
             columns = [self._vectors_of(column, vectors) for column in self.data.columns]
             figures |= _compare(self.data, columns)
-            if self.dims and (name := _main_figure(figures)):
+            if self.dims and (main := selection_metric(figures)):
+                name = main[0]
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
                 figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
         if self.loss_data is not None:
@@ -114,11 +115,6 @@ def selection_metric(figures: Figures) -> tuple[str, float] | None:
         if figures.get(name) is not None:
             return name, figures[name] if higher else -figures[name]
     return None
-
-
-def _main_figure(figures: Figures) -> str | None:
-    """The first of `HIGHER_IS_BETTER` that was measured."""
-    return next((name for name in HIGHER_IS_BETTER if figures.get(name) is not None), None)
 
 
 def _loss_data(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:

@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from training.atomic import write_text
 from training.errors import InputError
@@ -44,6 +43,7 @@ class EventLog:
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
         self._on_event = on_event
+        self._reporters: list[TensorBoard | Trackio] = []
         self._file: TextIO | None = None
         if folder is not None:
             path = folder / "events.jsonl"
@@ -53,24 +53,39 @@ class EventLog:
             self._file = path.open("a", encoding="utf-8")
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Write an event with the current time and pass it to the callback. Non-finite numbers become null."""
-        event = {"t": round(time.time(), 3), "step": step, "kind": kind, **_finite(values)}
+        """Write an event with the current time, pass it on, and its figures to the trackers.
+
+        Non-finite numbers become null.
+        """
+        finite = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in values.items()
+        }
+        event = {"t": round(time.time(), 3), "step": step, "kind": kind, **finite}
         try:
             if self._file is not None:
                 self._file.write(_line(event))
                 self._file.flush()
         finally:  # on a full disk the callback still gets the event
             self._on_event(event)
+            if figures := figures_of(event):
+                for reporter in self._reporters:
+                    reporter.report(step, figures)
         return event
+
+    def open_reporters(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
+        """Open the trackers that the config names. InputError if a package is not installed."""
+        for name in config.report_to:
+            self._reporters.append(REPORTER_TYPES[name](config, folder, step))
 
     def __enter__(self) -> EventLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+        for reporter in self._reporters:
+            reporter.close()
 
 
 def read_events(path: Path) -> list[Event]:
@@ -85,23 +100,7 @@ def _line(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False) + "\n"
 
 
-def _finite(values: dict[str, object]) -> dict[str, object]:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in values.items()
-    }
-
-
 # ---------------------------------------------------------------- trackers
-
-
-class Reporter(Protocol):
-    """Writes figures somewhere."""
-
-    def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """The figures of one event."""
-
-    def close(self) -> None:
-        """The end of the run, or of this process's part of it."""
 
 
 class TensorBoard:
@@ -161,37 +160,7 @@ class Trackio:
             self.trackio.finish()
 
 
-REPORTER_TYPES: dict[str, Callable[[RunConfig, Path | None, int | None], Reporter]] = {
-    "tensorboard": TensorBoard,
-    "trackio": Trackio,
-}
-
-
-class Reporting:
-    """A context manager: `handle` passes each event on, and its figures to the trackers that are open."""
-
-    def __init__(self, on_event: OnEvent) -> None:
-        self._on_event = on_event
-        self._reporters: list[Reporter] = []
-
-    def open(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        """Open the trackers that the config names. InputError if a package is not installed."""
-        for name in config.report_to:
-            self._reporters.append(REPORTER_TYPES[name](config, folder, step))
-
-    def handle(self, event: Event) -> None:
-        """An event of the run."""
-        self._on_event(event)
-        if figures := figures_of(event):
-            for reporter in self._reporters:
-                reporter.report(event["step"], figures)
-
-    def __enter__(self) -> Reporting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for reporter in self._reporters:
-            reporter.close()
+REPORTER_TYPES: dict[str, type[TensorBoard | Trackio]] = {"tensorboard": TensorBoard, "trackio": Trackio}
 
 
 def figures_of(event: Event) -> dict[str, float]:

@@ -17,6 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -107,11 +108,8 @@ def mine_negatives(
     """
     if data.kind not in (PAIRS, TRIPLETS):
         raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")
-    row_of: dict[str, int] = {}
-    for column in data.columns:
-        for text in column:
-            row_of.setdefault(text, len(row_of))
-    sentences = list(row_of)
+    sentences = list(dict.fromkeys(chain.from_iterable(data.columns)))
+    row_of = {text: row for row, text in enumerate(sentences)}
     vectors = torch.from_numpy(encoder.encode(sentences, on_progress=on_progress, should_stop=should_stop))
     vectors = vectors.to(encoder.device)
     anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])

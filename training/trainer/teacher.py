@@ -59,17 +59,7 @@ def data_targets(data: Dataset) -> Targets | None:
 
 
 class Teacher:
-    """A model whose vectors, scores or margins are the targets.
-
-    Args:
-        config: of a run that has a teacher.
-        student: the encoder that is trained.
-        home: where models are.
-        should_stop: asked while the teacher computes.
-
-    Raises:
-        InputError: the teacher cannot be opened, or its vectors have fewer dimensions than the student's.
-    """
+    """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened."""
 
     def __init__(
         self, config: RunConfig, student: Encoder, home: str | Path | None, should_stop: ShouldStop | None = None
@@ -124,7 +114,9 @@ class Teacher:
             )
         if wide > self.dimension:
             if self._projection is None:
-                self._projection = principal_components(vectors, self.dimension)
+                # The directions of largest variance, as columns (teacher's dimension, D).
+                _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
+                self._projection = directions[:, ::-1][:, : self.dimension].astype(np.float32)
             projected = vectors @ self._projection
             kept = projected.var(axis=0).sum() / vectors.var(axis=0).sum()
             vectors = projected
@@ -141,9 +133,3 @@ def load_teacher(name: str, dtype: str, device: str, home: str | Path | None) ->
     if kind_of(name) == ENCODER or not hasattr(model, "encode"):
         return model
     raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
-
-
-def principal_components(vectors: np.ndarray, dimension: int) -> np.ndarray:
-    """The ``dimension`` directions of largest variance of (N, D) as columns (D, dimension), largest first, float32."""
-    _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
-    return directions[:, ::-1][:, :dimension].astype(np.float32)

@@ -50,7 +50,7 @@ from training.trainer import negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Figures
-from training.trainer.events import Event, EventLog, OnEvent, Reporting, read_events
+from training.trainer.events import EventLog, OnEvent, read_events
 from training.trainer.replica import TokenIds
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
@@ -103,13 +103,12 @@ def train(
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state["step"] if state else None
     with (
-        Reporting(on_event if is_main else _ignore) as reporting,
-        EventLog(path if is_main else None, reporting.handle, step) as events,
+        EventLog(path if is_main else None, on_event if is_main else lambda _: None, step) as events,
     ):
         trainer: Trainer | None = None
         try:
             if is_main:
-                reporting.open(config, path, step)
+                events.open_reporters(config, path, step)
             trainer = Trainer(config, accelerator, events, path, should_stop or (lambda: False), state, home)
             result = replace(result, status=trainer.run())
         except Stopped:  # before the first step
@@ -131,10 +130,6 @@ def train(
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
     return result
-
-
-def _ignore(event: Event) -> None:
-    """The callback of all processes but the main one."""
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool) -> CheckpointState | None:

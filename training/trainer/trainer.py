@@ -7,6 +7,7 @@ checks everything and raises `InputError`; `Trainer.run` does the steps.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -37,7 +38,6 @@ from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedNegatives, mine_negatives
 from training.trainer.replica import has_dropout
-from training.trainer.schedule import ThroughputMeter, learning_rate
 from training.trainer.teacher import Teacher, data_targets
 from training.trainer.training_model import TrainingBatch, TrainingModel, default_micro_batches
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 TRAIN_EVENTS = 100  # per run, about
+DECAY = 0.95  # of the exponential moving average of the seconds per step
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
 
 
@@ -324,7 +325,9 @@ class Trainer:
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
             figures: Figures = {"step": progress.step, **measured}
-            is_best = progress.step > 0 and _is_better(figures, progress.best)
+            new, old = selection_metric(figures), selection_metric(progress.best or {})
+            # Without a selection metric the last evaluation is the best.
+            is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
             if is_best:
                 progress.best = figures
                 self._save_model(encoder)
@@ -353,14 +356,85 @@ class Trainer:
         return self.meter.seconds_left(self.total_steps - step, evaluations)
 
 
-def _is_better(figures: Figures, best: Figures | None) -> bool:
-    """Whether an evaluation beats the best so far; without a selection metric the last one does."""
-    new, old = selection_metric(figures), None if best is None else selection_metric(best)
-    return new is None or old is None or new[1] > old[1]
-
-
 @torch.no_grad()
 def _clip_gradients(module: nn.Module, max_norm: float, norm: Tensor) -> None:
     """Scale gradients of the given total norm to ``max_norm`` where they exceed it."""
     if norm.is_cuda or norm > max_norm:  # comparing on the host would make a GPU wait
         torch.nn.utils.clip_grads_with_norm_(module.parameters(), max_norm, norm)
+
+
+# ---------------------------------------------------------------- schedule
+
+
+def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
+    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
+
+    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
+    ``get_linear_schedule_with_warmup``.
+    """
+    warmup_steps = math.ceil(total * warmup)
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * max(0, total - step) / max(1, total - warmup_steps)
+
+
+class ThroughputMeter:
+    """Call a method at the end of each step, evaluation and checkpoint; each call times what was done since the last.
+
+    Args:
+        seconds_before: spent on the run before it was resumed.
+    """
+
+    def __init__(self, seconds_before: float = 0.0) -> None:
+        self._started = time.perf_counter() - seconds_before
+        self._last = self._last_checkpoint = time.perf_counter()
+        self._seconds_per_step: float | None = None
+        self._evaluations: list[float] = []
+        self._sentences = 0
+        self._step_seconds = 0.0
+
+    def seconds(self) -> float:
+        """Total seconds of the run, those before it was resumed included."""
+        return time.perf_counter() - self._started
+
+    def end_step(self, sentences: int) -> None:
+        """Record a step on so many sentences."""
+        seconds, average = self._lap(), self._seconds_per_step
+        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._sentences += sentences
+        self._step_seconds += seconds
+
+    def end_evaluation(self) -> float:
+        """Record an evaluation -> its seconds."""
+        self._evaluations.append(self._lap())
+        return self._evaluations[-1]
+
+    def end_checkpoint(self) -> None:
+        """Record a checkpoint."""
+        self._lap()
+        self._last_checkpoint = time.perf_counter()
+
+    def since_checkpoint(self) -> float:
+        """Seconds since the last checkpoint, or since the start."""
+        return time.perf_counter() - self._last_checkpoint
+
+    def sentences_per_second(self) -> float:
+        """Throughput of the steps since the last call."""
+        rate = self._sentences / max(self._step_seconds, 1e-9)
+        self._sentences, self._step_seconds = 0, 0.0
+        return round(rate, 1)
+
+    def seconds_left(self, steps: int, evaluations: int) -> float | None:
+        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
+
+        None before the first step.
+        """
+        if self._seconds_per_step is None:
+            return None
+        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
+        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
+
+    def _lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds

@@ -132,13 +132,15 @@ class TrainingModel(nn.Module):
             loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs])
             norms = self._backward(batch.micro_batches, outputs, gradients)
         else:
-            states, vectors = [], []
+            # On a GPU dropout draws from its generator; on a CPU each micro-batch has one.
+            device, states, vectors = self.encoder.device, [], []
             for part in rounds:
-                states.append(_random_state(self.encoder.device))
+                states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
                 vectors += run_parallel([partial(replica.embed, each) for each in batch.micro_batches[part]])
             loss, gradients = self._loss(batch, vectors)
             for part, state in zip(rounds, states, strict=True):
-                _restore_random_state(self.encoder.device, state)
+                if state is not None:
+                    torch.cuda.set_rng_state(state, device)
                 outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches[part]])
                 norms = self._backward(batch.micro_batches[part], outputs, gradients[part], add=part.start > 0)
                 del outputs  # their gradients, each as large as the model, before the next forward pass
@@ -253,16 +255,6 @@ def split_by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
         range(most), True, sum(lengths) // parts, key=lambda budget: len(list(plan(lengths, budget))) <= parts
     )
     return list(plan(lengths, budget))
-
-
-def _random_state(device: torch.device) -> Tensor | None:
-    """The state of the generator that dropout draws from on a GPU. On a CPU each micro-batch has a generator."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-
-def _restore_random_state(device: torch.device, state: Tensor | None) -> None:
-    if state is not None:
-        torch.cuda.set_rng_state(state, device)
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:

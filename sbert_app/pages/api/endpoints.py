@@ -203,8 +203,8 @@ def runs(services: Services) -> None:
             {arguments}
             options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
         """
-        config = RunConfig.from_dict(
-            {
+        config = RunConfig(
+            **{
                 "objective": objective,
                 "train_data": train_data,
                 "eval_data": eval_data,

@@ -166,7 +166,7 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
     for key in filter(changed.get, ("base", "teacher")):
         model = ModelName.parse(changed[key])
         changed[key] = str(replace(model, name=rename(model.name, True)))
-    return RunConfig.from_dict(changed)
+    return RunConfig(**changed)
 
 
 # ------------------------------------------------------------ here

@@ -152,9 +152,9 @@ def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times()
 
 def test_unknown_fields_and_broken_json_are_refused():
     with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, base"):
-        RunConfig.from_dict({"objective": "mnrl", "batchsize": 3})
+        RunConfig("mnrl", batchsize=3)
     with pytest.raises(InputError, match="needs an objective: classification"):
-        RunConfig.from_dict({})
+        RunConfig()
     with pytest.raises(InputError, match="not JSON"):
         RunConfig.from_json("{")
     with pytest.raises(InputError, match="not a JSON object"):
