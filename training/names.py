@@ -108,7 +108,7 @@ class ModelName:
             parts.append(f"{self.dimension} dimensions")
         if self.prompt_name == BY_ROLE:
             parts.append("query and document prompts")
-        elif self.prompt is not None or self.prompt_name is not None:
+        elif self.states_prompt:
             parts.append(f"prompt {self.prompt_name or self.prompt or 'none'}")
         if self.dtype is not None:
             parts.append(self.dtype)

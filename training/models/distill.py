@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from training.models.model_format import ModelFormat
 from training.models.modules import StaticEmbedding
 from training.models.tokenization import texts
 from training.models.word_encoders import WordBackbone
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 DIMENSION = 256
 ZIPF_SIF, CORPUS_SIF = 1e-4, 1e-3  # a, for estimated and for counted frequencies
@@ -62,26 +59,21 @@ def distill(
     if not 2 <= dimension <= encoder.dimension:
         raise InputError(f"{encoder.name} has {encoder.dimension} dimensions; keep 2 to {encoder.dimension}")
     transformer_tokenizer: Any = encoder.tokenizer
-    tokenizer = _plain_tokenizer(transformer_tokenizer)
+    tokenizer = Tokenizer.from_str(transformer_tokenizer.backend_tokenizer.to_str())
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     special = {token for token in transformer_tokenizer.all_special_ids if token is not None}
     tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
-    around = _special_tokens(tokenizer)
-    vectors = _token_vectors(encoder, tokens, around, on_progress, should_stop)
-    reduced = _principal_components(vectors, dimension)
+    vectors = _token_vectors(encoder, tokens, _special_tokens(tokenizer), on_progress, should_stop)
+    centred = vectors - vectors.mean(dim=0)
+    _, directions = torch.linalg.eigh((centred.T @ centred).double())  # by ascending variance
+    reduced = centred @ directions.flip(1)[:, :dimension].float()
     weights = _zipf_weights(tokens) if corpus is None else _corpus_weights(tokenizer, tokens, corpus)
     table = torch.zeros(max(max(tokens) + 1, tokenizer.get_vocab_size()), dimension)
     table[tokens] = reduced * weights[:, None]
     layout = ModelFormat(Path(), "mean", normalizes=True, input_module="StaticEmbedding")
     backbone = WordBackbone(StaticEmbedding(tokenizer, table)).eval()
     return Encoder(f"static model of {encoder.name}", backbone, tokenizer, layout, torch.float32, "distilled")
-
-
-def _plain_tokenizer(tokenizer: PreTrainedTokenizerFast) -> Tokenizer:
-    """A copy without padding and truncation."""
-    plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    plain.no_padding()
-    plain.no_truncation()
-    return plain
 
 
 def _token_vectors(
@@ -116,13 +108,6 @@ def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         return list(encoding.ids), []
     first, last = is_text.index(True), len(is_text) - is_text[::-1].index(True)
     return list(encoding.ids[:first]), list(encoding.ids[last:])
-
-
-def _principal_components(vectors: Tensor, dimension: int) -> Tensor:
-    """(V, D) -> (V, dimension), centred, the directions sorted by their variance, largest first."""
-    centred = vectors - vectors.mean(dim=0)
-    _, directions = torch.linalg.eigh((centred.T @ centred).double())  # by ascending variance
-    return centred @ directions.flip(1)[:, :dimension].float()
 
 
 def _zipf_weights(tokens: Sequence[int]) -> Tensor:

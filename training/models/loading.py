@@ -144,41 +144,34 @@ def open_modules(
     name: str, home: str | Path | None = None, seed: int = 0, vocabulary_of: Iterable[str] = ()
 ) -> OpenedModules:
     """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`."""
-    if name in WORD_ENCODERS:
-        words, head, model_format, source = build_word_encoder(name, vocabulary_of, seed, home)
-        return _opened(words, words.input_module.tokenizer, head, model_format, source)
+    backbone: Any
     scratch = ModelName(name).scratch_shape
-    resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
-    model_format = read_model_format(resolved.path)
-    folder = model_format.transformer
-    if scratch:
-        tokenizer = open_tokenizer(folder)
-        backbone = random_backbone(*scratch, len(tokenizer), seed)
-        model_format = replace(model_format, pooling="mean", normalizes=False)
-        return _opened(backbone, tokenizer, nn.Sequential(), model_format, "random weights")
-    if model_format.input_module == TRANSFORMER:
-        tokenizer = open_tokenizer(folder)
-        backbone = open_backbone(folder)
+    if name in WORD_ENCODERS:
+        backbone, head, model_format, source = build_word_encoder(name, vocabulary_of, seed, home)
+        tokenizer = backbone.input_module.tokenizer
     else:
-        input_module: Any = MODULES[model_format.input_module]
-        module = input_module.read(folder)
-        tokenizer = module.tokenizer
-        backbone = WordBackbone(module, [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules])
-    head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
-    return _opened(backbone, tokenizer, head, model_format, resolved.source)
-
-
-def _opened(
-    backbone: nn.Module, tokenizer: Any, head: nn.Sequential, model_format: ModelFormat, source: str
-) -> OpenedModules:
-    """With what the folder does not state: the pooling, and the most tokens of an input."""
-    config: Any = backbone.config
+        resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
+        source, model_format = resolved.source, read_model_format(resolved.path)
+        folder = model_format.transformer
+        if scratch:
+            source = "random weights"
+            model_format = replace(model_format, pooling="mean", normalizes=False, sentence_modules=())
+        if model_format.input_module == TRANSFORMER:
+            tokenizer = open_tokenizer(folder)
+            backbone = random_backbone(*scratch, len(tokenizer), seed) if scratch else open_backbone(folder)
+        else:
+            input_module: Any = MODULES[model_format.input_module]
+            module = input_module.read(folder)
+            tokenizer = module.tokenizer
+            layers = [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules]
+            backbone = WordBackbone(module, layers)
+        head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
     if isinstance(backbone, WordBackbone):
         longest = getattr(backbone.input_module, "max_length", None)  # a static embedding truncates nothing
     else:
         longest = max_input_length(tokenizer, backbone)
         longest = min(model_format.max_length or longest, longest)
-    architecture = (getattr(config, "architectures", None) or [""])[0]
-    is_decoder = architecture.endswith("ForCausalLM") and getattr(config, "is_causal", True)  # reads left to right
-    pooling = model_format.pooling or ("lasttoken" if is_decoder else "mean")
+    architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
+    is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
+    pooling = model_format.pooling or ("lasttoken" if is_decoder else "mean")  # a decoder reads from left to right
     return OpenedModules(backbone, tokenizer, head, replace(model_format, pooling=pooling, max_length=longest), source)

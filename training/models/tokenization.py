@@ -196,13 +196,7 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-# ---------------------------------------------------------------- pairs
-
-# Sentence pairs as batches of token ids, the input of a cross-encoder.
-#
-# A row holds the first sentence of a pair, then the second; ``split`` is the index of the second's first token. Token
-# types and positions follow from it.
-
+# ---------------------------------------------------------------- pairs, the input of a cross-encoder
 
 Pair = tuple[str, str]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -31,15 +30,10 @@ ROWS_NAMED = 32  # rows that an error message lists
 
 
 class LengthGroupedSampler:
-    """The rows of each optimiser step.
+    """The rows of each optimiser step. Each of the ``processes`` gets a batch of its own in every step.
 
-    Args:
-        lengths: (N,) tokens of each row's longest sentence.
-        batch_size: rows per batch; each process gets a batch of its own in every step.
-        seed: of the shuffling.
-        sentences: of each row; rows that have one in common are kept out of the same batch as far as possible, as
-            in-batch negatives need it. None where it does not matter.
-        processes: the number of processes that train together.
+    ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that have one of their ``sentences`` in common
+    are kept out of the same batch as far as possible, as in-batch negatives need it; None where it does not matter.
     """
 
     def __init__(
@@ -52,12 +46,9 @@ class LengthGroupedSampler:
     ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self.batch_size, self.seed, self.sentences, self.processes = batch_size, seed, sentences, processes
+        # In which every row is seen once (with several processes a few are seen twice).
+        self.steps_per_epoch = math.ceil(math.ceil(len(self.lengths) / batch_size) / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
-
-    @cached_property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps in which every row is seen once (with several processes a few are seen twice)."""
-        return math.ceil(math.ceil(len(self.lengths) / self.batch_size) / self.processes)
 
     def rows(self, step: int, process: int = 0) -> np.ndarray:
         """Row numbers (B,) int64 of a step, which is counted from 0 over all epochs."""
@@ -99,18 +90,9 @@ class LengthGroupedSampler:
 
 
 class TokenizedBatches:
-    """The training data as token ids, tokenised once, and the batch of each step.
+    """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    Args:
-        data: the rows in the form that the objective needs.
-        targets: of the rows, or None.
-        encoder: provides the tokenizer.
-        config: batch size, seed, and whether the objective takes the other rows of a batch as negatives.
-        processes: the number of processes that train together.
-        should_stop: called now and then during tokenisation.
-
-    Raises:
-        Stopped: ``should_stop`` returned true.
+    It is tokenised once. Raises Stopped if ``should_stop`` returns true meanwhile.
     """
 
     def __init__(
@@ -137,11 +119,7 @@ class TokenizedBatches:
         uses_batch = config.objective_class.uses_batch
         sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if uses_batch else None
         self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps in which every row is seen once."""
-        return self._sampler.steps_per_epoch
+        self.steps_per_epoch = self._sampler.steps_per_epoch
 
     def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None]:
         """Token ids of each column, and the targets (B,), of a step counted from 0."""

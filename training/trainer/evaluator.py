@@ -39,14 +39,7 @@ HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the fi
 
 
 class Evaluator:
-    """Evaluates an encoder, always on the same sentences.
-
-    Args:
-        config: of the run.
-        training: the training data in the form that the objective needs.
-        data: the eval data as loaded, or None.
-        teacher: of the run, if it has one.
-    """
+    """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``."""
 
     def __init__(
         self, config: RunConfig, training: Dataset, data: Dataset | None, teacher: Teacher | None = None

@@ -33,12 +33,9 @@ NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
 
 
 class EventLog:
-    """A context manager that writes events.
+    """A context manager that writes events into the run's folder, if there is one, and passes them on.
 
-    Args:
-        folder: of the run; None writes no file.
-        on_event: called with every event.
-        keep_to_step: keep the events of the file up to this step; None starts an empty file.
+    The events of the file up to ``keep_to_step`` are kept; None starts an empty file.
     """
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
@@ -106,10 +103,7 @@ def _line(event: Event) -> str:
 class TensorBoard:
     """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``.
 
-    Args:
-        config: of the run.
-        folder: of the run.
-        step: at which it is resumed; what was written after it is hidden. None for a new run.
+    ``step`` is that at which the run is resumed; what was written after it is hidden. None for a new run.
     """
 
     def __init__(self, config: RunConfig, folder: Path | None, step: int | None) -> None:

@@ -24,7 +24,6 @@ NAMES = {
     "effective_rank": "Effective rank",
 }
 
-
 # How the folder is opened: by sentence-transformers, or where that library has no module for it by SBERT Lab.
 _USES = {
     "sentence-transformers": [
@@ -37,7 +36,6 @@ _USES = {
     ],
 }
 
-
 # Our figures -> the Hub's task type, its name, metric type, its name; those that sentence-transformers' cards use
 _METRICS = {
     "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
@@ -46,12 +44,7 @@ _METRICS = {
 
 
 def with_model_index(card: str, config: RunConfig, best: Figures, name: str) -> str:
-    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once.
-
-    Args:
-        card: Markdown with a YAML header, or without one.
-        name: of the model.
-    """
+    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once."""
     results = [
         {
             "task": {"type": task, "name": task_name},
@@ -84,14 +77,7 @@ def model_card(
     pooling: str,
     library: str = "sentence-transformers",
 ) -> str:
-    """Markdown with the YAML header that the Hub reads.
-
-    Args:
-        config, training: of the run.
-        before, best: figures of `Evaluator.measure`.
-        pooling: of the model.
-        library: that opens it, sentence-transformers or sbert-lab.
-    """
+    """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`."""
     objective = config.objective_class
     settings = {
         "base": config.base,

@@ -92,15 +92,11 @@ def mine_negatives(
     should_stop: Callable[[], bool] | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
-    """Find a hard negative for each pair.
+    """Find a hard negative for each pair of ``data``; the negatives of triplets are candidates, but not kept.
 
     Args:
-        encoder: in evaluation mode.
-        data: pairs that belong together, or triplets, whose negatives are then candidates but not kept.
         margin: see above, 0 to 1.
         seed: of the draw among more than `MAX_CANDIDATES` sentences.
-        should_stop: asked during encoding.
-        on_progress: called with (sentences encoded, in all).
 
     Raises:
         InputError: the data has no pairs that belong together, or no pair gets a negative.

@@ -64,13 +64,8 @@ class MasterParameter(NamedTuple):
 class Replica:
     """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
-    ``forward`` and ``backward`` may be called from several threads, each with its own micro-batch.
-
-    Args:
-        backbone: the module with the master weights, adapters included.
-        embeddings: the word embeddings, which are looked up outside of the module.
-        pooling: see `training.pooling`.
-        dtype: of the forward and backward pass.
+    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
+    threads, each with its own micro-batch.
     """
 
     def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: Pool, dtype: torch.dtype) -> None:
@@ -205,15 +200,10 @@ class CompactEmbedding(nn.Module):
         return vectors if self.scale == 1 else vectors * self.scale
 
     def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
-        """Set the gradient of ``weight`` from those of the vectors that were looked up.
+        """Set the gradient of ``weight``, or ``add`` to it -> its norm, in a list of one.
 
-        Args:
-            rows: of each micro-batch, row numbers (...).
-            gradients: of each micro-batch, (..., D) in any floating dtype; summed in float32.
-            add: to the gradient that there is, in place of replacing it.
-
-        Returns:
-            The norm of the gradient, in a list of one.
+        From each micro-batch the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
+        any floating dtype, which are summed in float32.
         """
         touched = torch.cat([part.flatten() for part in rows])
         if not add:
@@ -280,15 +270,8 @@ def attention(
 ) -> tuple[Tensor, None]:
     """dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
 
-    Args:
-        module: the attention layer; dropout is applied while it is in training mode.
-        query, key, value: (B, H, T, d).
-        attention_mask: added to the logits, broadcast to (B, H, T, T).
-        scaling: of the logits; None is 1 / sqrt(d).
-        dropout: the probability.
-
-    Returns:
-        The context (B, T, H, d), and None in place of the attention weights.
+    Query, key and value are (B, H, T, d); the mask is added to the logits; a scaling of None is 1 / sqrt(d). Returns
+    the context (B, T, H, d), and None in place of the attention weights.
     """
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if attention_mask is not None:
@@ -317,7 +300,5 @@ def replace_dropout(backbone: nn.Module) -> None:
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
-    if (
-        transformer is not None and transformer._supports_attention_backend
-    ):  # the others (MPNet) have an nn.Dropout in their attention
-        transformer.set_attn_implementation(ATTENTION)
+    if transformer is not None and transformer._supports_attention_backend:
+        transformer.set_attn_implementation(ATTENTION)  # the others (MPNet) have an nn.Dropout in their attention

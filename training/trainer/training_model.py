@@ -97,13 +97,7 @@ class TrainingModel(nn.Module):
         self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int) -> TrainingBatch:
-        """Build a step's input.
-
-        Args:
-            columns: token ids of each column.
-            target: (B,), or None.
-            step: dropout is a function of the seed, this number and the number of the micro-batch.
-        """
+        """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
         groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches)
@@ -201,13 +195,11 @@ class Loss(nn.Module):
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
     vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
 
+    Without ``dims`` the vectors are taken as they are, or scaled to length 1 where the model's own output is
+    (``normalizes``) and the objective compares that output.
+
     Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
     `MatryoshkaLoss` in sentence-transformers.
-
-    Args:
-        objective: any.
-        dims: d, from 1 to D; none for vectors as they are.
-        normalizes: whether the model's own output is of length 1, for objectives that compare that output.
     """
 
     def __init__(self, objective: Objective, dims: Sequence[int] = (), normalizes: bool = False) -> None:

@@ -98,11 +98,7 @@ class Dense(SentenceModule):
         }
 
     def output_dimension(self, dimension: int) -> int:
-        if dimension != self.linear.in_features:
-            raise InputError(
-                f"a Dense layer takes vectors of {self.linear.in_features} dimensions, but gets {dimension}; "
-                "choose the model's own pooling"
-            )
+        _check_input("a Dense layer", self.linear.in_features, dimension)
         return self.linear.out_features
 
     def forward(self, x: Tensor) -> Tensor:
@@ -127,11 +123,7 @@ class LayerNorm(SentenceModule):
         return {"dimension": self.norm.normalized_shape[0]}
 
     def output_dimension(self, dimension: int) -> int:
-        if dimension != self.norm.normalized_shape[0]:
-            raise InputError(
-                f"a LayerNorm takes vectors of {self.norm.normalized_shape[0]} dimensions, but gets {dimension}; "
-                "choose the model's own pooling"
-            )
+        _check_input("a LayerNorm", self.norm.normalized_shape[0], dimension)
         return dimension
 
     def forward(self, x: Tensor) -> Tensor:
@@ -200,6 +192,13 @@ def activation_named(name: str) -> nn.Module:
         return found()
     except TypeError as error:
         raise InputError(f"the activation {name} needs arguments, which a model's folder cannot state") from error
+
+
+def _check_input(what: str, takes: int, dimension: int) -> None:
+    if dimension != takes:
+        raise InputError(
+            f"{what} takes vectors of {takes} dimensions, but gets {dimension}; choose the model's own pooling"
+        )
 
 
 def _check_features(config: dict[str, Any], folder: Path) -> None:

@@ -77,16 +77,14 @@ class WhitespaceTokenizer:
 
     def encode(self, text: str, max_length: int = NO_LIMIT) -> WordEncoding:
         """The known words of a text, cut at ``max_length`` words."""
-        found = self.words(text)
-        rest = [WordEncoding([], [], [], [], [])] if len(found) > max_length else []
-        found = self.tokens(found[:max_length])
-        numbers: list[int | None] = [word.number for word in found]
+        words = self.words(text)
+        found = self.tokens(words[:max_length])
         return WordEncoding(
             [self.rows[word.form] for word in found],
             [word.text for word in found],
-            numbers,
+            [word.number for word in found],
             [word.span for word in found],
-            rest,
+            [WordEncoding([], [], [], [], [])] if len(words) > max_length else [],
         )
 
     def tokens(self, words: list[FoundWord]) -> list[FoundWord]:
@@ -258,6 +256,7 @@ def _vectors_of(tensors: dict[str, Tensor], folder: Path) -> Tensor:
 
 
 LSTM_CONFIG = "lstm_config.json"
+LSTM_SETTINGS = ("embedding_dimension", "hidden_dim", "num_layers", "dropout", "bidirectional")
 
 
 class LSTM(nn.Module):
@@ -272,13 +271,9 @@ class LSTM(nn.Module):
         bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        self.settings = {
-            "embedding_dimension": embedding_dimension,
-            "hidden_dim": hidden_dim,
-            "num_layers": num_layers,
-            "dropout": dropout,
-            "bidirectional": bidirectional,
-        }
+        self.settings = dict(
+            zip(LSTM_SETTINGS, (embedding_dimension, hidden_dim, num_layers, dropout, bidirectional), strict=True)
+        )
         self.encoder = nn.LSTM(
             embedding_dimension, hidden_dim, num_layers, batch_first=True, dropout=dropout, bidirectional=bidirectional
         )
@@ -331,8 +326,7 @@ class LSTM(nn.Module):
         """Open the module in ``folder``. InputError if a file is missing or damaged."""
         config = read_object(folder / LSTM_CONFIG)
         config.setdefault("embedding_dimension", config.pop("word_embedding_dimension", None))
-        known = ("embedding_dimension", "hidden_dim", "num_layers", "dropout", "bidirectional")
-        settings: dict[str, Any] = {name: config[name] for name in known if name in config}
+        settings: dict[str, Any] = {name: config[name] for name in LSTM_SETTINGS if name in config}
         check_module_sizes(folder, settings)
         try:
             module = cls(**settings)
