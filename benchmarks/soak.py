@@ -192,10 +192,15 @@ class _Soak:
     def _memory(self) -> dict[str, int | None]:
         """Resident megabytes of the app and of its worker; threads and open files of the app."""
         app = psutil.Process(process_of(self.url))
-        workers = [child for child in app.children() if "worker" in child.cmdline()]
+        workers = [child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()]
         return {
             "app_mb": app.memory_info().rss >> 20,
-            "worker_mb": sum(child.memory_info().rss for child in workers) >> 20,
+            "worker_mb": sum(  # with its run, which shares with it what has been imported
+                process.memory_full_info().pss
+                for child in workers
+                for process in [child, *child.children(recursive=True)]
+            )
+            >> 20,
             "threads": app.num_threads(),
             "open_files": app.num_fds(),
         }

@@ -164,7 +164,7 @@ def _end_workers(home: Path) -> None:
     """Workers outlive the app, but not these pictures."""
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "worker" in line and str(home) in line:
+        if "sbert_app.services.jobs.worker" in line and str(home) in line:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 

@@ -27,7 +27,7 @@ def stop_workers(home: Path) -> Iterator[None]:
     yield
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "worker" in line and str(home) in line:
+        if "sbert_app.services.jobs.worker" in line and str(home) in line:
             process.kill()
 
 

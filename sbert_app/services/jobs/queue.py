@@ -44,7 +44,6 @@ log = logging.getLogger("sbert_lab.jobs")
 MOST_WAITING = 1_000  # runs in the queue
 MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
 MOST_GROUPED_OF_ONE = 700  # runs in the queue that are of one visitor's ablations and folds: the largest ablation
-IDLE_SECONDS = 600.0  # after which a worker without a run ends
 WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
@@ -226,11 +225,9 @@ class RunQueue:
         regularly(seconds, self.reconcile)
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
-        where = ("--ray", self.ray) if self.ray else ("--device", slot)
-        command = ("worker", "--home", self.store.home, "--idle-seconds", IDLE_SECONDS, *where)
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                module_command("sbert_app", *command),
+                module_command("sbert_app.services.jobs.worker", self.store.home, slot, self.ray),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,8 +1,11 @@
 """The worker: takes runs from the queue and executes them, one after another on one device, or several at once on Ray.
 
-``sbert-lab worker`` is started by `sbert_app.services.jobs.queue` when a run is queued. It runs at low priority, with
+``python -m sbert_app.services.jobs.worker HOME SLOT`` is started by `sbert_app.services.jobs.queue` when a run is
+queued, and does what ``sbert-lab worker`` does in a terminal. It runs at low priority, with
 idle threads that sleep, so that the page stays responsive on the same machine, and ends after some minutes without a
-run. On SIGTERM, as at a shutdown, the run writes a checkpoint, becomes interrupted, and can be resumed.
+run. On this machine each run has a process of its own, a fork of one that has imported what a run needs: as it ends,
+its memory, that of the GPU too, goes back to the system. On SIGTERM, as at a shutdown, the run writes a checkpoint,
+becomes interrupted, and can be resumed; the same if the worker is killed.
 
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
 """
@@ -11,10 +14,13 @@ from __future__ import annotations
 
 import logging
 import math
+import multiprocessing
 import os
 import sqlite3
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -22,21 +28,24 @@ from typing import Any
 from filelock import Timeout
 from huey.exceptions import HueyException
 
-from sbert_app.process import configure_process, release_memory
+from sbert_app.process import configure_process
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
-from sbert_app.services.ray_cluster import Cluster
+from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import RunStore
+from sbert_app.settings import Settings
 from sbert_app.signals import on_ending_signal
 from training.errors import InputError, UserFacingError
 
 log = logging.getLogger("sbert_lab.worker")
 
+IDLE_SECONDS = 600.0  # after which a worker that the app has started ends
 POLL_SECONDS = 0.2
 NICENESS = 5
+LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
 MOST_SUBMITTED = 256  # runs at once, each with a thread that waits
 
 
@@ -50,7 +59,7 @@ class Worker:
         self.cluster = cluster
         self.store = RunStore(home)
         self.jobs = RunQueue(self.store, execute=self.execute, ray=cluster.address if cluster else "")
-        self._execute = executor(cluster)
+        self._execute = execute_apart if cluster is None else executor(cluster)
         self.should_end = threading.Event()
 
     def work(self) -> None:
@@ -82,8 +91,6 @@ class Worker:
             log.info("%s", error)
 
     def _work_until_idle(self) -> None:
-        import training.trainer.train  # noqa: F401 - what a run needs, which takes seconds
-
         last = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:  # of runs that are executed elsewhere
             submitted = set[Future[None]]()
@@ -99,7 +106,6 @@ class Worker:
                     submitted.add(threads.submit(self._work_on, task))
                 else:
                     self._work_on(task)
-                    release_memory()  # hundreds of megabytes, which the next run would add to
                 if task is not None or submitted:
                     last = time.monotonic()
 
@@ -132,12 +138,39 @@ class Worker:
             return None
 
 
+def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
+    """Execute a run in a process of its own. Its outcome stands in its folder; if it dies, the run is interrupted."""
+    windows = sys.platform == "win32"  # where nothing forks
+    processes: Any = multiprocessing.get_context("spawn" if windows else "forkserver")
+    processes.set_forkserver_preload(["training.trainer.train"])  # once for all runs: it takes seconds
+    process = processes.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
+    process.start()
+    while process.is_alive():
+        if should_end():
+            process.terminate()
+        process.join(POLL_SECONDS)
+    if process.exitcode:
+        log.error("the process of run %s has ended with exit code %s", run_id, process.exitcode)
+
+
+def _execute_alone(home: Path, run_id: str) -> None:
+    """What the process of a run does."""
+    configure_process()
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    worker, ending = multiprocessing.parent_process(), threading.Event()
+    with on_ending_signal(lambda *_: ending.set()):
+        try:
+            execute(RunStore(home), run_id, should_end=lambda: ending.is_set() or not (worker and worker.is_alive()))
+        except UserFacingError as error:  # it was stopped or deleted meanwhile, or its input is wrong
+            log.info("%s", error)
+
+
 def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
     """Make this process a worker: low priority, passive waiting, and one visible device unless it is of a cluster."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     logging.captureWarnings(True)
     worker = Worker(home, slot, idle_seconds, cluster)
     with on_ending_signal(lambda *_: worker.should_end.set()):
@@ -171,3 +204,9 @@ def _prepare_process(slot: int | None) -> None:
         raise InputError(f"there is no device {slot}; this machine has {len(known)}, counted from 0")
     if device := known[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
+
+
+if __name__ == "__main__":
+    _home, _slot, _ray = sys.argv[1:]
+    _cluster = cluster_of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
+    run_worker(Path(_home), 0 if _ray else int(_slot), IDLE_SECONDS, _cluster)

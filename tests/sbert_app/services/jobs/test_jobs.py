@@ -21,6 +21,7 @@ from paths import ROOT
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, JsonSerializer, RunQueue, devices
+from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
@@ -148,7 +149,11 @@ def workers(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
-        if "worker" in line and str(home) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if (
+            {"worker", "sbert_app.services.jobs.worker"} & set(line)
+            and str(home) in line
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ):
             found.append(process)
     return found
 
@@ -246,8 +251,10 @@ def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, ti
     config = tiny(max_steps=800, eval_every=200)
     run = until(jobs, jobs.start(config), under_way)
     (worker,) = workers(jobs.store.home)
-    worker.kill()
-    worker.wait(PATIENCE)
+    killed = [*worker.children(recursive=True), worker]
+    for process in killed:
+        process.kill()
+    psutil.wait_procs(killed, PATIENCE)
     run = jobs.store.get(run.id)
     assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
     run = until(jobs, jobs.resume(run.id), ended)
@@ -261,6 +268,18 @@ def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, ti
         for each in (run, straight)
     ]
     assert curves[0] == curves[1]
+
+
+@pytest.mark.slow
+def test_a_run_whose_worker_is_killed_writes_a_checkpoint(jobs, tiny):
+    run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
+    (worker,) = workers(jobs.store.home)
+    processes = worker.children(recursive=True)
+    worker.kill()
+    psutil.wait_procs([worker, *processes], PATIENCE)
+    run = jobs.store.get(run.id)
+    assert (run.state, run.record.reason) == ("interrupted", PROCESS_ENDED)
+    assert (run.folder / "checkpoint/state.json").exists()
 
 
 def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
@@ -454,7 +473,7 @@ def test_a_process_sees_that_another_one_has_made_the_queue_anew(here, tiny):
 
 def test_a_message_that_is_none_is_left_out(here, tiny, monkeypatch):
     taken = []
-    monkeypatch.setattr(worker_module, "executor", lambda cluster: lambda store, run_id, **_: taken.append(run_id))
+    monkeypatch.setattr(worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id))
     for message in (b"null", b"[]", b'["id", "nobody", null, 0, 0, [], {}, null]', b"{", b"\xff"):
         here.queue.storage.enqueue(message)
     run = here.start(tiny())
