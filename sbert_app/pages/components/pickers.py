@@ -11,15 +11,7 @@ from sbert_app.formats import format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
-from training.catalogue import (
-    BILSTM,
-    CROSS_ENCODERS,
-    DAN,
-    DEFAULT_CROSS_ENCODER,
-    DEFAULT_MODEL,
-    DOWNLOADS,
-    ENCODERS,
-)
+from training.catalogue import BILSTM, CROSS_ENCODERS, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, DOWNLOADS, ENCODERS
 from training.errors import InputError
 from training.names import BY_ROLE, DataName, ModelName
 from training.pooling import PAPER_POOLINGS, pooling_label

@@ -106,10 +106,7 @@ class _PairsTab:
         reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
         found = find_near_duplicates(embedded, float(threshold), reading)
         path = save_without_near_duplicates(found, embedded.corpus, self.services.temp.new_folder("explore"))
-        return {
-            self.duplicates.status: near_duplicates(found, embedded.corpus),
-            self.download_kept: shown(path),
-        }
+        return {self.duplicates.status: near_duplicates(found, embedded.corpus), self.download_kept: shown(path)}
 
 
 def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:

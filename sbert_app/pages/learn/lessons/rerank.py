@@ -45,11 +45,6 @@ class Reranked(NamedTuple):
     retrieval: Timed
     reranking: Timed
 
-    @property
-    def exhaustive_seconds(self) -> float:
-        """Extrapolated time to score the query with every sentence of the corpus."""
-        return self.reranking.seconds * len(self.corpus.sentences) / len(self.candidates)
-
 
 def measure(context: Context, query: str, k: int) -> Reranked:
     """The k nearest sentences of the data in both orders. InputError if the query is empty."""
@@ -93,6 +88,7 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
         (f"{1_000 * result.reranking.seconds:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
         ("{:.1f} / {:.1f}".format(*quality), "ρ ×100, bi / cross", f"on {PAIRS} pairs of {data}"),
     )
+    exhaustive = result.reranking.seconds * count / len(by_cosine)  # for every sentence of the corpus
     rows = [
         (place, _ranked(first, f"{first.cosine:.2f}"), _ranked(second, f"{second.cross:.2f}, was {second.rank}"))
         for place, (first, second) in enumerate(zip(by_cosine, by_cross, strict=True), start=1)
@@ -102,7 +98,7 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
         + table(("", "by cosine", "by the cross-encoder"), rows[:MAX_ROWS], wide=True)
         + measured(
             f"{format_count(count, 'sentence')} of {data}, encoded in {corpus.timed}. Reading all of them with the "
-            f"cross-encoder would take about {format_duration(result.exhaustive_seconds)} (extrapolated)"
+            f"cross-encoder would take about {format_duration(exhaustive)} (extrapolated)"
         )
     )
 

@@ -54,11 +54,6 @@ class Trained(NamedTuple):
         """The mean cosine of random pairs."""
         return float(self.random.mean())
 
-    @property
-    def share_high(self) -> float:
-        """The share of random pairs whose cosine is above `HIGH`."""
-        return float((self.random > HIGH).mean())
-
 
 class Trainings(NamedTuple):
     """Before training, and after training with each of `TEMPERATURES`."""
@@ -133,7 +128,7 @@ def describe(result: Trainings, shown: Trained) -> Markup:
             each.label + (" (shown)" if each is shown else ""),
             f"{each.mean:.2f}",
             f"{each.similar.mean():.2f}",
-            f"{100 * each.share_high:.0f}%",
+            f"{100 * (each.random > HIGH).mean():.0f}%",
             f"{each.rho:.1f}",
         )
         for each in (result.before, *result.after)
