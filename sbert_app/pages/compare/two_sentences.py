@@ -274,7 +274,7 @@ class TwoSentences:
         exact = comparison.attribution
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
-            self.map_note: word_map_note(exact.cosine if exact else None, comparison.no_map),
+            self.map_note: word_map_note(exact.cosine) if exact else note(comparison.no_map),
             self.word_map: gr.Plot(plot, visible=plot is not None),
             self.tokens: scores.tokens(comparison.a, comparison.b),
         }

@@ -90,10 +90,8 @@ def estimate_plan(
     return macro("plan")(facts, estimate, source, remarks)
 
 
-def word_map_note(total: float | None, reason: str = "") -> Markup:
-    """How to read the word map, whose cells sum to ``total``; None where there is no map, for the ``reason`` given."""
-    if total is None:
-        return note(reason)
+def word_map_note(total: float) -> Markup:
+    """How to read the word map, whose cells sum to ``total``."""
     return note(
         "Each cell is what a word pair adds to the cosine, blue, or takes from it, orange. "
         f"All cells sum to {total:.4f}: nothing is approximated."
