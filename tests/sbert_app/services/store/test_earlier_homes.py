@@ -43,8 +43,9 @@ def test_sweeps_are_experiments_and_go_on(experiments):
     sweep = experiments.get(POOLING)
     assert (sweep.state, sweep.counts, sweep.seeds) == ("stopped", {"finished": 4, "stopped": 2}, [0, 1])
     assert [row.summary and row.summary.n for row in sweep.rows] == [2, None, 2]
-    assert sweep.to_json()["runs"]["max/1"] == "20261123-154241-pooling-max-seed-1"
-    assert sweep.to_json()["settings"]["base"] == "scratch:1x32"
+    [max_1] = [plan for plan in sweep.record.runs if (plan.label, plan.seed) == ("max", 1)]
+    assert max_1.run == "20261123-154241-pooling-max-seed-1"
+    assert sweep.record.changes["base"] == "scratch:1x32"
     for cell in sweep.cells:
         assert cell.run.config == type(cell.run.config)(**cell.plan.config)  # what the file implies is what was run
     assert experiments.resume(POOLING).counts == {"finished": 4, "queued": 2}
