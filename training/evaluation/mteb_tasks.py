@@ -150,20 +150,15 @@ def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: Shoul
         def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
             sentences = [text for batch in inputs for text in batch["text"]]
-            vectors = _for_role(scorer, prompt_type).encode(sentences, normalize=None, should_stop=should_stop)
+            role = getattr(prompt_type, "value", prompt_type)  # None where a task has no sides
+            model = scorer if role is None or not hasattr(scorer, "for_role") else scorer.for_role(str(role))
+            vectors = model.encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
                 on_progress(done, None)
             return vectors
 
     return Adapter()
-
-
-def _for_role(scorer: BiEncoder, prompt_type: Any) -> BiEncoder:
-    """The model with its prompt for mteb's "query" or "document"; as it is where a task has no sides."""
-    if prompt_type is None or not hasattr(scorer, "for_role"):
-        return scorer
-    return scorer.for_role(str(getattr(prompt_type, "value", prompt_type)))
 
 
 def _mteb() -> Any:

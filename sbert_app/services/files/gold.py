@@ -56,17 +56,13 @@ class GoldColumn:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
         known = self.values
         values = [parse_number(cell) if known is None else known.get(label_text(cell)) for cell in cells]
+        wrong = "is not a number" if known is None else f"is none of {', '.join(known)}"
         bad = {
-            row: self._complaint(cell)
+            row: bad_number(self.name, cell).replace("is not a number", wrong)
             for row, cell in enumerate(cells)
             if values[row] is None and not _is_empty(cell) and label_text(cell) != "-1"
         }
         return np.array([math.nan if value is None else value for value in values]), bad
-
-    def _complaint(self, cell: Any) -> str:
-        if self.values is None:
-            return bad_number(self.name, cell)
-        return bad_number(self.name, cell).replace("is not a number", f"is none of {', '.join(self.values)}")
 
 
 def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:

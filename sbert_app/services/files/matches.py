@@ -20,7 +20,7 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.writers import Column, Writer, discarded_on_error, open_writers
+from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers
 from training.data.tables.columns import as_text, free_name, parse_number
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import Table, open_table
@@ -239,5 +239,4 @@ def _first_occurrences(
 
 def _write_rows(writer: Writer, columns: dict[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
     if rows:
-        cells: dict[str, Column] = dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
-        writer.write(RowBatch(1, {}, {}), cells)
+        writer.write(RowBatch(1, {}), dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.files.writers import Column, ParquetWriter, discarded_on_error
+from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
 from training.atomic import replace_file
 from training.data.tables.columns import LABELS, NLI_PAIR, as_text, canonical_names, normalize_name, parse_number
 from training.data.tables.rows import RowBatch
@@ -95,10 +95,8 @@ def _write(table: Table, columns: dict[str, str], path: Path) -> None:
     writer = ParquetWriter(path, [], dict.fromkeys(columns, "string"))
     with discarded_on_error([writer]):
         for batch in table.batches():
-            cells: dict[str, Column] = {
-                role: [as_text(cell) for cell in batch.rows[name]] for role, name in columns.items()
-            }
-            writer.write(RowBatch(1, {}, {}), cells)
+            cells = {role: [as_text(cell) for cell in batch.rows[name]] for role, name in columns.items()}
+            writer.write(RowBatch(1, {}), cells)
         writer.finish()
 
 

@@ -60,7 +60,7 @@ class Writer:
         """Set ``_file``, and write what comes before the rows."""
         raise NotImplementedError
 
-    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         """Append the rows of ``batch`` with the added columns beside them."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class DelimitedWriter(Writer):
         self._file = temporary.open("x", encoding="utf-8", newline="")
         self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
-    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         columns = [self._texts(values) for values in batch.rows.values()]
         columns += [
             numbers(values) if isinstance(values, np.ndarray) else self._texts(values) for values in added.values()
@@ -133,7 +133,7 @@ class ParquetWriter(Writer):
 
         self._file = pq.ParquetWriter(temporary, self._schema)
 
-    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         import pyarrow as pa
 
         at_hand = batch.arrow.columns if batch.arrow is not None else list(batch.rows.values())
@@ -169,7 +169,7 @@ class NpyWriter(Writer):
         self._file = temporary.open("xb")
         self._complete()
 
-    def write(self, batch: RowBatch, added: dict[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         vectors = list(added.values())[-1]
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
         self.rows += len(vectors)
@@ -251,7 +251,7 @@ def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
     writer = DelimitedWriter(folder / name, [], dict.fromkeys(columns, "string"), ",")
     with discarded_on_error([writer]):
         if any(map(len, columns.values())):
-            writer.write(RowBatch(1, {}), dict(columns))
+            writer.write(RowBatch(1, {}), columns)
         writer.finish()
     return writer.path
 

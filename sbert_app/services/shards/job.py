@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import BLOCK_ROWS, Block, BlockReader, filesystem, is_remote, local_copy
+from sbert_app.services.shards.blocks import BLOCK_ROWS, Block, BlockReader, filesystem, is_remote
 from training.atomic import sweep, write_text
 from training.data.tables.columns import pick_columns, pick_sentence
 from training.errors import InputError, unwritable
@@ -111,12 +111,6 @@ class OutputFolder:
                 self._files.put_file(str(path), f"{self._name}/{name}")
             except OSError as error:
                 raise unwritable(f"{self.url}/{name}", error) from error
-
-    @contextmanager
-    def read(self, name: str) -> Iterator[Path]:
-        """A path to read a finished part from."""
-        with local_copy(f"{self.url}/{name}") as path:
-            yield path
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove these parts, as far as they are there."""

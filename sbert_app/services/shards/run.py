@@ -21,7 +21,7 @@ from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import Report, ReportBuilder
-from sbert_app.services.shards.blocks import ID, Block, find_files, input_version, plan_blocks
+from sbert_app.services.shards.blocks import ID, Block, find_files, input_version, local_copy, plan_blocks
 from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
 from training.data.tables.columns import as_text, pick_columns
 from training.data.tables.parquet import open_parquet
@@ -188,7 +188,7 @@ def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> tupl
     gold: GoldColumn | None = None
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder, ReportBuilder(Path(folder)) as builder:
         for part in parts:
-            with output.read(part) as path:
+            with local_copy(f"{output.url}/{part}") as path:
                 count = int(pq.ParquetFile(path).metadata.num_rows)
                 if count and job.kind == "score":
                     added, gold = _add_scores(path, rows, job, builder, gold)

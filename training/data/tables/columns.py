@@ -92,7 +92,7 @@ def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) ->
     columns = table.columns
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
-    by_key = {normalize_name(name): name for name in reversed(columns)}
+    by_key = _by_normalized_name(columns)
     pair = next(((by_key[a], by_key[b]) for a, b in PAIR_COLUMN_NAMES if a in by_key and b in by_key), None)
     if pair is None:
         known = [name for name in columns if is_known(name)]
@@ -112,20 +112,18 @@ def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
     """
     if requested:
         return _existing(table, requested)
-    by_key = {normalize_name(name): name for name in reversed(table.columns)}
-    found = next((by_key[name] for name in SENTENCES if name in by_key), None)
-    if found is None and len(table.columns) == 1:
-        found = table.columns[0]
-    if found is None:
-        raise InputError(
-            f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
-        )
-    return found
+    if found := _first(SENTENCES, _by_normalized_name(table.columns)):
+        return found
+    if len(table.columns) == 1:
+        return table.columns[0]
+    raise InputError(
+        f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
+    )
 
 
 def canonical_names(columns: Sequence[str]) -> dict[str, str]:
     """The canonical name of each column: text_a -> sentence1, similarity -> score, … Others keep their names."""
-    by_key = {normalize_name(name): name for name in reversed(columns)}
+    by_key = _by_normalized_name(columns)
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
     negative = next((name for name in NEGATIVES if name in by_key), None)
     single = next((name for name in SENTENCES if name in by_key), None)
@@ -180,13 +178,16 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[\s_.\-]+", "", name).casefold()
 
 
-KNOWN = frozenset(
-    [name for pair in PAIR_COLUMN_NAMES for name in pair]
-    + list(NEGATIVES)
-    + list(SCORES)
-    + list(LABELS)
-    + list(SENTENCES)
-)
+def _by_normalized_name(columns: Sequence[str]) -> dict[str, str]:
+    """The columns by their normalized names; of several with the same, the first."""
+    return {normalize_name(name): name for name in reversed(columns)}
+
+
+def _first(names: Sequence[str], by_key: dict[str, str]) -> str | None:
+    return next((by_key[name] for name in names if name in by_key), None)
+
+
+KNOWN = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
 
 
 def is_known(name: str) -> bool:
@@ -249,10 +250,8 @@ def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
 
 def _with_the_rest(table: TableColumns, first: str, second: str) -> PairColumns:
     """Gold score, label and negative by name, beside a pair that has been chosen."""
-    by_key = {normalize_name(name): name for name in reversed(table.columns) if name not in (first, second)}
-    score, label, negative = (
-        next((by_key[name] for name in names if name in by_key), None) for names in (SCORES, LABELS, NEGATIVES)
-    )
+    by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
+    score, label, negative = (_first(names, by_key) for names in (SCORES, LABELS, NEGATIVES))
     if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
         score, label = label, None
     return PairColumns(first, second, score=score, label=label, negative=negative)

@@ -19,12 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.columns import (
-    SENTENCES,
-    canonical_names,
-    listed,
-    normalize_name,
-)
+from training.data.tables.columns import SENTENCES, canonical_names, listed, normalize_name
 from training.data.tables.columns import pick_columns as pick_columns  # what scripts need beside `open_table`
 from training.data.tables.csv import open_delimited
 from training.data.tables.json import open_json
