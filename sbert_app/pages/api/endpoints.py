@@ -30,6 +30,7 @@ from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.distillation import distill_to_home
 from sbert_app.services.runs.estimate import estimate_run
+from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError
@@ -181,6 +182,12 @@ def runs(services: Services) -> None:
     """``start_run``, ``run_status``, ``stop_run``, ``list_runs``."""
     store = services.jobs.store
 
+    def shown(run: Run) -> dict[str, Any]:
+        """Without what only whoever runs the app should know: where it lies."""
+        values = {**run.to_json(), "reason": run.reason or None}
+        del values["folder"]
+        return values
+
     def start_run(
         objective: str = "regression",
         train_data: str = "stsb:train",
@@ -221,7 +228,7 @@ def runs(services: Services) -> None:
             }
         )
         estimate_run(services.access.check_run(config), store)
-        return services.jobs.start(config, visitor_of(request)).to_json()
+        return shown(services.jobs.start(config, visitor_of(request)))
 
     start_run = _as_endpoint(start_run)
 
@@ -236,7 +243,7 @@ def runs(services: Services) -> None:
         run = store.get(run_id)
         events = store.events(run_id)
         new = list(events[since:]) if since <= len(events) else list(events)
-        return {**run.to_json(), "events": new, "events_seen": len(events)}
+        return {**shown(run), "events": new, "events_seen": len(events)}
 
     @endpoint()
     def stop_run(run_id: str) -> dict[str, Any]:
@@ -245,12 +252,12 @@ def runs(services: Services) -> None:
         Args:
             run_id: the id that start_run returned.
         """
-        return store.stop(run_id).to_json()
+        return shown(store.stop(run_id))
 
     @endpoint()
     def list_runs() -> list[dict[str, Any]]:
         """All runs, the newest first."""
-        return [run.to_json() for run in store.list()]
+        return [shown(run) for run in store.list()]
 
     for function in (start_run, run_status, stop_run, list_runs):
         register(function, queue=False)
