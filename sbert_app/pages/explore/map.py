@@ -70,7 +70,6 @@ class AtlasExport:
         min_dist: float,
         seed: int | None,
     ) -> Update:
-        """Write the files and offer them."""
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
@@ -215,7 +214,6 @@ class _MapTab:
         return [("nothing", NOTHING), *((name, COLUMN + name) for name in columns), *ways]
 
     def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
-        """Draw the map that the controls ask for."""
         controls, embeddings = MapControls(*values), self.services.embeddings
         result = compute_map(embeddings, controls.request(open_corpus), watch)
         embedded = open_corpus.embed(embeddings)  # all sentences, also where a sample is drawn

@@ -175,14 +175,12 @@ def _read_file(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
     return embeddings.add(Corpus.from_file(name.path, choice.column or None, name.encoding, most))
 
 
-def _read_data(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
-    return embeddings.add(Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences))
-
-
 # Kind of corpus -> a function that adds the chosen corpus to the cache and returns its key
 READERS: dict[str, Callable[[EmbeddingCache, CorpusChoice], str]] = {
     EXAMPLE: lambda embeddings, _: embeddings.example(),
     TEXT: _read_text,
     FILE: _read_file,
-    DATA: _read_data,
+    DATA: lambda embeddings, choice: embeddings.add(
+        Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
+    ),
 }

@@ -89,7 +89,6 @@ class _PairsTab:
         return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 
     def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
-        """Find the most similar pairs."""
         embedded = opened(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
         found = similar_pairs(embedded, int(k), float(threshold), hide, comparing)
@@ -101,7 +100,6 @@ class _PairsTab:
         }
 
     def find_duplicates(self, watch: Watch, open_corpus: OpenCorpus | None, threshold: float) -> Update:
-        """Find the sentences that are near-duplicates of an earlier one."""
         embedded = opened(open_corpus).embed(self.services.embeddings)
         reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
         found = find_near_duplicates(embedded, float(threshold), reading)

@@ -117,19 +117,16 @@ class SelectedPanel:
         return self._show(open_corpus, {*picked.rows, *rows} if event.add else rows)
 
     def pick_words(self, open_corpus: OpenCorpus | None, words: str) -> Update:
-        """The sentences that contain some words."""
         try:
             return self._show(open_corpus, containing(self._corpus(open_corpus), words))
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
 
     def pick_group(self, open_corpus: OpenCorpus | None, name: str) -> Update:
-        """The sentences of a group."""
         found = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
         return self._show(open_corpus, found.rows if found else (), found.name if found else "")
 
     def keep(self, open_corpus: OpenCorpus | None, picked: SelectedRows, name: str, colour: str) -> Update:
-        """Save the selected sentences as a group."""
         try:
             group = save_group(self.groups, self._corpus(open_corpus), name or "", colour, picked.rows)
         except UserFacingError as error:
