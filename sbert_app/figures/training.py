@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style
+from sbert_app.figures.style import PALETTE, apply_style, short_label
 from sbert_app.services.runs.events import MEASURES, Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
@@ -53,8 +52,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
         steps, values = _points(curve.events, "train", "loss")
         yield _line(curve, steps, values, None, opacity=0.25, width=1)
         yield _line(curve, steps, _running_mean(values), "training loss %{y:.4f}")
-        steps, values = _points(curve.events, "eval", "loss")
-        yield _line(curve, steps, values, "dev loss %{y:.4f}", dash="dot")
+        yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)
 
@@ -63,10 +61,9 @@ def random(curves: Sequence[Curve]) -> go.Figure:
     """The mean cosine of random pairs, with the range of a collapse shaded."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        steps, values = _points(curve.events, "eval", "random_cosine")
-        yield _line(curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers")
-        steps, values = _points(curve.events, "eval", "plain_cosine")
-        yield _line(curve, steps, values, "plain sentences of other domains %{y:.3f}", dash="dash")
+        own, plain = (_points(curve.events, "eval", key) for key in ("random_cosine", "plain_cosine"))
+        yield _line(curve, *own, "random pairs of the training data %{y:.3f}", mode="lines+markers")
+        yield _line(curve, *plain, "plain sentences of other domains %{y:.3f}", dash="dash")
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
@@ -117,22 +114,18 @@ def _line(
     opacity: float = 1.0,
 ) -> go.Scatter:
     """A trace with a hover text, or without one if ``hover`` is None."""
+    name = short_label(curve.name, 40)
     return go.Scatter(
         x=steps,
         y=values,
-        name=_label(curve),
+        name=name,
         mode=mode,
         opacity=opacity,
         line={"color": curve.colour, "width": width, "dash": dash},
         marker={"size": 6},
         hoverinfo="skip" if hover is None else None,
-        hovertemplate=None if hover is None else f"{_label(curve)}, step %{{x}}: {hover}<extra></extra>",
+        hovertemplate=None if hover is None else f"{name}, step %{{x}}: {hover}<extra></extra>",
     )
-
-
-def _label(curve: Curve) -> str:
-    """The escaped name: Plotly interprets some HTML in labels."""
-    return escape(curve.name[:40], quote=False)
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
