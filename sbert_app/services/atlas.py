@@ -27,9 +27,16 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import HDBSCAN, NOISE, ClusterSettings, cluster, join_nearest
 from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fingerprint, fixed_sample, sample_of
+from sbert_app.services.corpus.embedded import (
+    SUFFIX,
+    EmbeddedCorpus,
+    Sample,
+    encode_to_file,
+    fingerprint,
+    fixed_sample,
+    sample_of,
+)
 from sbert_app.services.corpus.neighbours import neighbour_index, neighbours, searched
-from sbert_app.services.corpus.vector_file import SUFFIX, encode_to_file
 from sbert_app.services.files.writers import (
     PARQUET,
     Column,

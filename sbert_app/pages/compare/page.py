@@ -1,15 +1,26 @@
-"""The front page: how similar two sentences are and why, and in a second tab all pairs of a few hundred."""
+"""The front page: how similar two sentences are and why, and in a second tab every pair of up to 500."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from sbert_app.pages.compare import many
+from sbert_app.figures import compare as figures
+from sbert_app.formats import format_count
 from sbert_app.pages.compare.two_sentences import TwoSentences
+from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.measure_tab import MeasureTab, shown
 from sbert_app.pages.components.messages import heading
+from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.compare import examples, throughput
+from sbert_app.services.compare.comparison import MAX_CROSS_LINES, MAX_LINES, AllPairs, compare_all
+from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.container import Services
+from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
 
 
@@ -20,7 +31,7 @@ def build(services: Services) -> None:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many"):
-            lines = many.build(services)
+            lines = _many_sentences(services)
 
     def opened(request: gr.Request) -> tuple[Any, Any]:
         return _opened_by_link(services, request)
@@ -41,3 +52,73 @@ def _opened_by_link(services: Services, request: gr.Request) -> tuple[Any, Any]:
         gr.Warning(error.public)
         return gr.Tabs(selected="many"), gr.skip()
     return gr.Tabs(selected="many"), "\n".join(" ".join(sentence.split()) for sentence in sentences)
+
+
+def _many_sentences(services: Services) -> gr.Textbox:
+    """Build the second tab and return the field of the sentences; the example is computed when the tab is first opened."""
+    lines = gr.Textbox(
+        examples.lines(),
+        label="Sentences, one per line",
+        info=f"2 to {MAX_LINES} lines. The cross-encoder compares every pair of up to {MAX_CROSS_LINES} lines.",
+        lines=8,
+        max_lines=16,
+        elem_id="lines",
+    )
+    with gr.Row():
+        model, pooling = model_and_pooling(services)
+        cross = cross_encoder_picker()
+    with gr.Row():
+        start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
+        stop = gr.Button("Stop", interactive=False, elem_id="stop-all")
+    tab = MeasureTab(services, "many", gr.HTML(elem_id="times"), start, stop)
+    with gr.Row():
+        cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
+        cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
+    ranking = gr.HTML(elem_id="ranked")
+
+    def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
+        encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
+        cross_encoder = services.models.cross_encoder_or_none(cross)
+        watch.report(0, "Comparing all pairs")
+        pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
+        watch.report(0, "Measuring the rates of this machine")
+        rates = throughput.measure(encoder, cross_encoder, services.settings.home)
+        return {
+            tab.status: all_pairs_times(pairs, rates),
+            cosine_matrix: shown(figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder")),
+            cross_matrix: shown(
+                None
+                if pairs.cross is None
+                else figures.cosine_matrix(pairs.lines, pairs.cross, "score of the cross-encoder")
+            ),
+            ranking: ranked(pairs),
+        }
+
+    empty = {cosine_matrix: shown(None), cross_matrix: shown(None), ranking: ""}  # of an earlier result
+    tab.wire(compare, [lines, model, pooling, cross], empty, once=True)
+    return lines
+
+
+def ranked(pairs: AllPairs) -> Markup:
+    """The most similar pairs first, in a table."""
+    cross = [] if pairs.cross is None else [("cross-encoder", "number")]
+    columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
+    rows = [
+        [f"{cosine:.3f}", *([] if score is None else [f"{score:.3f}"]), first, second]
+        for cosine, score, first, second in pairs.ranked()
+    ]
+    caption = f"The {format_count(len(rows), 'most similar pair')}, most similar first"
+    return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
+
+
+def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
+    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine."""
+    n = len(pairs.lines)
+    return render(
+        "compare/templates/all_pairs.html",
+        pairs=pairs,
+        combinations=n * (n - 1) // 2,
+        rates=throughput,
+        paper_sentences=PAPER_SENTENCES,
+        paper_pairs=PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2,
+    )

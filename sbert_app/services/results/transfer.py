@@ -100,7 +100,12 @@ def read_labelled(
     texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
     if not {*texts, label} <= set(cells):
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
-    rows = list(zip(*([_text(cell) for cell in cells[column]] for column in (*texts, label)), strict=True))
+    rows = list(
+        zip(
+            *(["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)),
+            strict=True,
+        )
+    )
     return _usable(name, rows)
 
 
@@ -197,10 +202,6 @@ def _fit(features: Vectors, targets: np.ndarray, seed: int) -> Any:
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
 
-def _text(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
 TRAINING = ("*train*",)  # file patterns; cross-validation makes its own test rows
 
 
@@ -232,8 +233,7 @@ def load_task(name: str, home: Path) -> ClassificationData:
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
     task = TRANSFER_TASKS[name]
-    paths = dataset_files(task.repo, TRAINING, home).paths
-    return read_labelled(paths, task.title, task.label)
+    return read_labelled(dataset_files(task.repo, TRAINING, home).paths, task.title, task.label)
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from sbert_app.pages.compare import answers, many, scores
+from sbert_app.pages.compare import answers, page, scores
 from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.compare.calibration import Calibration
@@ -154,7 +154,7 @@ def test_of_a_model_that_is_not_found_the_reasons_are_behind_details():
 def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
     seconds = None if pairs_per_second is None else 0.132
     pairs = AllPairs(["a"] * 12, None, 0.004, 0.00001, cross_seconds=seconds, notes=[HOSTILE])
-    html = many.all_pairs_times(pairs, Throughput(2_000.0, pairs_per_second, 0.25))
+    html = page.all_pairs_times(pairs, Throughput(2_000.0, pairs_per_second, 0.25))
     assert "12 encodings took <b>4 ms</b>" in html
     assert "49,995,000 passes" in html
     assert ("66 cross-encoder passes took <b>132 ms</b>" in html) == (pairs_per_second is not None)

@@ -14,11 +14,18 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings, cluster, join_nearest, k_means
 from sbert_app.services.clusters.summary import keywords, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, fixed_sample, sample_of
+from sbert_app.services.corpus.embedded import (
+    INCOMPLETE,
+    EmbeddedCorpus,
+    encode_to_file,
+    fixed_sample,
+    open_vectors,
+    rows_done,
+    sample_of,
+)
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.corpus.similar_pairs import estimate_seconds
-from sbert_app.services.corpus.vector_file import INCOMPLETE, encode_to_file, open_vectors, rows_done
 from sbert_app.services.store.cache import DiskCache, remove_least_used
 from training.errors import InputError, Stopped
 
@@ -53,7 +60,7 @@ SLOWLY = """
 import sys, time
 from pathlib import Path
 from bag_encoder import BagEncoder
-from sbert_app.services.corpus.vector_file import encode_to_file
+from sbert_app.services.corpus.embedded import encode_to_file
 
 class SlowEncoder(BagEncoder):
     def encode(self, sentences, **options):
