@@ -34,28 +34,22 @@ def build(services: Services) -> None:
             lines = _many_sentences(services)
 
     def opened(request: gr.Request) -> tuple[Any, Any]:
-        return _opened_by_link(services, request)
+        """/?tab=many opens the second tab, with &sentences=<token> on the sentences that another page has sent."""
+        if request.query_params.get("tab") != "many":
+            return gr.skip(), gr.skip()
+        token, sent = request.query_params.get("sentences"), gr.skip()
+        try:
+            if token:
+                sent = "\n".join(" ".join(each.split()) for each in services.shared_sentences.sentences(token))
+        except UserFacingError as error:
+            gr.Warning(error.public)
+        return gr.Tabs(selected="many"), sent
 
     gr.context.Context.root_block.load(opened, None, [tabs, lines], queue=False, api_visibility="private")
 
 
-def _opened_by_link(services: Services, request: gr.Request) -> tuple[Any, Any]:
-    """/?tab=many opens the second tab, with &sentences=<token> on the sentences that another page has sent."""
-    if request.query_params.get("tab") != "many":
-        return gr.skip(), gr.skip()
-    token = request.query_params.get("sentences")
-    if not token:
-        return gr.Tabs(selected="many"), gr.skip()
-    try:
-        sentences = services.shared_sentences.sentences(token)
-    except UserFacingError as error:
-        gr.Warning(error.public)
-        return gr.Tabs(selected="many"), gr.skip()
-    return gr.Tabs(selected="many"), "\n".join(" ".join(sentence.split()) for sentence in sentences)
-
-
 def _many_sentences(services: Services) -> gr.Textbox:
-    """Build the second tab and return the field of the sentences; the example is computed when the tab is first opened."""
+    """Build the second tab, whose example is computed when it is first opened; returns the field of the sentences."""
     lines = gr.Textbox(
         examples.lines(),
         label="Sentences, one per line",

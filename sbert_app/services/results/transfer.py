@@ -100,13 +100,8 @@ def read_labelled(
     texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
     if not {*texts, label} <= set(cells):
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
-    rows = list(
-        zip(
-            *(["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)),
-            strict=True,
-        )
-    )
-    return _usable(name, rows)
+    columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
+    return _usable(name, list(zip(*columns, strict=True)))
 
 
 def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
