@@ -101,7 +101,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.get_by_role("radio", name="max").check()
     start(page, "a short one", 12)
-    page.wait_for_url(re.compile(r"/train\?run=[\w-]+a-short-one"))
+    expect(page).to_have_url(re.compile(r"/train\?run=[\w-]+a-short-one"))
     expect(row(page, "a short one")).to_contain_text("finished")
     expect(page.locator(STATUS)).to_contain_text("best Spearman ρ ×100")
     expect(page.locator(STATUS)).to_contain_text("against the base")
