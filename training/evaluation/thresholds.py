@@ -230,12 +230,10 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
 
 def _halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two halves with the same share of matches, drawn at random."""
-    random, parts = np.random.default_rng(seed), ([], [])  # type: ignore[var-annotated]
-    for rows in (np.flatnonzero(matches), np.flatnonzero(~matches)):
-        drawn = random.permutation(rows)
-        parts[0].append(drawn[: (len(drawn) + 1) // 2])
-        parts[1].append(drawn[(len(drawn) + 1) // 2 :])
-    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
+    random = np.random.default_rng(seed)
+    drawn = [random.permutation(rows) for rows in (np.flatnonzero(matches), np.flatnonzero(~matches))]
+    first, second = zip(*(np.array_split(rows, 2) for rows in drawn), strict=True)
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
 def _best(hits: np.ndarray, predicted: np.ndarray, criterion: Criterion) -> np.ndarray:

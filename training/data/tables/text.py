@@ -190,13 +190,11 @@ def _by_lines(text: TextFile) -> TextFile:
                 if len(sample) < SAMPLE:
                     sample += line[:SAMPLE]
     if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
-        if not other or other <= broken:
+        mixed = guess_encoding(bytes(sample)) if good and other > broken else None
+        if other <= broken or (mixed and mixed.certainty < LOW):
             return replace(text, damaged=_count_damage(text.path, text.encoding))
-        if good:
-            guess = guess_encoding(bytes(sample))
-            if guess.certainty < LOW:
-                return replace(text, damaged=_count_damage(text.path, text.encoding))
-            return replace(text, other=guess.encoding, other_lines=other + broken)
+        if mixed:
+            return replace(text, other=mixed.encoding, other_lines=other + broken)
     guess = guess_encoding(bytes(sample))
     if not guess.certainty:
         raise UnknownEncodingError(
