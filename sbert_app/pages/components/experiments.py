@@ -100,7 +100,7 @@ class ExperimentPanel:
 
     def _act(self, action: Callable[[str], object], selected: str | None) -> Any:
         """Stop, resume or delete the selected one. Returns an error message, if there is one."""
-        return error_of(lambda: action(selected) if selected else None) or gr.skip()
+        return (error_of(action, selected) if selected else "") or gr.skip()
 
 
 def progress_of(experiment: Experiment | None) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -38,10 +39,10 @@ def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:] if first.rstrip(",;:'").replace("-", "").isalpha() else text
 
 
-def error_of(action: Callable[[], object]) -> Markup:
+def error_of(action: Callable[..., object], *values: Any) -> Markup:
     """Call ``action``; return the user's error that it raises as HTML, or an empty text."""
     try:
-        action()
+        action(*values)
     except UserFacingError as error:
         return error_message(error)
     return Markup()

@@ -276,7 +276,8 @@ def score_table(results: Results, table: ResultTable) -> Markup:
     """The table, where its figures come from, and notes on how to read them."""
     return render(
         "evaluate/templates/score_table.html",
-        **_origin(results),
+        results=results,
+        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,  # the grid may be growing
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity].label,
         columns=table.columns,
@@ -301,19 +302,6 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
         if (difference := results.difference(a, b, name, metric))
     ]
     return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
-
-
-def _origin(results: Results) -> dict[str, dict[str, object] | None]:
-    """Where the figures come from: shipped with the app, or measured here."""
-    if isinstance(results, ResultGrid):
-        cells = list(results.results.values())  # a copy: the grid may be growing
-        total = len(results.models) * len(results.data)
-        cached = sum(cell.from_cache for cell in cells)
-        return {"precomputed": None, "measured": {"done": len(cells), "total": total, "cached": cached}}
-    if isinstance(results, PrecomputedResults):
-        shipped: dict[str, object] = {**results.machine, "date": results.measured, "command": results.command}
-        return {"precomputed": shipped, "measured": None}
-    raise TypeError(f"no origin is known for {type(results).__name__}")
 
 
 def _row(row: TableRow, table: ResultTable, is_reference: bool) -> dict[str, object]:

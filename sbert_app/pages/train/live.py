@@ -123,9 +123,9 @@ class RunPanel:
         refresh_on(gr.context.Context.root_block.load(_from_link, None, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            refresh_on(button.click(partial(_act, action), self.current, self.error, **UNQUEUED).then)
+            refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
         for event in (self.rename.click, self.name.submit):
-            renamed = event(partial(_act, self.store.rename), [self.current, self.name], self.error, **UNQUEUED)
+            renamed = event(partial(error_of, self.store.rename), [self.current, self.name], self.error, **UNQUEUED)
             refresh_on(renamed.then)
         self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **UNQUEUED)
         outputs = [self.error, self.opened, self.confirmation]
@@ -221,7 +221,7 @@ class RunPanel:
         """The first error, no opened run, and no confirmation any more."""
         errors = []
         for run_id in run_ids:
-            errors.append(error_of(partial(self.store.delete, run_id)))
+            errors.append(error_of(self.store.delete, run_id))
             self.services.models.forget(ModelName.of_run(run_id))
         return next(filter(None, errors), ""), "", hidden()
 
@@ -267,11 +267,6 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
         return no_runs(precomputed("pooling"))
     ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
     return status(run, len(ahead))
-
-
-def _act(action: Callable[..., object], *values: Any) -> str:
-    """Call ``action``. Returns an error message, if there is one."""
-    return error_of(partial(action, *values))
 
 
 def _from_link(request: gr.Request) -> str:
