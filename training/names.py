@@ -63,11 +63,7 @@ class ModelName:
 
     @staticmethod
     def parse(text: ModelName | str) -> ModelName:
-        """Read a model's name, with or without settings and pooling.
-
-        Raises:
-            InputError: it is empty, a setting is unknown, or the dimension is no number.
-        """
+        """Read a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
         if isinstance(text, ModelName):
             return text
         if ("?" in text or ":" in text) and _is_folder(text):

@@ -58,14 +58,7 @@ class FusedModernBert:
         }
 
     def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens.
-
-        Args:
-            ids: (R, W) int64.
-            positions: (R, W) int64, the position of each token in its own text, from 0.
-            bias: (R, 1, W, W), added to the attention's logits: a mask. None = each row is one text. If ``unpadded``,
-                also the boundaries of the texts in a single row.
-        """
+        """Hidden states (R, W, D) of R rows of W tokens; arguments as of `FusedBert`, with one bias for all layers."""
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
         rotations = {kind: self._rotation(positions, frequencies) for kind, frequencies in self.frequencies.items()}

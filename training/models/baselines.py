@@ -70,14 +70,55 @@ def load_baseline(
     return encoder
 
 
-class TfIdf:
+class Baseline:
+    """An encoder without a transformer, with the interface of `Encoder`."""
+
+    name: str
+    pooling: ClassVar[str]
+    dimension: int  # D, the length of a sentence vector
+    batch_size: ClassVar[int]  # sentences
+    is_unit: ClassVar[bool] = False  # whether all vectors are of length 1 in any case
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        report: EncodeReport | None = None,
+    ) -> np.ndarray:
+        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
+        vectors = self.embed_all(sentences, on_progress, should_stop)
+        return normalize_rows(vectors) if normalize and not self.is_unit else vectors
+
+    def embed_all(
+        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+    ) -> np.ndarray:
+        """All sentences -> (N, D), by batches of similar length."""
+        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        by_length = np.argsort([len(text) for text in sentences], kind="stable")  # networks pad to the longest
+        for start in range(0, len(sentences), self.batch_size):
+            if should_stop is not None and should_stop():
+                raise Stopped
+            rows = by_length[start : start + self.batch_size]
+            vectors[rows] = self.embed([sentences[row] for row in rows])
+            if on_progress is not None:
+                on_progress(start + len(rows), len(sentences))
+        return vectors
+
+    def embed(self, sentences: list[str]) -> np.ndarray:
+        """A batch of n sentences -> (n, D)."""
+        raise NotImplementedError
+
+
+class TfIdf(Baseline):
     """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
     The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
     that are encoded: vectors of two calls cannot be compared.
     """
 
-    name, pooling = TFIDF, "none"
+    name, pooling, is_unit = TFIDF, "none", True
 
     def encode_sparse(
         self,
@@ -95,15 +136,10 @@ class TfIdf:
         matrix = vectorizer.fit_transform(_with_progress(sentences, on_progress, should_stop))
         return csr_matrix(matrix, dtype=np.float32)
 
-    def encode(
-        self,
-        sentences: Sequence[str],
-        normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        report: EncodeReport | None = None,
+    def embed_all(
+        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
     ) -> np.ndarray:
-        """Sentences -> dense float32 (N, V), always of length 1. InputError if that takes more than a gigabyte."""
+        """Sentences -> dense (N, V). InputError if that takes more than a gigabyte."""
         matrix = self.encode_sparse(sentences, on_progress, should_stop)
         if 4 * matrix.shape[0] * matrix.shape[1] > MAX_DENSE_BYTES:
             raise InputError(
@@ -113,39 +149,7 @@ class TfIdf:
         return matrix.toarray()
 
 
-class BatchEncoder:
-    """An encoder whose vector of a sentence does not depend on the others: by batches of similar length."""
-
-    name: str
-    dimension: int  # D, the length of a sentence vector
-    batch_size: ClassVar[int]  # sentences
-
-    def embed(self, sentences: list[str]) -> np.ndarray:
-        """A batch of n sentences -> (n, D)."""
-        raise NotImplementedError
-
-    def encode(
-        self,
-        sentences: Sequence[str],
-        normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        report: EncodeReport | None = None,
-    ) -> np.ndarray:
-        """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
-        vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
-        by_length = np.argsort([len(text) for text in sentences], kind="stable")  # networks pad to the longest
-        for start in range(0, len(sentences), self.batch_size):
-            if should_stop is not None and should_stop():
-                raise Stopped
-            rows = by_length[start : start + self.batch_size]
-            vectors[rows] = self.embed([sentences[row] for row in rows])
-            if on_progress is not None:
-                on_progress(start + len(rows), len(sentences))
-        return normalize_rows(vectors) if normalize else vectors
-
-
-class WordVectors(BatchEncoder):
+class WordVectors(Baseline):
     """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
 
     A sentence of unknown words is the zero vector, whose cosine with any other is 0.
@@ -267,7 +271,7 @@ SIGNATURES = ("default", "serving_default")
 FORBIDDEN = frozenset({"ReadFile", "WriteFile", "PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
-class SavedModelEncoder(BatchEncoder):
+class SavedModelEncoder(Baseline):
     """Sentence vectors by a function of TensorFlow."""
 
     pooling, batch_size = "none", 64

@@ -164,21 +164,16 @@ def _check_tokenizer(folder: Path, config: dict[str, Any], shapes: WeightShapes)
     tokenizer = read_json(tokenizer_file)
     if not isinstance(tokenizer, dict):
         raise InputError(f"{tokenizer_file} holds no tokenizer; fetch the model again")
-    last = max(_token_ids(tokenizer), default=0)
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    # Without tokens that were added later: texts hardly have those.
+    last = len(vocabulary) - 1 if isinstance(vocabulary, list) else 0
+    if isinstance(vocabulary, dict):
+        last = max((value for value in vocabulary.values() if isinstance(value, int)), default=0)
     if last >= rows:
         raise InputError(
             f"{tokenizer_file} has a token number {last:,}, but the model knows {rows:,}; fetch the model again"
         )
-
-
-def _token_ids(tokenizer: dict[str, Any]) -> Iterator[int]:
-    """The ids of the vocabulary, without tokens that were added later: texts hardly have those."""
-    model = tokenizer.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(vocabulary, dict):
-        yield from (value for value in vocabulary.values() if isinstance(value, int))
-    elif isinstance(vocabulary, list) and vocabulary:
-        yield len(vocabulary) - 1
 
 
 def _sizes(file: Path, settings: dict[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, int]]:

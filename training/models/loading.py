@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -130,20 +130,14 @@ def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) ->
     return min(limits, default=DEFAULT_MAX_LENGTH)
 
 
-class OpenedModules(NamedTuple):
-    """What `open_modules` found."""
-
-    backbone: nn.Module
-    tokenizer: Any
-    head: nn.Sequential
-    model_format: ModelFormat  # with a pooling and a longest input
-    source: str  # where it is from, in words
-
-
 def open_modules(
     name: str, home: str | Path | None = None, seed: int = 0, vocabulary_of: Iterable[str] = ()
-) -> OpenedModules:
-    """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`."""
+) -> tuple[nn.Module, Any, nn.Sequential, ModelFormat, str]:
+    """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`.
+
+    Returns the backbone, the tokenizer, the head, the format with a pooling and a longest input, and the source in
+    words.
+    """
     backbone: Any
     scratch = ModelName(name).scratch_shape
     if name in WORD_ENCODERS:
@@ -174,4 +168,4 @@ def open_modules(
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
     is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
     pooling = model_format.pooling or ("lasttoken" if is_decoder else "mean")  # a decoder reads from left to right
-    return OpenedModules(backbone, tokenizer, head, replace(model_format, pooling=pooling, max_length=longest), source)
+    return backbone, tokenizer, head, replace(model_format, pooling=pooling, max_length=longest), source

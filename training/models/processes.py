@@ -31,18 +31,6 @@ Part = tuple[int, list[str]]  # the row of its first sentence, and the sentences
 _process: dict[str, Any] = {}  # in a process of the pool: its encoder and the event that asks it to stop
 
 
-def check_devices(devices: Sequence[str]) -> list[str]:
-    """The names of the devices. InputError if there is none, or one cannot be used on this machine."""
-    if isinstance(devices, str):
-        raise InputError(
-            f"device takes a list, one name for each process, such as ['{devices}'] * 2; "
-            "Encoder.load(name, device=…) chooses the device of one process"
-        )
-    if not devices:
-        raise InputError("device is an empty list; name one device for each process, such as ['cpu', 'cpu']")
-    return [str(pick_device(str(device))) for device in devices]
-
-
 def encode_in_processes(
     encoder: Any,
     sentences: list[str],
@@ -57,7 +45,14 @@ def encode_in_processes(
     ``on_progress`` is called after each part, ``should_stop`` is asked several times a second; the counts of all parts
     are added to the ``report``.
     """
-    devices = check_devices(devices)
+    if isinstance(devices, str):
+        raise InputError(
+            f"device takes a list, one name for each process, such as ['{devices}'] * 2; "
+            "Encoder.load(name, device=…) chooses the device of one process"
+        )
+    if not devices:
+        raise InputError("device is an empty list; name one device for each process, such as ['cpu', 'cpu']")
+    devices = [str(pick_device(str(device))) for device in devices]
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
     if not sentences:
         return vectors

@@ -18,7 +18,6 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,14 +35,6 @@ from training.models.modules import LSTM, Dense, StaticEmbedding, WordEmbeddings
 from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, bigram
 
 
-@dataclass(frozen=True)
-class WordConfig:
-    """The part of a transformer's config that is asked for."""
-
-    hidden_size: int
-    model_type: str  # WordEmbeddings or StaticEmbedding
-
-
 class WordBackbone(nn.Module):
     """The modules before the pooling. ``input_module`` holds the table and the tokenizer."""
 
@@ -56,7 +47,8 @@ class WordBackbone(nn.Module):
             if layer.input_dimension != dimension:
                 raise InputError(f"an LSTM takes vectors of {layer.input_dimension} dimensions, but gets {dimension}")
             dimension = layer.dimension
-        self.config = WordConfig(dimension, type(input_module).__name__)
+        # The part of a transformer's config that is asked for.
+        self.config = SimpleNamespace(hidden_size=dimension, model_type=type(input_module).__name__)
 
     @property
     def is_static(self) -> bool:

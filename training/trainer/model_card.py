@@ -78,7 +78,7 @@ def model_card(
     library: str = "sentence-transformers",
 ) -> str:
     """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`."""
-    objective = config.objective_class
+    objective, name = config.objective_class, "spearman" if "spearman" in best else "accuracy"
     settings = {
         "base": config.base,
         "pooling": pooling,
@@ -122,22 +122,16 @@ def model_card(
             for key, label in NAMES.items()
             if key in best
         ),
-        *_by_dimension(before, best),
+        *(
+            f"| … with the first {dim} dimensions | {_figure(name, {name: before.get('by_dimension', {}).get(dim)})} | "
+            f"{_figure(name, {name: value})} |"
+            for dim, value in best.get("by_dimension", {}).items()
+        ),
         "",
     ]
     if best.get("collapsed"):
         lines += [f"**Warning:** {best['collapsed']}.", ""]
     return "\n".join(lines)
-
-
-def _by_dimension(before: Figures, best: Figures) -> list[str]:
-    """A row for each shorter dimension that was trained too."""
-    name = "spearman" if "spearman" in best else "accuracy"
-    return [
-        f"| … with the first {dim} dimensions | {_figure(name, {name: before.get('by_dimension', {}).get(dim)})} | "
-        f"{_figure(name, {name: value})} |"
-        for dim, value in best.get("by_dimension", {}).items()
-    ]
 
 
 def _figure(key: str, figures: Figures) -> str:

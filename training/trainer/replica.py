@@ -168,11 +168,8 @@ class CompactEmbedding(nn.Module):
 
     Adam without weight decay leaves a row alone whose gradient has always been zero. So training only the rows in use
     is exact, and on the STS benchmark costs a third: half of MiniLM's weights are word embeddings. A batch touches a
-    few hundred rows; the gradient buffer is kept and only those rows are zeroed and rewritten.
-
-    Args:
-        table: the whole embedding, V rows. It is updated by `write_back` only.
-        used: the token ids in use; None for all of them.
+    few hundred rows; the gradient buffer is kept and only those rows are zeroed and rewritten. The whole ``table`` is
+    updated by `write_back` only. ``used`` are the token ids in use, None for all of them.
     """
 
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:

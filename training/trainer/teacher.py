@@ -36,15 +36,10 @@ ShouldStop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets of N rows.
+    """The targets of N rows."""
 
-    Args:
-        values: (N,) labels or scores; or (S, D) vectors of S sentences.
-        sentences: (N, C) int64, the row of ``values`` of each sentence; None if there is a value for each row.
-    """
-
-    values: Tensor
-    sentences: Tensor | None = None
+    values: Tensor  # (N,) labels or scores; or (S, D) vectors of S sentences
+    sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` of each sentence; None: a value for each row
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         """Of these rows: (B,), or vectors (B, C, D)."""

@@ -379,11 +379,7 @@ def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
 
 
 class ThroughputMeter:
-    """Call a method at the end of each step, evaluation and checkpoint; each call times what was done since the last.
-
-    Args:
-        seconds_before: spent on the run before it was resumed.
-    """
+    """Call a method at the end of each step, evaluation and checkpoint: it times what was done since the last call."""
 
     def __init__(self, seconds_before: float = 0.0) -> None:
         self._started = time.perf_counter() - seconds_before
