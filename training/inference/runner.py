@@ -118,8 +118,7 @@ class PaddedRunner(InferenceRunner[Ids]):
         batch = pad([texts[row[0]] for row in rows], self.pad_id)
         mask = None if batch.mask is None else to_device(batch.mask, self.device)
         states = self.transformer(
-            input_ids=to_device(batch.ids, self.device),
-            attention_mask=None if mask is None else mask.long(),
+            input_ids=to_device(batch.ids, self.device), attention_mask=None if mask is None else mask.long()
         ).last_hidden_state
         return states, mask
 

@@ -194,10 +194,7 @@ class Encoder(EncoderModules):
         self._warn_of_truncation(report.truncated - before)
 
     def encode_ids(
-        self,
-        ids: Sequence[Sequence[int]],
-        normalize: bool | None = True,
-        should_stop: Callable[[], bool] | None = None,
+        self, ids: Sequence[Sequence[int]], normalize: bool | None = True, should_stop: Callable[[], bool] | None = None
     ) -> np.ndarray:
         """Token ids, as `tokenize` gives them -> float32 (N, D). They are computed as they are, without the prompt.
 

@@ -102,9 +102,7 @@ def train(
         state = None if path is None else _open_folder(path, config, resume, is_main)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state["step"] if state else None
-    with (
-        EventLog(path if is_main else None, on_event if is_main else lambda _: None, step) as events,
-    ):
+    with EventLog(path if is_main else None, on_event if is_main else lambda _: None, step) as events:
         trainer: Trainer | None = None
         try:
             if is_main:

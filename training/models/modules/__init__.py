@@ -21,10 +21,5 @@ TOKEN_MODULES: dict[str, type[LSTM]] = {"LSTM": LSTM}
 SENTENCE_MODULES: dict[str, type[SentenceModule]] = {
     module.__name__: module for module in (Dense, LayerNorm, Normalize, Dropout)
 }
-MODULES = {
-    "WordEmbeddings": WordEmbeddings,
-    "StaticEmbedding": StaticEmbedding,
-    **TOKEN_MODULES,
-    **SENTENCE_MODULES,
-}
+MODULES = {"WordEmbeddings": WordEmbeddings, "StaticEmbedding": StaticEmbedding, **TOKEN_MODULES, **SENTENCE_MODULES}
 KINDS = (*INPUT_MODULES, *TOKEN_MODULES, POOLING, *SENTENCE_MODULES)
