@@ -15,7 +15,6 @@ from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.templates import render
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.files.matches import MatchSummary
 from sbert_app.services.files.report import ScoreSummary
 from training.errors import InputError
 
@@ -88,12 +87,7 @@ class Duplicates:
         watch.report(0, "Comparing with the threshold")
         found = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
         files = dict(zip(self.downloads.values(), map(shown, found.outputs), strict=True))
-        return {self.tab.status: match_summary(found), **files}
+        return {self.tab.status: render("bulk/templates/matches.html", found=found), **files}
 
     def _cleared(self) -> Update:
         return {self.tab.status: "", **{each: hidden() for each in self.downloads.values()}}
-
-
-def match_summary(found: MatchSummary) -> Markup:
-    """How many match, and the largest groups."""
-    return render("bulk/templates/matches.html", found=found)

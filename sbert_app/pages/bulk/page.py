@@ -73,7 +73,7 @@ class _Page:
             self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
 
     def _build_inputs(self, services: Services) -> None:
-        gr.HTML(results.limits(services.settings.upload_limit_mb))
+        gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         with gr.Row():
             self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
@@ -269,7 +269,7 @@ class _Page:
         picked = summary.columns if summary else picked
         used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
         pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
-        status = results.kept(hint, job.id)
+        status = results.of_job(lead(hint), job.id)
         return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
 
     def _opened(self, table: Table, picked: PairColumns | None, job: ScoreJob | None = None) -> Update:

@@ -22,11 +22,6 @@ SHOWN_ROWS = 10
 SHOWN_COLUMNS = 12
 
 
-def limits(megabytes: int) -> Markup:
-    """What may be uploaded, and what to do with larger files."""
-    return macro("bulk/limits")(megabytes=megabytes)
-
-
 def file_line(table: Table, is_example: bool) -> Markup:
     """The name of a file and how it was read."""
     facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
@@ -59,11 +54,6 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
     if event.seconds_left is not None:
         parts.append(f"{format_estimate(event.seconds_left)} left")
     return of_job(macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False), job)
-
-
-def kept(hint: str, job: str) -> Markup:
-    """What to do with a file that is not scored yet."""
-    return of_job(macro("lead")(hint), job)
 
 
 def of_job(html: Markup, job: str) -> Markup:
