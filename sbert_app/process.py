@@ -42,11 +42,9 @@ def configure_process() -> None:
 def configure_malloc() -> None:
     """Make glibc keep up to 64 MB of freed memory for the next batch, which needs as much again.
 
-    By default it returns blocks of the size of activations (1 to 3 MB) to the system after each operation and maps
-    them anew, page by page, for the next: 5% of the time of encoding. Does nothing where there is no glibc.
-
-    Threads share one arena for each core, at least two. By default there are up to eight for each core, and each keeps
-    what its threads have freed: after half an hour of requests, hundreds of megabytes.
+    By default it maps blocks of the size of activations (1 to 3 MB) anew for each operation: 5% of encoding's time.
+    Threads share one arena for each core, at least two; by default up to eight for each keep what its threads have
+    freed: after half an hour of requests, hundreds of megabytes. Does nothing where there is no glibc.
     """
     if sys.platform != "linux":
         return
@@ -60,9 +58,8 @@ def configure_malloc() -> None:
 def use_passive_waiting() -> None:
     """Make idle OpenMP threads sleep. Variables that are already set keep their values.
 
-    By default they spin for a while after each operation. On a machine with few cores that takes processor time from
-    everything else: a training step takes 6% longer, and the page answers late during a run. OpenMP reads the
-    variables when torch is imported.
+    By default they spin for a while after each operation: on few cores a training step takes 6% longer, and the page
+    answers late during a run. OpenMP reads the variables when torch is imported.
     """
     for name, value in PASSIVE_WAITING.items():
         os.environ.setdefault(name, value)
@@ -71,8 +68,8 @@ def use_passive_waiting() -> None:
 def tune_garbage_collector() -> None:
     """Collect the youngest generation after 100,000 allocations.
 
-    The imported libraries hold a million long-lived objects. A full collection takes 0.4 s, during which no request
-    is answered, and by default about ten happen before the first page is served.
+    The imported libraries hold a million long-lived objects: a full collection takes 0.4 s, and by default about ten
+    happen before the first page is served.
     """
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 

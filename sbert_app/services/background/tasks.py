@@ -72,9 +72,7 @@ class TaskResult:
 class Task:
     """``work(watch)`` in a thread from `start` on; the process does not wait for it.
 
-    Args:
-        description: what is being done, until ``work`` reports another description.
-        work: has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
+    It has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:

@@ -99,10 +99,8 @@ class VariantRow:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, with the result of the test in words."""
-        values = asdict(self)
-        return (
-            values if self.against is None else values | {"against": {**values["against"], "words": self.against.words}}
-        )
+        against = None if self.against is None else {**asdict(self.against), "words": self.against.words}
+        return {**asdict(self), "against": against}
 
 
 def rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[VariantRow]:

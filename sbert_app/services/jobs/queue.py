@@ -97,15 +97,10 @@ def check_removed() -> None:
 
 
 class RunQueue:
-    """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run.
+    """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run. InputError if it cannot be opened.
 
-    Args:
-        store: where the runs are.
-        execute: what a worker does with a run's id; None in every other process.
-        ray: the address of a Ray cluster that executes the runs; None = $SBERT_RAY, "" for this machine.
-
-    Raises:
-        InputError: the queue cannot be opened.
+    ``execute``: what a worker does with a run's id; None in every other process. ``ray``: the address of a cluster that
+    executes the runs; None = $SBERT_RAY, "" for this machine.
     """
 
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:

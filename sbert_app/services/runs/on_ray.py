@@ -79,13 +79,10 @@ class RemoteRun:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     def start(self, run: Run, inputs: dict[str, Files], begun: Files, home: Path, is_offline: bool) -> News:
-        """Begin with a run, or go on with it.
+        """Begin with a run whose config has names of its own for ``inputs``: files, or the folders of models.
 
-        Args:
-            run: its config has names of its own for ``inputs``.
-            inputs: by these names: a file, or the folder of a model.
-            begun: the files of the run's folder; none of a new run.
-            home: the home folder that the user has named, if the nodes share it; else it is that of this machine.
+        ``begun``: the files of the run's folder; none of a new run. ``home``: that of the user, if the nodes share it;
+        else it is that of this machine.
         """
         self._scratch = tempfile.TemporaryDirectory(prefix="sbert-lab-")
         place = Path(self._scratch.name)

@@ -36,10 +36,8 @@ class DiskCache:
     A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent; what is
     computed in its place is written over it.
 
-    Args:
-        folder: created when the first entry is stored.
-        max_bytes: total size of the files; a larger entry is not stored.
-        shipped: a second folder that is only read.
+    ``folder`` is created when the first entry is stored, ``shipped`` is a second one that is only read; ``max_bytes``
+    is the total size of the files, and a larger entry is not stored.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
@@ -136,10 +134,7 @@ class KeyedLocks(Generic[K]):
 class LRUCache(Generic[K, V]):
     """Objects in memory up to a total size. Thread-safe. The newest entry is kept even if it alone is larger.
 
-    Args:
-        max_size: the total, in the unit of ``size_of``.
-        size_of: the size of one object; by default 1, so that ``max_size`` is a number of objects.
-        max_count: the number of objects, whatever their size.
+    By default the size of each is 1, so that ``max_size`` is a number of objects; ``max_count`` is one in any case.
     """
 
     def __init__(
