@@ -69,6 +69,26 @@ class InferenceRunner(ABC, Generic[Text]):
         if stopped:
             raise Stopped
 
+    def collect(
+        self,
+        texts: Sequence[Text],
+        reduce: Reduce[np.ndarray],
+        shape: tuple[int, ...],
+        should_stop: Callable[[], bool] | None = None,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> np.ndarray:
+        """`map` as one array (N, *shape) float32, in the order of the texts.
+
+        ``on_progress`` gets the number of texts that are done, after each batch.
+        """
+        results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
+        for rows, batch in self.map(texts, reduce, should_stop):
+            results[rows] = batch
+            done += len(rows)
+            if on_progress is not None:
+                on_progress(done)
+        return results
+
     @property
     def at_a_time(self) -> int:
         """Batches that are under way at a time: one for each core of a CPU; a GPU is busy with one."""

@@ -186,15 +186,11 @@ class CrossEncoder:
         positions: dict[Pair, int] = {}
         inverse = [positions.setdefault(pair, len(positions)) for pair in pairs]
         rows = self.tokenizer(list(positions))
-        scores, done = np.empty(len(rows), dtype=np.float32), 0
 
         def reduce(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return to_host(self.activation(logits))
 
-        for indices, batch in self.inference.map(rows, reduce, should_stop):
-            scores[indices] = batch
-            done += len(indices)
-            on_progress(done / len(rows))
+        scores = self.inference.collect(rows, reduce, (), should_stop, lambda done: on_progress(done / len(rows)))
         report.unique += len(rows)
         report.tokens += sum(map(len, rows))
         report.truncated += sum(row.truncated for row in rows)

@@ -21,8 +21,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from training.device import to_host
 from training.errors import InputError
-from training.models.encoder import Encoder
+from training.models.encoder import Encoder, Progress
 from training.models.model_format import ModelFormat
 from training.models.modules import StaticEmbedding
 from training.models.tokenization import texts
@@ -31,8 +32,6 @@ from training.models.word_encoders import WordBackbone
 DIMENSION = 256
 ZIPF_SIF, CORPUS_SIF = 1e-4, 1e-3  # a, for estimated and for counted frequencies
 CHUNK = 20_000  # sentences of a corpus that are tokenized at once
-
-Progress = Callable[[int, int | None], None]  # (tokens done, tokens in all)
 
 
 def distill(
@@ -64,7 +63,15 @@ def distill(
     tokenizer.no_truncation()
     special = {token for token in transformer_tokenizer.all_special_ids if token is not None}
     tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
-    vectors = _token_vectors(encoder, tokens, _special_tokens(tokenizer), on_progress, should_stop)
+    before, after = _special_tokens(tokenizer)
+    rows = [[*before, token, *after] for token in tokens]
+
+    def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+        return to_host(encoder.pool(hidden, mask)[:, : encoder.dimension].float())
+
+    progress = None if on_progress is None else lambda done: on_progress(done, len(rows))
+    found = encoder.inference.collect(rows, to_vectors, (encoder.dimension,), should_stop, progress)
+    vectors = torch.from_numpy(found)  # (V, D), of each token alone
     centred = vectors - vectors.mean(dim=0)
     _, directions = torch.linalg.eigh((centred.T @ centred).double())  # by ascending variance
     reduced = centred @ directions.flip(1)[:, :dimension].float()
@@ -74,30 +81,6 @@ def distill(
     layout = ModelFormat(Path(), "mean", normalizes=True, input_module="StaticEmbedding")
     backbone = WordBackbone(StaticEmbedding(tokenizer, table)).eval()
     return Encoder(f"static model of {encoder.name}", backbone, tokenizer, layout, torch.float32, "distilled")
-
-
-def _token_vectors(
-    encoder: Encoder,
-    tokens: Sequence[int],
-    around: tuple[list[int], list[int]],
-    on_progress: Progress | None,
-    should_stop: Callable[[], bool] | None,
-) -> Tensor:
-    """(V, D) the sentence vector of each token alone. ``around``: the special tokens before and after it."""
-    before, after = around
-    rows = [[*before, token, *after] for token in tokens]
-    vectors = torch.empty(len(rows), encoder.dimension)
-    done = 0
-
-    def to_vectors(hidden: Tensor, mask: Tensor | None) -> Tensor:
-        return encoder.pool(hidden, mask)[:, : encoder.dimension].float().cpu()
-
-    for indices, batch in encoder.inference.map(rows, to_vectors, should_stop):
-        vectors[indices] = batch
-        done += len(indices)
-        if on_progress is not None:
-            on_progress(done, len(rows))
-    return vectors
 
 
 def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

@@ -211,10 +211,7 @@ class Encoder(EncoderModules):
                     f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
                     f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
                 )
-        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
-        for rows, batch in self.inference.map(ids, self._to_vectors(normalize), should_stop):
-            vectors[rows] = batch
-        return vectors
+        return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
 
     def encode_query(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
         """Like ``encode``, with the prompt that the model's folder has for queries."""
@@ -322,13 +319,9 @@ class Encoder(EncoderModules):
         if not self._advised and self.prompt_advice:
             self._advised = True
             log.warning(self.prompt_advice)
-        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
-        done = 0
-        for rows, batch in self.inference.map(ids, self._to_vectors(normalize), should_stop):
-            vectors[rows] = batch
-            done += len(rows)
-            if on_progress is not None:
-                on_progress(round(count * done / len(ids)))
+        progress = None if on_progress is None else lambda done: on_progress(round(count * done / len(ids)))
+        to_vectors = self._to_vectors(normalize)
+        vectors = self.inference.collect(ids, to_vectors, (self.dimension,), should_stop, progress)
         report.unique += len(ids)
         report.tokens += sum(map(len, ids))
         return vectors[chunk.inverse] if len(ids) < count else vectors

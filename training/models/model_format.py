@@ -144,8 +144,8 @@ def _read_modules(folder: Path) -> list[ModuleEntry]:
         types = [(str(entry["type"]), folder / entry["path"]) for entry in read_json(modules_file)]
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{modules_file} is not a list of modules; fetch the model again") from error
-    for dotted, _ in types:
-        kind = dotted.rsplit(".", 1)[-1]
+    entries = [ModuleEntry(dotted.rsplit(".", 1)[-1], path) for dotted, path in types]
+    for (dotted, _), (kind, _) in zip(types, entries, strict=True):
         if not dotted.startswith(PACKAGES):
             raise InputError(
                 f"{folder.name} has the module {dotted}, code that comes with the model and is never run; choose "
@@ -156,7 +156,6 @@ def _read_modules(folder: Path) -> list[ModuleEntry]:
                 f"{folder.name} has the module {kind}, which is not supported; choose a model made of "
                 f"{', '.join(KINDS)}"
             )
-    entries = [ModuleEntry(dotted.rsplit(".", 1)[-1], path) for dotted, path in types]
     if not entries or entries[0].kind not in INPUT_MODULES:
         raise InputError(f"{folder.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
     return entries

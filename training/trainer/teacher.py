@@ -26,7 +26,6 @@ from training.objectives.base import TEACHER_MARGINS, names
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
-    from training.models.scorer import Scorer
     from training.trainer.config import RunConfig
 
 log = logging.getLogger("sbert_lab.train")
@@ -64,7 +63,11 @@ class Teacher:
         self.normalizes = student.normalizes
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
-            self.model = load_teacher(self.name, dtype, str(student.device), home)
+            self.model = load_scorer(self.name, None, dtype, str(student.device), home)
+        if kind_of(self.name) != ENCODER and hasattr(self.model, "encode"):
+            raise InputError(
+                f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
+            )
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def targets(self, data: Dataset) -> tuple[Targets, str]:
@@ -120,11 +123,3 @@ class Teacher:
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Targets(values, torch.tensor(rows).T.contiguous()), note
-
-
-def load_teacher(name: str, dtype: str, device: str, home: str | Path | None) -> Scorer:
-    """A bi-encoder or cross-encoder by name. InputError if it is neither or cannot be opened."""
-    model = load_scorer(name, None, dtype, device, home)
-    if kind_of(name) == ENCODER or not hasattr(model, "encode"):
-        return model
-    raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
