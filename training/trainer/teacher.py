@@ -80,24 +80,22 @@ class Teacher:
             Stopped: ``should_stop`` returned true.
         """
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
-        if self.target == TEACHER_MARGINS:
-            positive, negative = row_scores(self.model, data.columns, ((0, 1), (0, 2)), should_stop=self.should_stop)
-            return Targets(self._scores(positive) - self._scores(negative)), f"targets are the margins of {self.name}"
-        if hasattr(self.model, "encode"):
+        is_margin = self.target == TEACHER_MARGINS
+        if hasattr(self.model, "encode") and not is_margin:
             return self._vectors(data)
-        if len(data.columns) != 2:
+        if len(data.columns) != 2 and not is_margin:
             learn_margins = names(lambda objective: objective.target == TEACHER_MARGINS)
             raise InputError(
                 f"{self.name} is a cross-encoder, which scores pairs, but {data.name} holds {data.kind}; "
                 f"take a bi-encoder as the teacher, or {' or '.join(learn_margins)} for triplets"
             )
-        [scores] = row_scores(self.model, data.columns, should_stop=self.should_stop)
-        return Targets(self._scores(scores)), f"targets are the scores of {self.name}"
-
-    def _scores(self, scores: dict[str, np.ndarray]) -> Tensor:
-        """Those of a cross-encoder; of a bi-encoder those that the student is compared by."""
-        name = self.similarity if hasattr(self.model, "encode") else next(iter(scores))
-        return torch.from_numpy(np.ascontiguousarray(scores[name], dtype=np.float32))
+        pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
+        found = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
+        # Of a bi-encoder the scores that the student is compared by.
+        name = self.similarity if hasattr(self.model, "encode") else next(iter(found[0]))
+        scores = [torch.from_numpy(np.ascontiguousarray(each[name], dtype=np.float32)) for each in found]
+        values, what = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
+        return Targets(values), f"targets are the {what} of {self.name}"
 
     def _vectors(self, data: Dataset) -> tuple[Targets, str]:
         row_of: dict[str, int] = {}
