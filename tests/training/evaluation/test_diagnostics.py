@@ -20,8 +20,8 @@ from training.evaluation.diagnostics import (
     effective_rank,
     random_cosines,
     uniformity,
-    unit,
 )
+from training.pooling import normalize_rows
 
 
 def draw(n: int, dimension: int, seed: int = 0) -> np.ndarray:
@@ -30,7 +30,7 @@ def draw(n: int, dimension: int, seed: int = 0) -> np.ndarray:
 
 def test_random_cosines_are_those_of_all_pairs():
     vectors = draw(6, 4)
-    cosines = [float(unit(vectors)[i] @ unit(vectors)[j]) for i in range(6) for j in range(i)]
+    cosines = [float(normalize_rows(vectors)[i] @ normalize_rows(vectors)[j]) for i in range(6) for j in range(i)]
     mean, std = random_cosines(vectors)
     assert mean == pytest.approx(np.mean(cosines), abs=1e-6)
     assert std == pytest.approx(np.std(cosines), abs=1e-6)
@@ -47,7 +47,7 @@ def test_alignment_is_wang_and_isolas():
     x, y = draw(10, 8), draw(10, 8, seed=1)
     assert alignment(x, x * 3) == pytest.approx(0, abs=1e-6)
     assert alignment(np.eye(2), np.eye(2)[::-1]) == pytest.approx(2)
-    expected = (torch.tensor(unit(x)) - torch.tensor(unit(y))).norm(dim=1).pow(2).mean()
+    expected = (torch.tensor(normalize_rows(x)) - torch.tensor(normalize_rows(y))).norm(dim=1).pow(2).mean()
     assert alignment(x, y) == pytest.approx(expected.item(), abs=1e-5)
 
 
