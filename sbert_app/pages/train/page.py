@@ -129,7 +129,7 @@ def _connect_form(
 
 
 def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
-    values = PRESETS[key].config().to_dict()
+    values = PRESETS[key].fields()
     if key == "two-stage":
         values["base"] = two_stage_base(services.jobs.store.list())
     return [_lesson(key), *form.updates(values, names)]

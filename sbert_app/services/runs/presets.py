@@ -28,7 +28,11 @@ class Preset:
     values: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> RunConfig:
-        return RunConfig(**{"objective": "regression", "pooling": "mean", **self.values})
+        return RunConfig(**self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """A value for each field of a run; the data may still have to be chosen."""
+        return RunConfig("regression", pooling="mean").to_dict() | self.values
 
 
 PRESETS: dict[str, Preset] = {

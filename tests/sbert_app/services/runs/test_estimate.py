@@ -201,6 +201,11 @@ def test_each_preset_can_be_started_as_it_is(store, name):
     assert estimate_run(PRESETS[name].config(), store).steps > 0
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_preset_fills_every_field_of_the_form(name):
+    assert PRESETS[name].fields().keys() == RunConfig("regression").to_dict().keys()
+
+
 def test_the_second_stage_starts_from_the_newest_run_on_nli(store):
     assert two_stage_base(store.list()) == DEFAULT_MODEL
     runs = [store.create(RunConfig("classification", train_data=data)) for data in ("snli", "all-nli:train", "stsb")]
