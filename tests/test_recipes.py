@@ -15,18 +15,17 @@ pytestmark = pytest.mark.slow
 LESSON = """
 import gradio as gr
 import numpy as np
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement
-from sbert_app.pages.learn.parts import cosine_histograms, measured
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured
 from sbert_app.pages.learn.samples import gold_sample
 
-def build(services):
+def build():
     pairs = gr.Slider(10, 100, 20, label="Pairs")
 
     def show(context: Context, pairs: float) -> Measurement:
         gold = gold_sample(context, int(pairs)).gold
         return Measurement(cosine_histograms(gold, gold), measured(f"{len(gold)} gold scores <here>"))
 
-    return Demo([pairs], [pairs.change], show)
+    return Demo([pairs], show)
 """
 MEASURED = """
 import sys
@@ -42,8 +41,8 @@ app = build_app(services)
 assert [block for block in app.blocks.values() if getattr(block, "elem_id", None) == "go-13"], "no button"
 lesson = lessons()[-1]
 with gr.Blocks():
-    demo = lesson.build(services)
-found = demo.measure(Context(services.models, services.settings.home), *(control.value for control in demo.controls))
+    demo = lesson.build()
+found = demo.measure(Context(services.models, services.jobs.store), *(control.value for control in demo.controls))
 print(how_many(), lesson.title, found.html)
 """
 
@@ -71,16 +70,19 @@ class AbsoluteError(Objective):
 ASK_FOR_OBJECTIVE = """
 import io, json
 from contextlib import redirect_stdout
+from pathlib import Path
 import gradio as gr
 from sbert_app.cli import main
 from sbert_app.pages.train import form
+from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.settings import Settings
 from training import RunConfig, train
 
 with redirect_stdout(io.StringIO()) as help:
     main(["train", "--help"])
 with gr.Blocks():
-    fields = form.build()
+    fields = form.build(Services.start(Settings(home=Path("."))))
 config = RunConfig(
     "absolute-error", base="scratch:1x32", train_data="pairs.csv", eval_data="pairs.csv", max_steps=20, batch_size=4,
     learning_rate=3e-3, dtype="float32",
