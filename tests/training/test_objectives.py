@@ -28,7 +28,8 @@ from training.objectives import (
     concatenate,
     width,
 )
-from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, names
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
+from training.objectives.ranking import false_negatives
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims
 
@@ -113,8 +114,37 @@ def test_mnrl_is_their_ranking_loss(columns, symmetric):
     given_vectors = vectors(columns)
     kind = losses.MultipleNegativesSymmetricRankingLoss if symmetric else losses.MultipleNegativesRankingLoss
     other = kind(Fixed(given_vectors), scale=20.0)
-    ours = MultipleNegativesRanking(20.0, symmetric)(given_vectors)
-    assert_same(ours, theirs(other, given_vectors, torch.empty(0)), given_vectors)
+    different_texts = torch.arange(B * columns).view(B, columns)
+    for texts in (None, different_texts):
+        ours = MultipleNegativesRanking(20.0, symmetric)(given_vectors, texts)
+        assert_same(ours, theirs(other, given_vectors, torch.empty(0)), given_vectors)
+
+
+def test_equal_texts_of_a_batch_are_no_negatives():
+    """Rows 0 and 1 have the same positive: neither is a negative of the other, both are of row 2."""
+    anchors = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    positives = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    texts = torch.tensor([[0, 1], [2, 1], [3, 4]])
+    e = math.e
+    from_anchors = -(math.log(e / (e + 1)) + math.log(1 / (1 + e)) + math.log(1 / (2 * e + 1))) / 3
+    from_positives = -(math.log(e / (e + e)) + math.log(1 / (1 + e)) + math.log(1 / (1 + e + 1))) / 3
+    assert MultipleNegativesRanking(1.0)([anchors, positives], texts).item() == pytest.approx(from_anchors)
+    both = MultipleNegativesRanking(1.0, True)([anchors, positives], texts).item()
+    assert both == pytest.approx((from_anchors + from_positives) / 2)
+
+
+def test_what_is_no_negative():
+    """The anchor's own text, its positive's text, and the positives of its other rows; their negatives stay."""
+    texts = torch.tensor([[0, 1, 2], [0, 3, 4], [5, 0, 1]])
+    expected = [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    assert false_negatives(texts).int().tolist() == expected
+
+
+def test_a_batch_of_equal_texts_has_nothing_to_learn():
+    columns = vectors(2)
+    loss = MultipleNegativesRanking()(columns, torch.zeros(B, 2, dtype=torch.int64))
+    assert loss.item() == 0
+    assert all(not gradient.any() for gradient in torch.autograd.grad(loss, columns))
 
 
 GOLD = torch.tensor([0.2, 0.9, 0.9, 0.0, 0.55, 0.2, 1.0])  # with ties
@@ -201,7 +231,7 @@ def their_matryoshka(name: str, columns: list[Tensor], target: Tensor | None, di
 @pytest.mark.parametrize(
     ("ours", "name", "columns", "target"),
     [
-        (MultipleNegativesRanking(), "MultipleNegativesRankingLoss", 2, torch.empty(0)),
+        (MultipleNegativesRanking(), "MultipleNegativesRankingLoss", 2, torch.arange(2 * B).view(B, 2)),
         (CoSENT(), "CoSENTLoss", 2, GOLD),
         (AnglE(), "AnglELoss", 2, GOLD),
         (Regression(), "CosineSimilarityLoss", 2, GOLD),
@@ -302,7 +332,7 @@ def test_the_facts_of_each_objective():
         assert objective.equation
         assert objective.help
         assert objective.rows.of
-        assert objective.target in (None, LABELS, SCORES, TEACHER_OUTPUT, TEACHER_MARGINS)
+        assert objective.target in (None, LABELS, SCORES, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
         assert set(objective.fields) <= set(RunConfig.model_fields)
     assert names(lambda objective: objective.needs_teacher()) == ("mse", "margin-mse")
     assert names(lambda objective: objective.uses_batch) == ("mnrl", "simcse")

@@ -97,6 +97,11 @@ def join(parts: Sequence[Dataset]) -> Dataset:
     )
 
 
+def folded(text: str) -> str:
+    """The text without differences of case and white space: what counts as equal texts."""
+    return " ".join(text.casefold().split())
+
+
 def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
     """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
 

@@ -19,6 +19,7 @@ Vectors = Sequence["Tensor"]  # one (B, D) float32 per column
 # What an objective compares the vectors with.
 LABELS = "labels"  # int64 (B,)
 SCORES = "scores"  # gold scores divided by 5, float32 (B,)
+TEXTS = "texts"  # numbers of the sentences, equal for equal texts, int64 (B, columns)
 TEACHER_OUTPUT = "teacher's output"  # a bi-encoder's vectors (B, columns, D), or a cross-encoder's scores (B,)
 TEACHER_MARGINS = "teacher's margins"  # its score of (anchor, positive) minus that of (anchor, negative), (B,)
 

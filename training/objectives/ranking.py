@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from training.data.transforms import POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
-from training.objectives.base import Objective, Vectors
+from training.objectives.base import TEXTS, Objective, Vectors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +56,8 @@ class MultipleNegativesRanking(Objective):
     """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
     Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
-    anchor. Labels: none.
+    anchor. Labels: numbers of the texts, int64 (B, columns), by which equal texts are no negatives (`false_negatives`);
+    None takes all of the batch as negatives, as sentence-transformers does.
     Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
     `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
 
@@ -69,6 +70,7 @@ class MultipleNegativesRanking(Objective):
     equation = "−log softmax(20 · cos(a, p))"
     help = "each pair against all other pairs of the batch"
     rows = POSITIVE_ROWS
+    target = TEXTS
     fields: ClassVar[tuple[str, ...]] = ("mnrl_scale", "mnrl_symmetric")
     uses_batch = True
     can_mine_negatives = True
@@ -81,11 +83,25 @@ class MultipleNegativesRanking(Objective):
 
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
         scores = self.scale * anchors @ torch.cat(candidates).T  # (B, B) or (B, 2B); positives on the diagonal
+        if target is not None:
+            scores = scores.masked_fill(false_negatives(target), -torch.inf)
         positive = torch.arange(len(anchors), device=scores.device)
         loss = F.cross_entropy(scores, positive)
         if self.symmetric:
             loss = (loss + F.cross_entropy(scores[:, : len(anchors)].T, positive)) / 2
         return loss
+
+
+def false_negatives(texts: Tensor) -> Tensor:
+    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): which candidates are no negatives.
+
+    Those that have the text of the anchor itself or of its positive, and the positives of other rows with this anchor.
+    """
+    anchors, positives = texts[:, :1], texts[:, 1:2]
+    candidates = texts[:, 1:].T.flatten()
+    found = (candidates == anchors) | (candidates == positives)
+    found[:, : len(texts)] |= anchors == anchors.T
+    return found.fill_diagonal_(False)  # a row's own positive
 
 
 class SimCSE(MultipleNegativesRanking):

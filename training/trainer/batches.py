@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.data.dataset import Dataset
+from training.data.dataset import Dataset, folded
 from training.errors import Stopped
 from training.models.encoder import Encoder
 from training.trainer.config import RunConfig
@@ -117,7 +117,7 @@ class TokenizedBatches:
         self._targets = targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         uses_batch = config.objective_class.uses_batch
-        sentences = [frozenset(row) for row in zip(*data.columns, strict=True)] if uses_batch else None
+        sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
         self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
         self.steps_per_epoch = self._sampler.steps_per_epoch
 

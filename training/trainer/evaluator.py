@@ -50,7 +50,9 @@ class Evaluator:
         self.loss_data = _loss_data(config, training, data)
         self.targets: Targets | None = None
         if self.loss_data is not None:
-            self.targets = teacher.targets(self.loss_data)[0] if teacher else data_targets(self.loss_data)
+            self.targets = (
+                teacher.targets(self.loss_data)[0] if teacher else data_targets(self.loss_data, config.objective_class)
+            )
         sentences = list(dict.fromkeys(text for column in training.columns for text in column))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))

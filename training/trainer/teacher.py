@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.data.dataset import Dataset
+from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.scorer import ENCODER, kind_of, load_scorer
-from training.objectives.base import TEACHER_MARGINS, names
+from training.objectives.base import TEACHER_MARGINS, TEXTS, Objective, names
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -37,7 +37,7 @@ ShouldStop = Callable[[], bool]
 class Targets:
     """The targets of N rows."""
 
-    values: Tensor  # (N,) labels or scores; or (S, D) vectors of S sentences
+    values: Tensor  # (N,) labels or scores; (N, C) numbers of texts; or (S, D) vectors of S sentences
     sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` of each sentence; None: a value for each row
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
@@ -45,8 +45,12 @@ class Targets:
         return self.values[rows] if self.sentences is None else self.values[self.sentences[rows]]
 
 
-def data_targets(data: Dataset) -> Targets | None:
-    """Labels as int64, gold scores as float32 in 0 to 1, or None."""
+def data_targets(data: Dataset, objective: type[Objective]) -> Targets | None:
+    """Labels as int64, gold scores as float32 in 0 to 1, numbers of the texts if the objective takes them, or None."""
+    if objective.target == TEXTS:
+        number: dict[str, int] = {}
+        texts = [[number.setdefault(folded(text), len(number)) for text in column] for column in data.columns]
+        return Targets(torch.tensor(texts).T.contiguous())
     if data.labels is not None:
         return Targets(torch.tensor(data.labels))
     return None if data.scores is None else Targets(torch.tensor(data.scores, dtype=torch.float32) / 5)

@@ -101,7 +101,7 @@ class Trainer:
             self.data = self.data.with_note(f"{config.base} has {encoder.source}")
         mined = self._mine_negatives(encoder) if config.mine_negatives else None
         teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
-        targets = data_targets(self.data)
+        targets = data_targets(self.data, config.objective_class)
         if teacher is not None:
             targets, note = teacher.targets(self.data)
             self.data = self.data.with_note(note)

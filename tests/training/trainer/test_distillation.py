@@ -15,6 +15,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
+from training.objectives import OBJECTIVES
 from training.trainer.config import RunConfig
 from training.trainer.teacher import Teacher, data_targets
 
@@ -90,11 +91,14 @@ def test_what_has_no_vectors_of_a_fixed_meaning_is_no_teacher():
 
 
 def test_targets_of_data():
-    assert data_targets(PAIRS) is None
-    scored = data_targets(Dataset("scored", (["a", "b"], ["c", "d"]), scores=[5.0, 2.5]))
+    assert data_targets(PAIRS, OBJECTIVES["triplet"]) is None
+    scored = data_targets(Dataset("scored", (["a", "b"], ["c", "d"]), scores=[5.0, 2.5]), OBJECTIVES["regression"])
     assert scored[slice(0, 2)].tolist() == [1.0, 0.5]
-    labelled = data_targets(Dataset("labelled", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("x", "y")))
+    labels = Dataset("labelled", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("x", "y"))
+    labelled = data_targets(labels, OBJECTIVES["classification"])
     assert labelled[torch.tensor([1])].tolist() == [0]
+    pairs = Dataset("pairs", (["It rains.", "A dog"], ["a  dog", "it RAINS."]))
+    assert data_targets(pairs, OBJECTIVES["mnrl"])[slice(0, 2)].tolist() == [[0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize("name", first(1, ["scratch:2x64", "minilm-stsb"]))
