@@ -14,17 +14,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from filelock import FileLock
 from pydantic import Field
 
 from sbert_app.services.runs.record import slug
-from sbert_app.services.store.documents import DocumentStore, Timestamp, read_lines, write_document
+from sbert_app.services.store.documents import DocumentStore, Timestamp, check_text, read_lines, write_document
 from training.atomic import replace_folder, write_bytes
 from training.errors import InputError
 
@@ -77,19 +78,20 @@ class Projects:
 
     def __init__(self, home: Path) -> None:
         self.store = DocumentStore(home / FOLDER, ProjectInfo, "/project.json", "project")
-        self._appending = threading.Lock()
 
     def list(self) -> list[tuple[str, ProjectInfo]]:
         """(id, what it is) of every project that can be read, the newest first."""
         return sorted(self.store.list().documents.items(), key=lambda each: -each[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
-        """A new project; returns its id. InputError if there is one of that name, or too many."""
+        """A new project; returns its id. InputError if there is one of that name, too many, or no text in a pair."""
+        for pair in pairs:
+            check_text(pair.first + pair.second, f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}")
         with self.store.locked():
             project_id = self.check_new(info.name)
             with replace_folder(self.store.folder / project_id) as fresh:
                 lines = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
-                write_bytes(fresh / "pairs.jsonl", "".join(lines).encode(errors="replace"))
+                write_bytes(fresh / "pairs.jsonl", "".join(lines).encode())
                 write_document(fresh / "project.json", info)
         return project_id
 
@@ -115,7 +117,7 @@ class Projects:
             pairs.append(pair)
         if not pairs:
             raise InputError(f"{project_id}/pairs.jsonl holds no pair; repair or remove it")
-        return Project(project_id, folder, info, tuple(pairs), self._appending)
+        return Project(project_id, folder, info, tuple(pairs))
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,6 @@ class Project:
     folder: Path
     info: ProjectInfo
     pairs: tuple[ChosenPair, ...]
-    _appending: threading.Lock
 
     def rate(self, rater: str, pair: int, score: int) -> None:
         """Record what a rater said about a pair; the last word counts. On the disk when this returns.
@@ -139,18 +140,20 @@ class Project:
             raise InputError(f"a score is a whole number from {LOWEST} to {HIGHEST}, not {score!r}")
         if not 0 <= pair < len(self.pairs):
             raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
-        raters = self._replay()[0]
-        if rater not in raters and len(raters) >= MOST_RATERS:
-            raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
-        self._append({"rater": rater, "pair": pair, "score": score, "at": round(time.time(), 3)})
+        with self._locked():
+            raters = self._replay()[0]
+            if rater not in raters and len(raters) >= MOST_RATERS:
+                raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
+            self._append({"rater": rater, "pair": pair, "score": score, "at": round(time.time(), 3)})
 
     def undo(self, rater: str) -> int | None:
         """Take back the rater's last word; returns its pair, None if there is nothing to take back."""
         rater = check_name(rater, "a rater")
-        history = self._replay()[1].get(rater, [])
-        if not history:
-            return None
-        self._append({"rater": rater, "undo": True, "at": round(time.time(), 3)})
+        with self._locked():
+            history = self._replay()[1].get(rater, [])
+            if not history:
+                return None
+            self._append({"rater": rater, "undo": True, "at": round(time.time(), 3)})
         return history[-1][0]
 
     def ratings(self) -> dict[str, dict[int, int]]:
@@ -183,28 +186,33 @@ class Project:
         if damaged:
             log.warning("%d damaged lines of %s/ratings.jsonl count as not written", damaged, self.id)
 
-    def _append(self, line: dict[str, Any]) -> None:
-        """One line at the end of the file, synchronised to the disk."""
-        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        path = self.folder / "ratings.jsonl"
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """No other thread or process adds a rating meanwhile. InputError if the disk is full or not writable."""
         try:
-            with self._appending, path.open("ab+") as file:
-                if file.tell() > MOST_LINES * 100:
-                    raise InputError("the project has as many ratings as one may have; begin another")
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                    if file.read(1) != b"\n":  # the line before was cut off
-                        data = b"\n" + data
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            with FileLock(self.folder / ".lock", poll_interval=0.01):
+                yield
         except OSError as error:
             raise InputError(f"the rating could not be saved: {error.strerror or error}") from error
 
+    def _append(self, line: dict[str, Any]) -> None:
+        """One line at the end of the file, synchronised to the disk."""
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        with (self.folder / "ratings.jsonl").open("ab+") as file:
+            if file.tell() > MOST_LINES * 100:
+                raise InputError("the project has as many ratings as one may have; begin another")
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # the line before was cut off
+                    data = b"\n" + data
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
 
 def check_name(name: str, what: str) -> str:
-    """``name`` without needless spaces. InputError if it is empty or too long."""
-    name = " ".join(name.encode(errors="replace").decode().split())
+    """``name`` without needless spaces. InputError if it is empty or too long, or has half a character."""
+    name = check_text(" ".join(name.split()), f"the name of {what}")
     if not name or len(name) > LONGEST_NAME:
         raise InputError(f"{what} needs a name of 1 to {LONGEST_NAME} characters")
     return name

@@ -14,7 +14,7 @@ from typing import Any
 from sbert_app.services.background.state import State
 from sbert_app.services.runs.events import RunProgress
 from sbert_app.services.store.documents import Timestamp, read_document
-from training.atomic import write_text
+from training.atomic import write_bytes
 from training.errors import InputError, UserFacingError, without_folders
 from training.names import ModelName
 from training.trainer.config import RunConfig
@@ -61,7 +61,8 @@ class RunRecord:
 
     def write(self, folder: Path) -> None:
         """Atomically. Raises OSError if the disk is full."""
-        write_text(folder / "run.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        write_bytes(folder / "run.json", text.encode(errors="replace"))  # a reason quotes what was wrong
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from sbert_app.services.runs.record import (
     one_line,
     slug,
 )
-from sbert_app.services.store.documents import read_document
+from sbert_app.services.store.documents import check_text, read_document
 from training.atomic import recover, write_text
 from training.errors import InputError, UserFacingError
 from training.names import is_id
@@ -161,10 +161,10 @@ class RunStore:
         execute. Raises InputError if the disk is full or the home folder is not writable.
         """
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
-        folder = None
+        text, folder = check_text(config.to_json() + "\n", "the config"), None
         try:
             run_id, folder = self._create_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
-            write_text(folder / "config.json", config.to_json() + "\n")
+            write_text(folder / "config.json", text)
             write_text(folder / "name.txt", config.name or default_name(config))
             RunRecord(State.QUEUED if queue else State.STOPPED, created=time.time()).write(folder)
         except OSError as error:
@@ -177,7 +177,7 @@ class RunStore:
         return self.get(run_id)
 
     def rename(self, run_id: str, name: str) -> Run:
-        name = " ".join(name.split())
+        name = check_text(" ".join(name.split()), "the name")
         if not name or len(name) > LONGEST_NAME:
             raise InputError(f"a run's name has 1 to {LONGEST_NAME} characters")
         write_text(self._run_folder(run_id) / "name.txt", name)

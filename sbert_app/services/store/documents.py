@@ -29,6 +29,7 @@ from training.errors import InputError, unwritable
 from training.names import is_id
 
 Document = TypeVar("Document")
+HALF_A_CHARACTER = "{} has half a character (a lone surrogate), and cannot be saved; replace it"
 Timestamp = Annotated[float, Field(ge=0, le=253_402_300_799)]  # seconds since 1970, up to the year 9999
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
@@ -57,8 +58,17 @@ def write_document(path: Path, document: object) -> None:
         write_bytes(path, _adapter(type(document)).dump_json(document, indent=1) + b"\n")
     except OSError as error:
         raise unwritable(path, error) from error
-    except ValueError as error:  # pydantic cannot serialise half of a surrogate pair
-        raise InputError("the text has a character that is none, and cannot be saved") from error
+    except ValueError as error:  # what pydantic cannot serialise
+        raise InputError(HALF_A_CHARACTER.format("the text")) from error
+
+
+def check_text(text: str, what: str) -> str:
+    """``text``, which is to be saved as ``what``. InputError if it has a lone surrogate, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(HALF_A_CHARACTER.format(what)) from error
+    return text
 
 
 def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document | None]]:
@@ -108,7 +118,7 @@ class DocumentStore(Generic[Document]):
 
     def path(self, key: str) -> Path:
         """The file of a record. Raises InputError if there can be none of that id."""
-        if not is_id(key):
+        if not is_id(str(key)):
             raise InputError(f"there is no {self.what} {key[:80]!r}")
         return self.folder / f"{key}{self.suffix}"
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sbert_app.services.annotations.project import MOST_RATERS, ChosenPair, ProjectInfo, Projects
+from sbert_app.services.annotations.project import MOST_RATERS, ChosenPair, Project, ProjectInfo, Projects
 from training.errors import InputError
 
 INFO = ProjectInfo("My pairs", "mine.csv", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
@@ -98,13 +99,22 @@ def test_no_flipped_bit_of_the_ratings_takes_more_than_two_of_them(project):
         assert sum(scores.get(i) == i for i in range(3)) >= 1, bit  # a line may speak of another's pair, or swallow it
 
 
-def test_separators_of_lines_and_halves_of_characters_in_a_sentence_hurt_nothing(projects):
-    pairs = [ChosenPair("a\u2028b\u2029c\x85d\x0ce", "\ud800", "random", float("nan"), 0.5), *PAIRS]
+def test_separators_of_lines_in_a_sentence_hurt_nothing(projects):
+    pairs = [ChosenPair("a\u2028b\u2029c\x85d\x0ce", "b", "random", float("nan"), 0.5), *PAIRS]
     project = projects.open(projects.create(INFO, pairs))
-    assert project.pairs[0].first == pairs[0].first and project.pairs[0].second == "?"
-    project.rate("An\ud800n", 0, 3)
+    assert project.pairs[0].first == pairs[0].first
     project.rate("B\u2028", 0, 3)
-    assert project.ratings() == {"An?n": {0: 3}, "B": {0: 3}}
+    assert project.ratings() == {"B": {0: 3}}
+
+
+def test_half_a_character_is_refused_and_nothing_is_written(projects, project):
+    with pytest.raises(InputError, match=r"the pair 'a 1', '\\ud800' has half a character"):
+        projects.create(replace(INFO, name="other"), [PAIRS[0], replace(PAIRS[1], second="\ud800")])
+    with pytest.raises(InputError, match="the name of a project has half a character"):
+        projects.create(replace(INFO, name="other \udfff"), PAIRS)
+    with pytest.raises(InputError, match="the name of a rater has half a character"):
+        project.rate("An\ud800n", 0, 3)
+    assert [each for each, _ in projects.list()] == [project.id] and project.ratings() == {}
 
 
 def test_a_damaged_project_is_a_sentence_and_hides_no_other(projects, project):
@@ -202,3 +212,26 @@ def test_not_any_number_of_people_judges_a_project(project):
         project.rate("one more", 0, 1)
     project.rate("rater 7", 1, 2)
     assert project.ratings()["rater 7"] == {0: 1, 1: 2}
+
+
+def test_nor_when_two_begin_in_one_moment(project, monkeypatch):
+    for number in range(MOST_RATERS - 1):
+        project.rate(f"earlier {number}", 0, 1)
+    both, append = threading.Barrier(2), Project._append
+
+    def append_together(project, line):
+        with suppress(threading.BrokenBarrierError):  # the other is not let in meanwhile
+            both.wait(timeout=0.3)
+        append(project, line)
+
+    def rate_once(number):
+        with suppress(InputError):  # one too many
+            project.rate(f"rater {number}", 0, 1)
+
+    monkeypatch.setattr(Project, "_append", append_together)
+    raters = [threading.Thread(target=rate_once, args=(number,)) for number in range(2)]
+    for rater in raters:
+        rater.start()
+    for rater in raters:
+        rater.join()
+    assert len(project.ratings()) == MOST_RATERS

@@ -297,6 +297,22 @@ def test_a_new_name_does_not_touch_the_state(store):
         store.rename(run.id, "  ")
 
 
+def test_half_a_character_is_refused_and_nothing_is_written(store):
+    run = store.create(CONFIG)
+    with pytest.raises(InputError, match="the name has half a character"):
+        store.rename(run.id, "a \ud800")
+    with pytest.raises(InputError, match="the config has half a character"):
+        store.create(CONFIG.replace(name="a \ud800"))
+    assert [each.name for each in store.list()] == [run.name]
+
+
+def test_a_reason_may_quote_half_a_character(store):
+    run = store.create(CONFIG)
+    with pytest.raises(ValueError, match="no"), store.lease(run.id):
+        raise ValueError("no \ud800")
+    assert (store.get(run.id).state, store.get(run.id).reason) == ("failed", "no ?")
+
+
 def test_a_deleted_run_is_gone_and_one_at_work_stays(store):
     run, other = store.create(CONFIG), store.create(CONFIG)
     with store.lease(run.id), pytest.raises(RunBusy, match="stop it before you delete it"):
