@@ -116,6 +116,17 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
         yield from (rows[start : start + count] for start in range(0, len(rows), count))
 
 
+def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
+    """Yield a batch of rows as batches of at most ``most`` sentences."""
+    batch: list[Row] = []
+    for part in (row[start : start + most] for row in rows for start in range(0, len(row), most)):
+        if batch and sum(map(len, batch)) + len(part) > most:
+            yield batch
+            batch = []
+        batch.append(part)
+    yield batch
+
+
 def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBatch:
     """Token ids -> the tensors of a batch, whose n sentences are those in ``rows``, in the order of the rows."""
     chosen = [sentences[i] for row in rows for i in row]

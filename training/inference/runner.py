@@ -12,7 +12,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,17 @@ from torch import Tensor, nn
 from training import parallel
 from training.device import pick_dtype, to_device
 from training.errors import InputError, Stopped
-from training.inference.batching import TOKEN_MULTIPLE, PackedBatch, Row, collate, pad, plan, plan_rows, round_up
+from training.inference.batching import (
+    TOKEN_MULTIPLE,
+    PackedBatch,
+    Row,
+    collate,
+    pad,
+    plan,
+    plan_rows,
+    round_up,
+    split_rows,
+)
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
 from training.inference.int8 import has_int8
@@ -42,6 +52,15 @@ class InferenceRunner(ABC, Generic[Text]):
     """A backbone's weights as they were when this was made. Thread-safe."""
 
     device: torch.device
+    batch_size: int | None = None  # texts of a batch at most; None = as many as the token budget holds
+
+    def with_batch_size(self, batch_size: int) -> Self:
+        """The same weights, at most ``batch_size`` texts at a time."""
+        if batch_size < 1:
+            raise InputError(f"the batch size is {batch_size}; it must be at least 1")
+        runner = copy.copy(self)
+        runner.batch_size = batch_size
+        return runner
 
     def map(
         self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
@@ -99,7 +118,9 @@ class InferenceRunner(ABC, Generic[Text]):
         """Batches within the token budget of the device, as many for each core of a CPU, of nearly equal size."""
         total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
-        return self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
+        batches = self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
+        most = self.batch_size
+        return batches if most is None else (part for rows in batches for part in split_rows(rows, most))
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         """Batches of at most ``token_budget`` tokens: rows, which hold the indices of one or more texts each."""

@@ -19,7 +19,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,11 +40,10 @@ from training.models.joint_pair_model import JointPairModel, SequenceClassifier,
 from training.models.loading import importing, max_input_length
 from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.names import ModelName
+from training.progress import Progress, progress_bar
 from training.sources.resolve import model_folder
 
 log = logging.getLogger("sbert_lab.cross_encoder")
-
-Progress = Callable[[int, int], None]  # (pairs done, pairs in all)
 
 ADAPTERS_FOLDER = asset("cross-encoder")
 CHUNK = 8_192  # pairs that are tokenised and sorted by length together
@@ -119,6 +118,10 @@ class CrossEncoder:
         inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
         return cls(str(stated), inference=inference, dtype=torch_dtype, **opened._asdict())
 
+    def __repr__(self) -> str:
+        precision = str(self.dtype).removeprefix("torch.")
+        return f"CrossEncoder({self.name!r}, {self.max_length} tokens, {precision}, {self.device})"
+
     @property
     def max_length(self) -> int:
         """Longest input in tokens: of one sentence for an adapter, of both together for other models."""
@@ -135,6 +138,9 @@ class CrossEncoder:
         on_progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
         report: PredictReport | None = None,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
     ) -> np.ndarray:
         """Pairs of sentences -> float32 (N,), in the caller's order.
 
@@ -146,8 +152,42 @@ class CrossEncoder:
             on_progress: called with (done, all) after each batch.
             should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
             report: filled with counts.
+            batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
+            show_progress_bar: draw one, in a terminal or a notebook.
         """
-        report = PredictReport() if report is None else report
+        limited = self if batch_size is None else replace(self, inference=self.inference.with_batch_size(batch_size))
+        with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
+            return limited._predict_all(pairs, progress, should_stop, PredictReport() if report is None else report)
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
+
+        Args:
+            query: the first text of each pair.
+            documents: the second ones.
+            top_k: how many to return; None = all.
+            return_documents: put the documents into the result too, as ``text``.
+            options: of ``predict``.
+        """
+        scores = self.predict([(query, document) for document in documents], **options)
+        best = np.argsort(-scores, kind="stable")[:top_k].tolist()
+        text = (lambda row: {"text": documents[row]}) if return_documents else lambda _: {}
+        return [{"corpus_id": row, "score": float(scores[row]), **text(row)} for row in best]
+
+    def _predict_all(
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None,
+        should_stop: Callable[[], bool] | None,
+        report: PredictReport,
+    ) -> np.ndarray:
         started, before = time.perf_counter(), report.truncated
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in range(0, len(pairs), CHUNK):

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from training.device import to_host
 from training.errors import InputError
-from training.models.encoder import Encoder, Progress
+from training.models.encoder import Encoder
 from training.models.model_format import ModelFormat
 from training.models.modules import StaticEmbedding
 from training.models.tokenization import texts
 from training.models.word_encoders import WordBackbone
+from training.progress import Progress
 
 DIMENSION = 256
 ZIPF_SIF, CORPUS_SIF = 1e-4, 1e-3  # a, for estimated and for counted frequencies

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 import torch
@@ -41,10 +41,9 @@ from training.models.tokenization import EncodeReport, TokenVectors, check_not_o
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
+from training.progress import Progress, progress_bar
 
 log = logging.getLogger("sbert_lab.encoder")
-
-Progress = Callable[[int, int | None], None]  # (sentences done, sentences in all if known)
 
 CHUNK = 8_192  # sentences that are tokenised and sorted by length together
 GPU_CHUNK = 4 * CHUNK  # batches are 64 times as large as on a CPU
@@ -53,6 +52,13 @@ _building = threading.Lock()  # several threads may ask for the runner first; on
 
 class Encoder(EncoderModules):
     """A bi-encoder. ``Encoder.load`` opens one."""
+
+    def __repr__(self) -> str:
+        prompt = f", prompt {self.prompt!r}" if self.prompt else ""
+        precision = str(self.dtype).removeprefix("torch.")
+        return (
+            f"Encoder({self.name!r}, {self.pooling}, {self.dimension} dimensions, {precision}, {self.device}{prompt})"
+        )
 
     _runner: InferenceRunner[Sequence[int]] | None = None
 
@@ -124,16 +130,55 @@ class Encoder(EncoderModules):
         self._runner = None
         return super().train()
 
+    @overload
     def encode(
         self,
-        sentences: Sequence[str],
+        sentences: str | Sequence[str],
+        normalize: bool | None = True,
+        *,
+        convert_to_tensor: Literal[True],
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> Tensor: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Sequence[str],
         normalize: bool | None = True,
         on_progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
         report: EncodeReport | None = None,
         device: Sequence[str] | None = None,
-    ) -> np.ndarray:
-        """Sentences -> float32 (N, D), in the caller's order.
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: Literal[False] = False,
+        normalize_embeddings: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray: ...
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        report: EncodeReport | None = None,
+        device: Sequence[str] | None = None,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray | Tensor:
+        """Sentences -> float32 (N, D), in the caller's order; one string -> (D,).
 
         Args:
             sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
@@ -144,16 +189,47 @@ class Encoder(EncoderModules):
             report: filled with counts.
             device: encode in several processes, one on each of these devices: ``["cuda:0", "cuda:1"]``,
                 ``["cpu"] * 4`` (`training.models.processes`). A script needs ``if __name__ == "__main__":`` then.
+            batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
+            show_progress_bar: draw one, in a terminal or a notebook.
+            convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
+            normalize_embeddings: as in sentence-transformers, in place of ``normalize``: True scales to length 1,
+                False does what the model's folder says.
+            prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
+            prompt: the same as text; "" for none.
 
         Raises:
-            InputError: a sentence is not text, a device cannot be used, or a process died.
+            InputError: a sentence is not text, a device cannot be used, there is no prompt of that name, or a process
+                died.
             Stopped: ``should_stop`` said yes.
         """
+        if normalize_embeddings is not None:
+            normalize = normalize_embeddings or None
+        encoder, chosen = self.with_prompt(prompt, prompt_name), sentences
+        if batch_size is not None and device is None:
+            encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
+        if isinstance(sentences, str):
+            chosen = [sentences]
+        with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
+            vectors = encoder._encode_all(chosen, normalize, progress, should_stop, report, device, batch_size)
+        found = vectors[0] if isinstance(sentences, str) else vectors
+        return torch.from_numpy(found).to(self.device) if convert_to_tensor else found
+
+    def _encode_all(
+        self,
+        sentences: Sequence[str],
+        normalize: bool | None,
+        on_progress: Progress | None,
+        should_stop: Callable[[], bool] | None,
+        report: EncodeReport | None,
+        device: Sequence[str] | None,
+        batch_size: int | None,
+    ) -> np.ndarray:
         if device is not None:
-            check_not_one_string(sentences)
             report, started = EncodeReport() if report is None else report, time.perf_counter()
             before = report.truncated
-            vectors = encode_in_processes(self, texts(sentences), device, normalize, on_progress, should_stop, report)
+            vectors = encode_in_processes(
+                self, texts(sentences), device, normalize, on_progress, should_stop, report, batch_size
+            )
             report.seconds += time.perf_counter() - started
             self._warn_of_truncation(report.truncated - before)
             return vectors
@@ -213,13 +289,15 @@ class Encoder(EncoderModules):
                 )
         return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
 
-    def encode_query(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
-        """Like ``encode``, with the prompt that the model's folder has for queries."""
-        return self.for_role("query").encode(sentences, normalize)
+    def encode_query(self, sentences: str | Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
+        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for queries."""
+        return self.for_role("query").encode(sentences, normalize, **options)
 
-    def encode_document(self, sentences: Sequence[str], normalize: bool | None = True) -> np.ndarray:
-        """Like ``encode``, with the prompt that the model's folder has for documents."""
-        return self.for_role("document").encode(sentences, normalize)
+    def encode_document(
+        self, sentences: str | Sequence[str], normalize: bool | None = True, **options: Any
+    ) -> np.ndarray:
+        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for documents."""
+        return self.for_role("document").encode(sentences, normalize, **options)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""

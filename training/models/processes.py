@@ -39,6 +39,7 @@ def encode_in_processes(
     on_progress: Callable[[int, int], object] | None = None,
     should_stop: Callable[[], bool] | None = None,
     report: EncodeReport | None = None,
+    batch_size: int | None = None,
 ) -> np.ndarray:
     """Sentences -> float32 (N, D), in their order, as one process would give them. The rest is as in `Encoder.encode`.
 
@@ -62,7 +63,7 @@ def encode_in_processes(
     free, stopping = context.Queue(), context.Event()
     for device in devices:
         free.put(device)
-    done = 0
+    done, options = 0, {"normalize": normalize, "batch_size": batch_size}
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
         encoder.save(Path(folder) / "encoder")
         threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
@@ -71,7 +72,7 @@ def encode_in_processes(
         start = partial(_start, load, threads, free, stopping)
         with ProcessPoolExecutor(len(devices), context, start) as pool:
             try:
-                for first, part, part_report in _results(pool, parts, normalize, should_stop or (lambda: False)):
+                for first, part, part_report in _results(pool, parts, options, should_stop or (lambda: False)):
                     vectors[first : first + len(part)] = part
                     done += len(part)
                     if report is not None:
@@ -98,11 +99,11 @@ def _parts(sentences: list[str], processes: int) -> list[Part]:
 def _results(
     pool: ProcessPoolExecutor,
     parts: list[tuple[int, list[str]]],
-    normalize: bool | None,
+    options: dict[str, Any],
     should_stop: Callable[[], bool],
 ) -> Any:
     """(start, vectors, report) of each part as it is finished. Raises what a process raised."""
-    waiting: set[Future[Any]] = {pool.submit(_encode, *part, normalize) for part in parts}
+    waiting: set[Future[Any]] = {pool.submit(_encode, *part, options) for part in parts}
     while waiting:
         finished, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         for future in finished:
@@ -122,10 +123,10 @@ def _start(load: Callable[..., Any], threads: int, free: Any, stopping: Any) -> 
         _process["error"] = error
 
 
-def _encode(start: int, sentences: list[str], normalize: bool | None) -> tuple[int, np.ndarray, EncodeReport]:
+def _encode(start: int, sentences: list[str], options: dict[str, Any]) -> tuple[int, np.ndarray, EncodeReport]:
     """In a process of the pool: a part -> its start, vectors (n, D), the report."""
     if "error" in _process:
         raise _process["error"]
     report = EncodeReport()
     encoder, stopping = _process["encoder"], _process["stopping"]
-    return start, encoder.encode(sentences, normalize, should_stop=stopping.is_set, report=report), report
+    return start, encoder.encode(sentences, should_stop=stopping.is_set, report=report, **options), report

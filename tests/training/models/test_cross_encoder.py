@@ -168,6 +168,22 @@ def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     np.testing.assert_array_equal(again.predict(PAIRS), scores)
 
 
+@pytest.mark.parametrize("options", [{}, {"top_k": 2, "return_documents": True, "batch_size": 1}], ids=str)
+def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path, options):
+    from sentence_transformers import CrossEncoder as Theirs
+
+    folder = str(make_cross_encoder(tmp_path / "model"))
+    query, documents = "A man is playing a guitar.", [second for _, second in PAIRS[:5]]
+    found = CrossEncoder.load(folder, dtype="float32").rank(query, documents, **options)
+    expected = Theirs(folder, device="cpu").rank(query, documents, **options)
+    assert [{**hit, "score": 0} for hit in found] == [{**hit, "score": 0} for hit in expected]
+    np.testing.assert_allclose([hit["score"] for hit in found], [hit["score"] for hit in expected], atol=1e-5)
+
+
+def test_its_repr_is_one_line(adapter):
+    assert repr(adapter) == f"CrossEncoder('minilm-stsb', 256 tokens, float32, {adapter.device})"
+
+
 @pytest.mark.parametrize(
     "stated",
     [

@@ -100,6 +100,44 @@ def test_threads_may_share_an_encoder(encoder: Encoder):
             np.testing.assert_allclose(vectors, encoder.encode(sentences), **SAME)
 
 
+@pytest.mark.parametrize("architecture", ["bert", "t5"])
+def test_no_more_sentences_at_a_time_than_the_batch_size(tmp_path: Path, architecture: str, monkeypatch):
+    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
+    sizes, runner = [], encoder.inference
+    hidden = runner.hidden
+
+    def spy(texts: list, rows: list[list[int]]):
+        sizes.append(sum(map(len, rows)))
+        return hidden(texts, rows)
+
+    monkeypatch.setattr(runner, "hidden", spy)
+    sentences = [f"the dog is number {i} {'on ' * (i % 5)}" for i in range(50)]
+    expected = encoder.encode(sentences)
+    assert max(sizes) > 3
+    sizes.clear()
+    np.testing.assert_allclose(encoder.encode(sentences, batch_size=3), expected, **SAME)
+    assert max(sizes) == 3 and sum(sizes) == 50
+    with pytest.raises(InputError, match="the batch size is 0; it must be at least 1"):
+        encoder.encode(sentences, batch_size=0)
+
+
+def test_a_progress_bar_counts_the_sentences_beside_the_callback(encoder: Encoder, capsys):
+    seen = []
+    encoder.encode(SENTENCES, on_progress=lambda *figures: seen.append(figures), show_progress_bar=True)
+    assert "Encoding: 100%" in capsys.readouterr().err
+    assert seen[-1] == (len(SENTENCES), len(SENTENCES))
+    encoder.encode(SENTENCES)
+    assert capsys.readouterr().err == ""
+
+
+def test_its_repr_says_which_model_and_how_it_is_used(encoder: Encoder, folder: Path):
+    expected = f"Encoder('{folder}', mean, 32 dimensions, float32, cpu)"
+    assert repr(encoder) == expected
+    assert repr(encoder.with_prompt("query: ").with_pooling("cls")).endswith(
+        "cls, 32 dimensions, float32, cpu, prompt 'query: ')"
+    )
+
+
 # ---------------------------------------------------------------- any text
 
 AWKWARD = {
@@ -142,7 +180,8 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
 
 def test_one_string_is_not_a_list_of_letters(encoder: Encoder):
     with pytest.raises(InputError, match="list of sentences"):
-        encoder.encode("the cat")
+        list(encoder.encode_stream("the cat"))
+    np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
 def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path: Path):

@@ -114,6 +114,23 @@ def test_the_default_prompt_means_the_same(tmp_path: Path):
     np.testing.assert_array_equal(ours(tmp_path / "ours").encode(SENTENCES), mine.encode(SENTENCES))
 
 
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_the_options_of_encode_mean_the_same(tmp_path: Path, normalizes: bool):
+    folder = their_folder(tmp_path / "theirs", make_model(tmp_path / "plain"), "mean", normalizes)
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the question: ", "dog": "dog "}}')
+    mine, theirs = ours(folder), referee(folder)
+    for options in (
+        {"normalize_embeddings": False},
+        {"normalize_embeddings": True, "prompt_name": "query", "batch_size": 2},
+        {"normalize_embeddings": True, "prompt": "a man is ", "show_progress_bar": False},
+        {"normalize_embeddings": False, "prompt_name": "dog", "convert_to_tensor": True},
+    ):
+        for sentences in (SENTENCES, SENTENCES[0]):
+            found, expected = mine.encode(sentences, **options), theirs.encode(sentences, **options)
+            assert type(found) is type(expected) and found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, **TOLERANCE)
+
+
 def test_a_shorter_maximum_means_the_same(tmp_path: Path):
     plain = make_model(tmp_path / "plain")
     folder = their_folder(tmp_path / "theirs", plain, "mean", False, processor_kwargs={"model_max_length": 20})
