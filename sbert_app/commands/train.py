@@ -161,7 +161,8 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
 
 
 def _summary(result: RunResult) -> str:
-    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"]
+    early = f": {result.reason}" if result.reason else ""
+    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
         for measure in ("spearman", "accuracy"):
             if figures and figures.get(measure) is not None:

@@ -167,6 +167,14 @@ class RunConfig(BaseModel):
     eval_every: Whole | None = setting(
         None, "Evaluate every", "steps between two evaluations", words="about 100", ge=1, le=10_000_000
     )
+    patience: Whole | None = setting(
+        None,
+        "Patience",
+        "evaluations without a better figure after which the run ends",
+        words="all steps are done",
+        ge=1,
+        le=10_000,
+    )
     max_length: Whole | None = setting(
         None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8_192
     )
@@ -231,6 +239,8 @@ class RunConfig(BaseModel):
         objective, facts = self.objective, self.objective_class
         if facts.uses_batch and self.batch_size < 2:
             raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
+        if self.patience is not None and self.eval_data is None:
+            raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
         if facts.needs_teacher() and self.teacher is None:
             raise ValueError(
                 f"{objective} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"

@@ -4,7 +4,7 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
 ``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
 
     state   state         running, finished, failed or stopped; every run ends with one of the last three
-            reason        failed: why, in one line
+            reason        failed: why, in one line; finished: why before the last step, or null
             with running: steps, rows, processes, device, dtype, micro_batches (per batch), base, pooling,
                           notes (what was done to the data), negatives (examples of mined ones, see
                           `training.trainer.negatives`), resumed_from (a step, or null)
@@ -69,7 +69,7 @@ class RunResult:
     final: Figures | None = None
     baseline: Figures | None = None
     path: str | None = None  # of the best model, once there is one
-    reason: str | None = None  # why it failed, in one line
+    reason: str | None = None  # why it failed or ended before its last step, in one line
 
 
 def train(
@@ -108,7 +108,8 @@ def train(
             if is_main:
                 events.open_reporters(config, path, step)
             trainer = Trainer(config, accelerator, events, path, should_stop or (lambda: False), state, home)
-            result = replace(result, status=trainer.run())
+            status, reason = trainer.run()
+            result = replace(result, status=status, reason=reason)
         except Stopped:  # before the first step
             result = replace(result, status="stopped")
         except InputError as error:

@@ -135,15 +135,14 @@ class Trainer:
         self.meter.end_checkpoint()
         self._emit_running(None if state is None else self.progress.step, mined)
 
-    def run(self) -> str:
-        """Do the remaining steps -> "finished" or "stopped". Raises NonFiniteLoss."""
+    def run(self) -> tuple[str, str | None]:
+        """Do the remaining steps -> "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
             with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
-                self._run_steps()
+                return "finished", self._run_steps()
         except Stopped:
             self.save_checkpoint()
-            return "stopped"
-        return "finished"
+            return "stopped", None
 
     def drop_batch(self) -> None:
         """Forget the next batch, and losses that are still on the device."""
@@ -223,25 +222,35 @@ class Trainer:
             resumed_from=resumed_from,
         )
 
-    def _run_steps(self) -> None:
+    def _run_steps(self) -> str | None:
+        """Returns why it ended before the last step, None if it did not. Raises Stopped, NonFiniteLoss."""
         while True:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
                 self._evaluate()
+                if self._any_process(self._has_no_patience()):
+                    return f"no better figure in {self.config.patience} evaluations"
             if step == self.total_steps:
-                return
-            if self._is_asked_to_stop():
+                return None
+            if self._any_process(self.should_stop()):
                 raise Stopped
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
 
-    def _is_asked_to_stop(self) -> bool:
-        asked = self.should_stop()
+    def _has_no_patience(self) -> bool:
+        """Whether the last evaluations, as many as the patience, were no better than one before them."""
+        progress, patience = self.progress, self.config.patience
+        if patience is None or progress.best is None or progress.step == self.total_steps:
+            return False
+        return progress.step - progress.best["step"] >= patience * self.eval_every
+
+    def _any_process(self, flag: bool) -> bool:
+        """Whether it is true in any of the processes."""
         if self.accelerator.num_processes == 1:
-            return asked
-        flag = torch.tensor(float(asked), device=self.accelerator.device)
-        return bool(self.accelerator.reduce(flag, reduction="sum"))
+            return flag
+        shared = torch.tensor(float(flag), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(shared, reduction="sum"))
 
     def _train_step(self) -> None:
         """One optimiser step on one batch."""

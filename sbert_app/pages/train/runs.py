@@ -167,6 +167,8 @@ def _facts(run: Run, ahead: int) -> list[str]:
             facts.append(f"{progress.sentences_per_second:,.0f} sentences/s")
     elif run.record.started and run.record.ended:
         facts.append(f"ended {format_time(run.record.ended)}")
+        if run.state == State.FINISHED and run.reason:
+            facts.append(run.reason)
     if progress.device:
         facts.append(f"{progress.device}, {progress.dtype or ''}")
     if progress.memory_gb is not None:

@@ -23,6 +23,7 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
 from training.trainer.config import CHOICES, RunConfig
+from training.trainer.evaluator import Evaluator
 from training.trainer.events import read_events
 from training.trainer.train import train
 
@@ -49,6 +50,28 @@ def test_the_events_of_a_run(config, tmp_path):
     assert result.final["step"] == 12
     assert result.baseline["step"] == 0
     json.dumps(events)  # plain values only
+
+
+@pytest.mark.parametrize(("patience", "ends_at"), [(1, 2), (2, 5), (4, 7), (None, 7)])
+def test_a_run_ends_after_evaluations_without_a_better_figure(config, tmp_path, monkeypatch, patience, ends_at):
+    """Of the evaluations at steps 0 to 7 those at 1 and 3 are the best so far; a run of 7 steps has no more."""
+    figures = [0.9, 0.6, 0.5, 0.7, 0.6, 0.65, 0.6, 0.6]
+    monkeypatch.setattr(Evaluator, "measure", lambda *_: {"spearman": figures.pop(0)})
+    config = config.replace(patience=patience, eval_every=1, max_steps=7)
+    events: list = []
+    result = train(config, events.append, tmp_path / "r1", should_stop=stop_at(2, events))
+    while result.status == "stopped":
+        result = train(config, events.append, tmp_path / "r1", resume=True)
+    assert (result.status, result.steps) == ("finished", ends_at)
+    early = ends_at < config.max_steps
+    assert result.reason == (f"no better figure in {patience} evaluations" if early else None)
+    assert events[-1]["reason"] == result.reason
+    assert result.best["step"] == (1 if patience == 1 else 3)
+
+
+def test_patience_needs_something_to_wait_for():
+    with pytest.raises(InputError, match="patience waits for a better figure on dev data; name some"):
+        RunConfig("mnrl", eval_data=None, patience=3)
 
 
 def test_the_files_of_a_run(config, tmp_path):
