@@ -1,3 +1,3 @@
 """The app: services (no Gradio) and pages (Gradio only)."""
 
-__version__ = "0.2.0.dev0"
+from training import __version__ as __version__

@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from training.data.dataset import Dataset
     from training.data.load import load_data
+    from training.errors import InputError
     from training.evaluation.attribution import attribute
     from training.evaluation.scoring import evaluate
     from training.models.cross_encoder import CrossEncoder
@@ -19,11 +21,26 @@ if TYPE_CHECKING:
     from training.trainer.config import RunConfig
     from training.trainer.train import train
 
-__all__ = ["CrossEncoder", "Encoder", "RunConfig", "attribute", "distill", "evaluate", "load_data", "train"]
+__version__ = "0.2.0.dev0"
+
+__all__ = [
+    "CrossEncoder",
+    "Dataset",
+    "Encoder",
+    "InputError",
+    "RunConfig",
+    "attribute",
+    "distill",
+    "evaluate",
+    "load_data",
+    "train",
+]
 
 _MODULES = {
     "CrossEncoder": "training.models.cross_encoder",
+    "Dataset": "training.data.dataset",
     "Encoder": "training.models.encoder",
+    "InputError": "training.errors",
     "RunConfig": "training.trainer.config",
     "attribute": "training.evaluation.attribution",
     "distill": "training.models.distill",
@@ -31,6 +48,10 @@ _MODULES = {
     "load_data": "training.data.load",
     "train": "training.trainer.train",
 }
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,7 @@
 """Dataset: rows of one, two or three sentences, with gold scores or labels, as parallel lists.
 
+    Dataset.from_pairs(["a cat", "a dog"], ["a kitten", "a car"], scores=[0.9, 0.1])
+
 Every source and every transform produces this type, in the same units: gold scores run from 0 to 5, labels are
 numbered from 0 and have names. Each decision on the way (a row left out, scores rescaled) is a sentence in
 ``notes``, which the pages show.
@@ -7,17 +9,23 @@ numbered from 0 and have names. Each decision on the way (a row left out, scores
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training import notebook
+from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training.data.tables.columns import as_text, bad_number, canonical_names, listed, parse_number
 from training.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+ROWS_SHOWN = 5  # in a notebook
+LONGEST_NAME = 60  # characters of a name in `repr`
 TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
 
 
@@ -43,8 +51,94 @@ class Dataset:
         if not self.rows:
             object.__setattr__(self, "rows", range(1, len(self) + 1))
 
+    @classmethod
+    def from_pairs(
+        cls,
+        sentences1: Iterable[str],
+        sentences2: Iterable[str],
+        scores: Iterable[float] | None = None,
+        labels: Iterable[int | str] | None = None,
+        name: str = "pairs",
+    ) -> Dataset:
+        """Pairs of sentences, with gold scores or labels if there are any. Rules and errors as `from_columns`."""
+        given = {"sentence1": sentences1, "sentence2": sentences2, "score": scores, "label": labels}
+        return cls.from_columns({column: cells for column, cells in given.items() if cells is not None}, name)
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Iterable[Any]], name: str = "columns") -> Dataset:
+        """Columns of cells by name: lists, arrays, series. They are understood as those of a file are.
+
+        Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
+        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state each.
+
+        Raises:
+            InputError: no form of data has these columns, they differ in length, or a score is no number.
+        """
+        names = canonical_names(list(columns))
+        cells = {names[column]: _as_list(columns[column], column) for column in used_columns(name, list(columns))}
+        if len({len(column) for column in cells.values()}) > 1:
+            lengths = ", ".join(f"{column} has {len(values):,}" for column, values in cells.items())
+            raise InputError(f"the columns of {name} differ in length: {lengths}")
+        return parse_dataset(name, cells, "memory")
+
+    @classmethod
+    def from_list(cls, rows: Iterable[Mapping[str, Any] | Sequence[Any] | str], name: str = "list") -> Dataset:
+        """Rows as dictionaries by column, or as tuples; rules and errors as `from_columns`.
+
+        A tuple is (sentence1, sentence2), (sentence1, sentence2, gold score) or, of three texts, (anchor, positive,
+        negative); a text alone is a sentence.
+        """
+        named = [_by_column(row, number) for number, row in enumerate(rows, start=1)]
+        columns = dict.fromkeys(chain.from_iterable(named))
+        return cls.from_columns({column: [row.get(column) for row in named] for column in columns}, name)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, name: str = "DataFrame") -> Dataset:
+        """The rows of a pandas DataFrame; rules and errors as `from_columns`."""
+        return cls.from_columns({str(column): frame[column] for column in frame.columns}, name)
+
+    @classmethod
+    def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
+        """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
+
+        Of an iterable one at most 1,000,000 rows are read.
+        """
+        from training.sources.hub_dataset import MOST_ROWS, read_columns
+
+        if isinstance(rows, dict):
+            raise InputError(f"{name} has the splits {', '.join(rows)}; give one of them")
+        columns, more = read_columns(rows, partial(used_columns, name))
+        data = cls.from_columns(columns, name)
+        return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
+
+    @classmethod
+    def from_file(cls, path: str | Path, encoding: str | None = None) -> Dataset:
+        """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
+
+        ``encoding`` is that of its text, such as windows-1251; None to find out.
+        """
+        from training.data.tables.table import read_file
+
+        path = Path(path).expanduser()
+        columns, remarks = read_file(path, encoding)
+        return parse_dataset(path.name, columns, str(path), remarks)
+
     def __len__(self) -> int:
         return len(self.columns[0])
+
+    def __repr__(self) -> str:
+        name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[: LONGEST_NAME - 1]}…"
+        return f"Dataset({name!r}, {len(self):,} {self.kind})"
+
+    def _repr_html_(self) -> str:
+        header = FORMS[3 - len(self.columns)]
+        cells: list[Iterable[object]] = [*self.columns]
+        if self.scores is not None:
+            header, cells = (*header, "score"), [*cells, (f"{score:g}" for score in self.scores)]
+        if self.labels is not None:
+            header, cells = (*header, "label"), [*cells, (self.label_names[label] for label in self.labels)]
+        caption = f"{self!r}; {'; '.join(self.notes)}" if self.notes else repr(self)
+        return notebook.table(header, islice(zip(*cells, strict=True), ROWS_SHOWN), caption)
 
     @property
     def kind(self) -> str:
@@ -70,6 +164,32 @@ class Dataset:
     def with_note(self, note: str) -> Dataset:
         """The data with one more note."""
         return replace(self, notes=(*self.notes, note))
+
+
+Data = Any  # what `as_dataset` takes; datasets and pandas may not be installed
+
+
+def as_dataset(data: Data, name: str) -> Dataset:
+    """What a caller brings: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
+
+    InputError if it is nothing of these.
+    """
+    if isinstance(data, Dataset):
+        return data
+    makers: dict[str, Callable[..., Dataset]] = {
+        "datasets": Dataset.from_datasets,
+        "pandas": Dataset.from_pandas,
+        "list": Dataset.from_list,
+        "tuple": Dataset.from_list,
+        "dict": Dataset.from_columns,
+    }
+    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    make = makers.get(kind if library == "builtins" else library)
+    if make is None:
+        raise InputError(
+            f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
+        )
+    return make(data, name)
 
 
 def join(parts: Sequence[Dataset]) -> Dataset:
@@ -119,3 +239,167 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
     links = np.array([*same, *related], dtype=np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
     return connected_components(graph, directed=False)[1]
+
+
+# ---------------------------------------------------------------- columns to a data set
+
+# Columns of cells have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
+# perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
+
+
+MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
+MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
+
+Columns = dict[str, list[Any]]
+# The first whose columns are all present is taken.
+FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
+
+
+def used_columns(name: str, columns: Sequence[str]) -> list[str]:
+    """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
+    names = canonical_names(columns)
+    form = _form(name, list(names.values()))
+    return [column for column in columns if names[column] in (*form, "score", "label")]
+
+
+def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str] = ()) -> Dataset:
+    """Cells by canonical column name -> a clean Dataset.
+
+    Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
+    in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
+    """
+    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
+    score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
+    said: list[str] = []
+    if score_cells is None and label_cells is not None and _are_fractions(label_cells):
+        score_cells, label_cells = label_cells, None
+        said.append("the column label holds fractions: read as scores")
+
+    wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
+    if score_cells is not None:
+        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if _is_missing(cell) and cell != -1}
+    if label_cells is not None:
+        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if _is_missing(cell)}
+    left_out: set[int] = set()
+    for why, which in wrong.items():
+        if new := which - left_out:
+            said.append(f"{len(new):,} rows {why} left out")
+        left_out |= which
+    keep = [i for i in range(len(texts[0])) if i not in left_out]
+    if not keep:
+        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in said))
+
+    data = Dataset(
+        name=name,
+        columns=tuple([column[i] for i in keep] for column in texts),
+        source=source,
+        notes=(*notes, *said),
+        rows=[i + 1 for i in keep],
+    )
+    if score_cells is not None:
+        data = _with_scores(data, [score_cells[i] for i in keep])
+    if label_cells is not None:
+        data = _with_labels(data, [label_cells[i] for i in keep])
+    return data
+
+
+def _form(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that hold the sentences of a row."""
+    form = next((form for form in FORMS if set(form) <= set(columns)), None)
+    if form is not None:
+        return form
+    if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
+        return tuple(columns)  # two columns can only be the two sentences
+    raise InputError(
+        f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there "
+        "are any), or anchor, positive and negative, or sentence"
+    )
+
+
+def _as_list(cells: Iterable[Any], column: str) -> list[Any]:
+    """Cells as plain values. InputError for a text, which would be taken for a list of its characters."""
+    if isinstance(cells, str):
+        raise InputError(f"{column} is one text; give a list of them")
+    return cells.tolist() if hasattr(cells, "tolist") else list(cells)
+
+
+def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:
+    """A row's cells by column. InputError if it has not a form that `Dataset.from_list` lists."""
+    if isinstance(row, Mapping):
+        return {str(column): cell for column, cell in row.items()}
+    cells = (row,) if isinstance(row, str) else tuple(row)
+    names = {1: FORMS[2], 2: FORMS[1], 3: FORMS[0] if isinstance(cells[-1], str) else (*FORMS[1], "score")}
+    if len(cells) not in names:
+        raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
+    return dict(zip(names[len(cells)], cells, strict=True))
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or str(cell).strip().lower() in MISSING
+
+
+def _with_scores(data: Dataset, cells: list[Any]) -> Dataset:
+    numbers = [parse_number(cell) for cell in cells]
+    for row, cell, number in zip(data.rows, cells, numbers, strict=True):
+        if number is None:
+            raise InputError(f"{data.name}, {bad_number('score', cell, row)}")
+    scores, note = to_gold(data.name, [number for number in numbers if number is not None])
+    return replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
+
+
+SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
+
+
+def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
+    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
+
+    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
+    be in 0–1. InputError if none does.
+    """
+    low, high = min(scores), max(scores)
+    for bottom, top in SCORE_SCALES:
+        if bottom <= low and high <= top:
+            if (bottom, top) == (0.0, TOP_SCORE):
+                return scores, ""
+            gold = [(score - bottom) / (top - bottom) * TOP_SCORE for score in scores]
+            return gold, f"scores from {bottom:g} to {top:g} stretched to 0–5"
+    raise InputError(f"the scores of {name} run from {low:g} to {high:g}; give them in 0–5, 0–1, -1–1, 0–10 or 0–100")
+
+
+def _are_fractions(cells: list[Any]) -> bool:
+    """True for a "label" column of numbers that are not all whole: what other tools call a similarity label."""
+    fractions = False
+    for cell in cells:
+        if _is_missing(cell):
+            continue
+        number = parse_number(cell)
+        if number is None:
+            return False
+        fractions |= not number.is_integer()
+    return fractions
+
+
+def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
+    """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
+    texts = [label_text(cell) for cell in cells]
+    found, notes = set(texts), data.notes
+    if found == {"0", "1", "2"}:
+        texts = [NLI_LABELS[int(text)] for text in texts]
+        notes = (*notes, f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}")
+    elif not found <= set(NLI_LABELS):
+        names = tuple(sorted(found, key=lambda text: (len(text), text) if text.isdigit() else (99, text)))
+        if len(names) > MOST_LABELS:
+            raise InputError(
+                f"{data.name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
+                f"at most {MOST_LABELS}"
+            )
+        return replace(data, labels=[names.index(text) for text in texts], label_names=names)
+    labels = [NLI_LABELS.index(text) for text in texts]
+    return replace(data, labels=labels, label_names=NLI_LABELS, notes=notes)
+
+
+def label_text(cell: Any) -> str:
+    """3, "3" and 3.0 are one label, and so are "Neutral" and "neutral"."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return str(cell).strip().lower()

@@ -7,29 +7,21 @@
                                                  or anchor, positive, negative; or sentence
     load_data("old.csv?encoding=windows-1251")   the same, its encoding named instead of found out
 
-A `Dataset` has the same units whatever the source; `parse_dataset` makes one from columns of cells. Which
+A `Dataset` has the same units whatever the source (`training.data.dataset`). Which
 objective can learn from which form, and the transforms that derive it, are in `training.data.transforms`.
 """
 
 from __future__ import annotations
 
-import gzip
-import tempfile
-import zlib
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from training.catalogue import DATA_SETS, NLI_LABELS, DataSet, Split
-from training.data.dataset import TOP_SCORE, Dataset, join
-from training.data.tables.columns import as_text, bad_number, canonical_names, listed, parse_number
+from training.catalogue import DATA_SETS, DataSet, Split
+from training.data.dataset import Columns, Dataset, join, parse_dataset, used_columns
+from training.data.tables.columns import canonical_names
+from training.data.tables.table import read_file
 from training.errors import InputError
 from training.names import HUB, DataName
-
-MOST_UNPACKED = 1 << 30  # bytes of a .gz file
 
 
 def load_data(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
@@ -77,8 +69,7 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
             f"data {str(name)!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of "
             "the Hub"
         )
-    columns, remarks = _read(path, file.encoding)
-    return parse_dataset(path.name, columns, str(path), remarks)
+    return Dataset.from_file(path, file.encoding)
 
 
 # ---------------------------------------------------------------- the sets
@@ -127,7 +118,7 @@ def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Co
         wanted = partial(used_columns, source.repo)
         rows = read_dataset(source.repo, (source.config, split.hub_name), split.hub_name, wanted, home)
         return _by_canonical_names(rows.columns), rows.source, rows.notes
-    tables = [_read(path)[0] for path in located.paths]
+    tables = [read_file(path)[0] for path in located.paths]
     return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
 
 
@@ -143,178 +134,3 @@ def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dat
     rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join(parts)), home)
     name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
     return parse_dataset(name, _by_canonical_names(rows.columns), rows.source, rows.notes)
-
-
-def _read(path: Path, encoding: str | None = None) -> tuple[Columns, tuple[str, ...]]:
-    """A file's columns, and remarks on how it was understood; the sets on the Hub are sometimes gzipped.
-
-    InputError also if it unpacks to too much.
-    """
-    from training.data.tables.table import columns_of, open_table
-
-    with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
-        table = open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
-        return columns_of(table), table.remarks
-
-
-def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack a gzip file into a folder, piece by piece. InputError if it is damaged or larger than `MOST_UNPACKED`."""
-    size, unpacked = 0, folder / path.stem
-    try:
-        with gzip.open(path) as packed, unpacked.open("wb") as file:
-            while piece := packed.read(1 << 20):
-                size += len(piece)
-                if size > MOST_UNPACKED:
-                    raise InputError(f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it")
-                file.write(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error
-    except OSError as error:
-        raise InputError(f"{path.name} cannot be unpacked: {error.strerror or error}") from error
-    return unpacked
-
-
-# ---------------------------------------------------------------- columns to a data set
-
-# Columns of cells have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
-# perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
-
-
-MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
-MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
-
-Columns = dict[str, list[Any]]
-# The first whose columns are all present is taken.
-FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
-
-
-def used_columns(name: str, columns: Sequence[str]) -> list[str]:
-    """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
-    names = canonical_names(columns)
-    form = _form(name, list(names.values()))
-    return [column for column in columns if names[column] in (*form, "score", "label")]
-
-
-def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str] = ()) -> Dataset:
-    """Cells by canonical column name -> a clean Dataset.
-
-    Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
-    """
-    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
-    score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
-    said: list[str] = []
-    if score_cells is None and label_cells is not None and _are_fractions(label_cells):
-        score_cells, label_cells = label_cells, None
-        said.append("the column label holds fractions: read as scores")
-
-    wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
-    if score_cells is not None:
-        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if _is_missing(cell) and cell != -1}
-    if label_cells is not None:
-        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if _is_missing(cell)}
-    left_out: set[int] = set()
-    for why, which in wrong.items():
-        if new := which - left_out:
-            said.append(f"{len(new):,} rows {why} left out")
-        left_out |= which
-    keep = [i for i in range(len(texts[0])) if i not in left_out]
-    if not keep:
-        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in said))
-
-    data = Dataset(
-        name=name,
-        columns=tuple([column[i] for i in keep] for column in texts),
-        source=source,
-        notes=(*notes, *said),
-        rows=[i + 1 for i in keep],
-    )
-    if score_cells is not None:
-        data = _with_scores(data, [score_cells[i] for i in keep])
-    if label_cells is not None:
-        data = _with_labels(data, [label_cells[i] for i in keep])
-    return data
-
-
-def _form(name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that hold the sentences of a row."""
-    form = next((form for form in FORMS if set(form) <= set(columns)), None)
-    if form is not None:
-        return form
-    if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
-        return tuple(columns)  # two columns can only be the two sentences
-    raise InputError(
-        f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there "
-        "are any), or anchor, positive and negative, or sentence"
-    )
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or str(cell).strip().lower() in MISSING
-
-
-def _with_scores(data: Dataset, cells: list[Any]) -> Dataset:
-    numbers = [parse_number(cell) for cell in cells]
-    for row, cell, number in zip(data.rows, cells, numbers, strict=True):
-        if number is None:
-            raise InputError(f"{data.name}, {bad_number('score', cell, row)}")
-    scores, note = to_gold(data.name, [number for number in numbers if number is not None])
-    return replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
-
-
-SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
-
-
-def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
-    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
-
-    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
-    be in 0–1. InputError if none does.
-    """
-    low, high = min(scores), max(scores)
-    for bottom, top in SCORE_SCALES:
-        if bottom <= low and high <= top:
-            if (bottom, top) == (0.0, TOP_SCORE):
-                return scores, ""
-            gold = [(score - bottom) / (top - bottom) * TOP_SCORE for score in scores]
-            return gold, f"scores from {bottom:g} to {top:g} stretched to 0–5"
-    raise InputError(f"the scores of {name} run from {low:g} to {high:g}; give them in 0–5, 0–1, -1–1, 0–10 or 0–100")
-
-
-def _are_fractions(cells: list[Any]) -> bool:
-    """True for a "label" column of numbers that are not all whole: what other tools call a similarity label."""
-    fractions = False
-    for cell in cells:
-        if _is_missing(cell):
-            continue
-        number = parse_number(cell)
-        if number is None:
-            return False
-        fractions |= not number.is_integer()
-    return fractions
-
-
-def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
-    """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
-    texts = [label_text(cell) for cell in cells]
-    found, notes = set(texts), data.notes
-    if found == {"0", "1", "2"}:
-        texts = [NLI_LABELS[int(text)] for text in texts]
-        notes = (*notes, f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}")
-    elif not found <= set(NLI_LABELS):
-        names = tuple(sorted(found, key=lambda text: (len(text), text) if text.isdigit() else (99, text)))
-        if len(names) > MOST_LABELS:
-            raise InputError(
-                f"{data.name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
-                f"at most {MOST_LABELS}"
-            )
-        return replace(data, labels=[names.index(text) for text in texts], label_names=names)
-    labels = [NLI_LABELS.index(text) for text in texts]
-    return replace(data, labels=labels, label_names=NLI_LABELS, notes=notes)
-
-
-def label_text(cell: Any) -> str:
-    """3, "3" and 3.0 are one label, and so are "Neutral" and "neutral"."""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return str(cell).strip().lower()

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from training import notebook
 from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label
 
@@ -73,6 +74,9 @@ class Attribution:
     cosine: float
     shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
     shares_b: np.ndarray  # (B,)
+
+    def _repr_html_(self) -> str:
+        return notebook.heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
 
 
 def attribute(encoder: Encoder, a: str, b: str) -> Attribution:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from training.catalogue import LABELLED, SCORED, TRIPLETS
-from training.data.dataset import Dataset
+from training.data.dataset import Data, Dataset, as_dataset
 from training.data.load import load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
@@ -88,7 +88,7 @@ def row_scores(
 
 def evaluate(
     encoder: Scorer,
-    data: Dataset | str,
+    data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
@@ -101,7 +101,8 @@ def evaluate(
 
     Args:
         encoder: any model that ``load_scorer`` returns.
-        data: a data set, its name, or ``mteb:<task>`` (see `training.evaluation.mteb_tasks`).
+        data: a `Dataset` or what `as_dataset` makes one of; a data set's name; or ``mteb:<task>`` (see
+            `training.evaluation.mteb_tasks`).
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
@@ -122,6 +123,7 @@ def evaluate(
         if (task := DataName.parse(data).mteb_task) is not None:
             return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)
         data = load_data(data, home, split="test")
+    data = as_dataset(data, "data")
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
     if data.kind == LABELLED:

@@ -84,7 +84,7 @@ def read_dataset(
         else:
             builder.download_and_prepare(verification_mode="no_checks")  # a card with old row counts is no error
             rows = builder.as_dataset(split=chosen)
-        columns, more = _columns(rows, wanted)
+        columns, more = read_columns(rows, wanted)
     notes = []
     if size > LARGEST_DOWNLOAD:
         notes.append(f"streamed from the Hub ({size / 1e9:,.1f} GB); nothing is kept on the disk")
@@ -179,7 +179,7 @@ def _choose_split(name: str, splits: Sequence[str], asked: Sequence[str], prefer
 # ---------------------------------------------------------------- rows
 
 
-def _columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool]:
+def read_columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool]:
     """The wanted columns of at most `MOST_ROWS` rows, and whether there are more."""
     from datasets import ClassLabel
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, cast, get_args
 
 from pydantic import (
@@ -225,6 +225,10 @@ class RunConfig(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise InputError(_describe(error.errors()[0])) from None
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """What differs from the defaults."""
+        return [(name, value) for name, value in self if value != SETTINGS[name].default]
 
     @field_validator("*")
     @classmethod

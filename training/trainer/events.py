@@ -35,19 +35,22 @@ NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
 class EventLog:
     """A context manager that writes events into the run's folder, if there is one, and passes them on.
 
-    The events of the file up to ``keep_to_step`` are kept; None starts an empty file.
+    The events of the file up to ``keep_to_step`` are kept; None starts an empty file. ``evaluations`` are the figures
+    of all that are in it, and of those that follow.
     """
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
         self._on_event = on_event
         self._reporters: list[TensorBoard | Trackio] = []
         self._file: TextIO | None = None
+        self.evaluations: list[Event] = []
         if folder is not None:
             path = folder / "events.jsonl"
             events = [] if keep_to_step is None else read_events(path)
             kept = [event for event in events if event["step"] <= (keep_to_step or 0)]
             write_text(path, "".join(_line(event) for event in kept))
             self._file = path.open("a", encoding="utf-8")
+            self.evaluations += [event for event in kept if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
         """Write an event with the current time, pass it on, and its figures to the trackers.
@@ -59,6 +62,8 @@ class EventLog:
             for key, value in values.items()
         }
         event = {"t": round(time.time(), 3), "step": step, "kind": kind, **finite}
+        if kind == "eval":
+            self.evaluations.append(event)
         try:
             if self._file is not None:
                 self._file.write(_line(event))

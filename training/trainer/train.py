@@ -43,18 +43,21 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
+from training import notebook
 from training.atomic import recover, write_text
 from training.device import describe_device
 from training.errors import InputError, Stopped
 from training.trainer import negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.evaluator import Figures
+from training.trainer.evaluator import HIGHER_IS_BETTER, Figures, selection_metric
 from training.trainer.events import EventLog, OnEvent, read_events
 from training.trainer.replica import TokenIds
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
+
+FIGURES_SHOWN = (*HIGHER_IS_BETTER, "random_cosine", "effective_rank")  # in a notebook
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,25 @@ class RunResult:
     baseline: Figures | None = None
     path: str | None = None  # of the best model, once there is one
     reason: str | None = None  # why it failed or ended before its last step, in one line
+    evaluations: tuple[Figures, ...] = ()  # all of them, those before resuming included
+
+    def __repr__(self) -> str:
+        measured = [metric for each in (self.baseline, self.best) if each and (metric := selection_metric(each))]
+        figures = f", {measured[0][0]} {' → '.join(f'{abs(value):.4f}' for _, value in measured)}" if measured else ""
+        reason = f", {self.reason}" if self.reason else ""
+        return (
+            f"RunResult({self.id!r}, {self.status} after {self.steps:,} steps in {self.seconds:.0f} s{figures}{reason})"
+        )
+
+    def _repr_html_(self) -> str:
+        names = [name for name in FIGURES_SHOWN if any(name in each for each in self.evaluations)]
+        rows = [(each["step"], *(_shown(each.get(name)) for name in names)) for each in self.evaluations]
+        points = [(each["step"], each[names[0]]) for each in self.evaluations if names and _shown(each.get(names[0]))]
+        return notebook.curve(points, names[0] if names else "") + notebook.table(("step", *names), rows, repr(self))
+
+
+def _shown(figure: float | None) -> str:
+    return "" if figure is None else f"{figure:.4f}"
 
 
 def train(
@@ -121,7 +143,7 @@ def train(
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
         if trainer is not None:
-            result = replace(result, **trainer.outcome())
+            result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
             if result.status == "finished" and path is not None and is_main:  # only after its end has been written

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import NLI_LABELS
-from training.data.dataset import TOP_SCORE
-from training.data.load import SCORE_SCALES, label_text
+from training.data.dataset import SCORE_SCALES, TOP_SCORE, label_text
 from training.data.tables.columns import NLI_PAIR, PairColumns, bad_number, normalize_name, parse_number
 from training.data.tables.rows import RowBatch
 from training.data.transforms import NEGATIVE_LABELS, POSITIVE_FROM, POSITIVE_LABELS

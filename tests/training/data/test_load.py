@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from paths import SHARED_DATA
 
 from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data import load as data_module
-from training.data.dataset import Dataset, join
-from training.data.load import check_data_name, load_data, parse_dataset, to_gold
+from training.data.dataset import Dataset, join, parse_dataset, to_gold
+from training.data.load import check_data_name, load_data
+from training.data.tables import table as table_module
 from training.data.transforms import (
     EXAMPLES,
     FORMS,
@@ -470,7 +470,7 @@ def test_a_path_is_not_taken_for_a_name(name):
 
 
 def test_a_gzip_file_that_unpacks_to_too_much_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr(data_module, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(table_module, "MOST_UNPACKED", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     file = tmp_path / "bomb.csv.gz"

@@ -131,3 +131,9 @@ def test_after_a_module_that_is_not_linear_there_is_no_map(encoder):
         attribute(model, A, B)
     with pytest.raises(InputError, match="no exact word map"):
         attribute(with_head(encoder, linear).with_pooling("max"), A, B)
+
+
+def test_a_notebook_shows_the_map_with_all_text_escaped(encoder):
+    html = attribute(encoder, "a <b>cat</b>", "a dog")._repr_html_()
+    assert "&lt;" in html and "<b>" not in html
+    assert "<th>cat</th>" in html and "<th>dog</th>" in html

@@ -24,6 +24,10 @@ def test_the_defaults_are_the_papers():
     assert (config.base, config.pooling, config.lora_rank) == ("all-MiniLM-L6-v2", None, 0)
 
 
+def test_it_shows_what_differs_from_the_defaults():
+    assert repr(RunConfig("regression", seed=3)) == "RunConfig(objective='regression', seed=3)"
+
+
 def test_a_config_is_immutable():
     with pytest.raises(ValidationError, match="frozen"):
         RunConfig("mnrl").seed = 3

@@ -12,7 +12,11 @@ workbook. Each format has a module of its own beside this one; names of columns 
 
 from __future__ import annotations
 
+import gzip
+import tempfile
+import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -29,6 +33,7 @@ from training.data.tables.text import OTHER, WANTED, TextFile, scan
 from training.data.tables.xlsx import open_xlsx
 from training.errors import InputError
 
+MOST_UNPACKED = 1 << 30  # bytes of a .gz file
 FOREIGN = {
     b"\x1f\x8b": "a gzip archive: unpack it first",
     b"BZh": "a bzip2 archive: unpack it first",
@@ -156,6 +161,33 @@ def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, lis
     InputError as ``open_table`` and ``Table.batches``.
     """
     return columns_of(open_table(path, encoding))
+
+
+def read_file(path: Path, encoding: str | None = None) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """As `read_columns`, also of a .gz file, and remarks on how it was understood.
+
+    InputError also if it unpacks to too much.
+    """
+    with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
+        table = open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
+        return columns_of(table), table.remarks
+
+
+def _unpacked(path: Path, folder: Path) -> Path:
+    """Unpack a gzip file into a folder, piece by piece. InputError if it is damaged or larger than `MOST_UNPACKED`."""
+    size, unpacked = 0, folder / path.stem
+    try:
+        with gzip.open(path) as packed, unpacked.open("wb") as file:
+            while piece := packed.read(1 << 20):
+                size += len(piece)
+                if size > MOST_UNPACKED:
+                    raise InputError(f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it")
+                file.write(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be unpacked: {error.strerror or error}") from error
+    return unpacked
 
 
 def columns_of(table: Table) -> dict[str, list[Any]]:

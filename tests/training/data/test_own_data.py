@@ -1,0 +1,95 @@
+"""Data that is in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
+
+from __future__ import annotations
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+from training import Dataset, InputError
+from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training.data.dataset import as_dataset
+
+FIRST, SECOND = ["a cat", "a dog", "a car"], ["a kitten", "a puppy", "a tree"]
+
+
+def test_pairs_have_scores_or_labels_or_neither():
+    assert Dataset.from_pairs(FIRST, SECOND).kind == PAIRS
+    scored = Dataset.from_pairs(FIRST, SECOND, np.array([1.0, 0.8, 0.0], dtype=np.float32))
+    assert scored.kind == SCORED
+    assert scored.scores == pytest.approx([5, 4, 0])
+    assert scored.notes == ("scores from 0 to 1 stretched to 0–5",)
+    labelled = Dataset.from_pairs(FIRST, SECOND, labels=["same", "same", "other"])
+    assert (labelled.kind, labelled.labels, labelled.label_names) == (LABELLED, [1, 1, 0], ("other", "same"))
+
+
+def test_rows_of_a_list_are_texts_tuples_or_dictionaries():
+    assert Dataset.from_list(FIRST).kind == SENTENCES
+    assert Dataset.from_list(list(zip(FIRST, SECOND, strict=True))).columns == (FIRST, SECOND)
+    assert Dataset.from_list([("a", "b", 4.5), ("c", "d", 0)]).scores == [4.5, 0]
+    assert Dataset.from_list([("a", "b", "c"), ("d", "e", "f")]).kind == TRIPLETS
+    rows = [{"text_a": "a", "text_b": "b", "similarity": 3, "id": 7}, {"text_a": "c", "text_b": "", "similarity": 5}]
+    named = Dataset.from_list(rows, "mine")
+    assert (named.name, named.columns, named.scores) == ("mine", (["a"], ["b"]), [3])
+    assert named.notes == ("1 rows with an empty sentence left out",)
+
+
+def test_frames_and_the_datasets_library_and_files_give_the_same(tmp_path):
+    cells = {"sentence1": FIRST, "sentence2": SECOND, "score": [5.0, 4.0, 0.5]}
+    frame = pd.DataFrame(cells)
+    frame.to_csv(tmp_path / "pairs.csv", index=False)
+    frame.to_csv(tmp_path / "pairs.csv.gz", index=False)
+    expected = Dataset.from_pairs(FIRST, SECOND, cells["score"])
+    for made in (
+        as_dataset(frame, "x"),
+        as_dataset(cells, "x"),
+        as_dataset(datasets.Dataset.from_dict(cells), "x"),
+        as_dataset(datasets.Dataset.from_dict(cells).to_iterable_dataset(), "x"),
+        Dataset.from_file(tmp_path / "pairs.csv"),
+        Dataset.from_file(str(tmp_path / "pairs.csv.gz")),
+    ):
+        assert (made.columns, made.scores) == (expected.columns, expected.scores)
+    assert as_dataset(expected, "x") is expected
+
+
+def test_class_labels_of_the_datasets_library_have_their_names():
+    features = datasets.Features(
+        premise=datasets.Value("string"),
+        hypothesis=datasets.Value("string"),
+        label=datasets.ClassLabel(names=["no", "yes"]),
+    )
+    rows = datasets.Dataset.from_dict({"premise": FIRST, "hypothesis": SECOND, "label": [1, 0, -1]}, features=features)
+    made = Dataset.from_datasets(rows)
+    assert (made.columns[0], made.labels, made.label_names) == (FIRST[:2], [1, 0], ("no", "yes"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Dataset.from_pairs(FIRST, SECOND[:2]), "differ in length: sentence1 has 3, sentence2 has 2"),
+        (lambda: Dataset.from_pairs("a cat", "a dog"), "sentence1 is one text; give a list of them"),
+        (lambda: Dataset.from_pairs(FIRST, SECOND, ["1", "2", "high"]), "row 3, column score: 'high' is not a number"),
+        (lambda: Dataset.from_pairs([], []), "pairs holds no usable row"),
+        (lambda: Dataset.from_list([("a", "b", 1, 2)]), "row 1 has 4 cells"),
+        (lambda: Dataset.from_list([]), "it needs sentence1 and sentence2"),
+        (lambda: Dataset.from_pandas(pd.DataFrame({"x": [1]})), "DataFrame has the column x"),
+        (lambda: Dataset.from_datasets(datasets.DatasetDict()), "give one of them"),
+        (lambda: as_dataset(7, "train_data"), "train_data is a int; give a Dataset"),
+        (lambda: Dataset.from_file("nowhere.csv"), "There is no file nowhere.csv"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_a_dataset_is_shown_in_a_line_and_in_a_notebook_by_its_first_rows():
+    data = Dataset.from_pairs(["<b>one</b>"] + ["x"] * 9, ["y"] * 10, [each / 9 for each in range(10)], name="m" * 200)
+    assert len(repr(data)) < 100
+    assert repr(data).endswith("…', 10 scored pairs)")
+    html = data._repr_html_()
+    assert "&lt;b&gt;one" in html
+    assert "<b>" not in html
+    assert html.count("<tr>") == 1 + 5
+    assert "stretched" in html
