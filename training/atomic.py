@@ -98,9 +98,13 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> None:
-    """Remove the temporary files that killed processes left in ``folder`` and have not been written for so long."""
+def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
+    """Remove the temporary files that killed processes left in ``folder`` and have not been written for so long.
+
+    Returns whether there are others.
+    """
     _sweep(folder, ".*.part", seconds)
+    return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 
 
 # ---------------------------------------------------------------- folders

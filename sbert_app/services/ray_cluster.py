@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from training.errors import InputError, first_line
 
 MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
 CONNECT_SECONDS = 5.0
+SILENCE_SECONDS = 30.0  # without an answer, after which a stopped run is given up, and a cluster that is gone
 
 _connecting = threading.Lock()
 
@@ -102,13 +104,18 @@ class Cluster:
         each = (min(node.get(name, 0) // amount for name, amount in wanted.items()) for node in self._nodes() if wanted)
         return max(1, int(sum(each)))
 
-    def check(self) -> None:
-        """InputError if nothing answers where Ray is. Ray itself would end this process after a minute."""
-        address = self.address
-        try:
-            check_listening(address if "://" in address else self.connect().get_runtime_context().gcs_address)
-        except InputError as error:
-            raise InputError(f"Ray does not answer any more: {error}; resume the run when it is back") from error
+    def check(self, silent_since: float) -> None:
+        """ConnectionError if Ray is gone from this machine, or after half a minute of silence from where it was.
+
+        Ray itself would end this process without a word. ``silent_since``: a time of `time.monotonic`.
+        """
+        from ray._private.worker import global_worker
+
+        node = global_worker.node  # None of a client, ray://
+        if node is not None:
+            _connect(f"{node.node_ip_address}:{node.node_manager_port}")
+        if time.monotonic() - silent_since > SILENCE_SECONDS:
+            _connect(self.address if node is None else node.gcs_address)
 
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
@@ -134,13 +141,20 @@ def check_listening(address: str) -> None:
     if address == "auto":
         last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
         place = os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
-    host, _, port = place.removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():  # "local", or a form that Ray judges
+    if not place.rpartition(":")[2].isdecimal():  # "local", or a form that Ray judges
         return
+    try:
+        _connect(place)
+    except ConnectionError as error:
+        raise InputError(f"there is no Ray cluster at {address}: {error}") from error
+
+
+def _connect(place: str) -> None:
+    host, _, port = place.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        raise InputError(f"there is no Ray cluster at {address}: nothing answers at {host}:{port}") from error
+        raise ConnectionError(f"nothing answers at {host}:{port}") from error
 
 
 @contextmanager

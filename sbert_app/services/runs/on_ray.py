@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.state import State
-from sbert_app.services.ray_cluster import Cluster, Lost, ray_errors
+from sbert_app.services.ray_cluster import SILENCE_SECONDS, Cluster, Lost, ray_errors
 from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.execution import execute as execute_here
 from sbert_app.services.runs.record import QUEUED, Run, RunRecord
@@ -49,7 +49,6 @@ LOG = "log.txt"  # that of the actor is added to what this process writes
 TEXTS = ("negatives.jsonl", "events.jsonl", LOG)  # the first is `training.trainer.negatives.FILE`
 MOST_DEATHS = 3  # after which a run is not submitted again: it may be what they die of
 POLL_SECONDS = 0.5
-SILENCE_SECONDS = 30.0  # without an answer, after which a stopped run is given up, and a cluster that is gone
 
 Files = dict[str, bytes]  # path below a folder -> content
 
@@ -236,8 +235,7 @@ class _Submission:
             is_silent = time.monotonic() - silent_since > SILENCE_SECONDS
             if self._asked() and (is_silent or not has_begun):
                 return None
-            if is_silent:
-                self.cluster.check()
+            self.cluster.check(silent_since)
         news: News = ray.get(answer)
         return news
 

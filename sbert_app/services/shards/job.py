@@ -93,10 +93,9 @@ class OutputFolder:
             raise unwritable(self.url, error) from error
         return {name for name in names if name.startswith("part-")}
 
-    def sweep(self, **options: float) -> None:
-        """Remove what processes that died have begun, see `training.atomic.sweep`."""
-        if self._is_local:
-            sweep(Path(self._name), **options)
+    def sweep(self, **options: float) -> bool:
+        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
+        return self._is_local and sweep(Path(self._name), **options)
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:

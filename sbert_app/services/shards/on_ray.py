@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sbert_app.process import configure_process
+from sbert_app.services.background.tasks import Task
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.ray_cluster import Cluster
+from sbert_app.services.ray_cluster import Cluster, disconnect
 from sbert_app.services.shards.blocks import Block
 from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
 from sbert_app.services.shards.run import Outcome, RowCount
 from training.errors import InputError, first_line
 
 INIT_DEATHS = 3  # workers in a row that may die while they start, as with their node
+END_SECONDS = 10.0  # in which workers end that have lost their node
 
 
 class ComputeBlock:
@@ -59,7 +62,8 @@ class RayEngine:
         """Compute the blocks. InputError if Ray is missing, or there is no cluster at the address."""
         if not blocks:
             return
-        Cluster(self.address).connect()
+        cluster = Cluster(self.address)
+        cluster.connect()
         data = _ray_data()
         from ray.exceptions import RayError, RayTaskError
 
@@ -74,17 +78,30 @@ class RayEngine:
             compute=data.ActorPoolStrategy(**pool),
         )
         try:
-            for row in results.iter_rows():
+            rows = iter(results.iter_rows())
+            while row := _next(rows, cluster, watch):
                 yield Outcome(Block(**json.loads(row["block"])), int(row["rows"]), row["error"] or None)
                 watch.check()
-        except RayError as error:
+        except (RayError, ConnectionError) as error:
             if isinstance(error, RayTaskError):  # it was raised by what a worker does
                 raise
-            OutputFolder(job.output).sweep(seconds=0)  # what its workers had begun
+            disconnect()
+            ended_by = time.monotonic() + END_SECONDS
+            while OutputFolder(job.output).sweep(seconds=0) and time.monotonic() < ended_by:
+                time.sleep(0.2)  # until the workers that have begun these parts notice that Ray is gone
             raise InputError(
-                f"Ray at {self.address} cannot go on: {first_line(error)} The parts that are finished stay in "
-                f"{job.output}; the same command goes on."
+                f"Ray at {self.address} cannot go on: {first_line(error).rstrip('.')}. The parts that are finished "
+                f"stay in {job.output}; the same command goes on."
             ) from error
+
+
+def _next(rows: Iterator[Any], cluster: Cluster, watch: Watch) -> Any:
+    """The next row of results; None after the last. ConnectionError if Ray is gone, see `Cluster.check`."""
+    waiting, since = Task("Waiting for Ray", lambda _: next(rows, None)).start(), time.monotonic()
+    for _ in waiting.follow():
+        watch.check()
+        cluster.check(since)
+    return waiting.result().value
 
 
 def _from_anywhere(job: ShardJob) -> ShardJob:

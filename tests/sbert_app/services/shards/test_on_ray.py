@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -112,6 +114,26 @@ def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, in
     monkeypatch.setattr(on_ray, "_ray_data", Ended)
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
+
+
+def test_when_its_ray_is_killed_a_command_ends_with_one_sentence_and_removes_what_was_begun(tmp_path: Path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    pq.write_table(pa.table(pairs(40_000, 0)), tmp_path / "in.parquet")
+    command = [sys.executable, "-m", "sbert_app", "score", "in.parquet", "out/", "--model", "scratch:2x64"]
+    command += ["--block-rows", "20000", "--engine", "ray", "--address", "local", "--concurrency", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    driver = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: any((tmp_path / "out").glob(".part-*.part")) or driver.poll() is not None)
+    (raylet,) = (each for each in psutil.Process(driver.pid).children(recursive=True) if each.name() == "raylet")
+    raylet.kill()
+    _, said = driver.communicate()
+    (line,) = (line for line in said.splitlines() if line.startswith("error: "))
+    assert re.fullmatch(
+        r"error: Ray at local cannot go on: nothing answers at \S+\. .+ the same command goes on\.", line
+    )
+    assert driver.returncode == 2
+    assert "Traceback" not in said
+    assert not list((tmp_path / "out").glob(".part-*"))
 
 
 # ---------------------------------------------------------------- three nodes
