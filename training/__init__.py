@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from training.errors import InputError
     from training.evaluation.attribution import attribute
     from training.evaluation.scoring import evaluate
+    from training.evaluation.thresholds import choose_threshold
     from training.models.cross_encoder import CrossEncoder
     from training.models.distill import distill
     from training.models.encoder import Encoder
@@ -30,6 +31,7 @@ __all__ = [
     "InputError",
     "RunConfig",
     "attribute",
+    "choose_threshold",
     "distill",
     "evaluate",
     "load_data",
@@ -43,6 +45,7 @@ _MODULES = {
     "InputError": "training.errors",
     "RunConfig": "training.trainer.config",
     "attribute": "training.evaluation.attribution",
+    "choose_threshold": "training.evaluation.thresholds",
     "distill": "training.models.distill",
     "evaluate": "training.evaluation.scoring",
     "load_data": "training.data.load",

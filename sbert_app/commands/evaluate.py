@@ -108,7 +108,7 @@ def _decision(found: dict[str, Any]) -> str:
     for choice in found["choices"]:
         at = choice["threshold"]
         if at["value"] != at["value"]:
-            lines.append(f"{choice['criterion']}: no threshold reaches it on the {found['chosen_on']:,} pairs")
+            lines.append(f"{choice['criterion']}: {choice['why_none']}")
             continue
         interval = f" (95% {at['low']:.3f} to {at['high']:.3f})" if at["low"] < at["high"] else ""
         figures = ", ".join(

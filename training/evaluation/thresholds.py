@@ -3,14 +3,17 @@
     decision = decide(scores, matches)                    scores (N,), matches (N,) bool
     decision.choices[0].threshold                         Estimate(value=0.71, low=0.69, high=0.74)
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
+    choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall whose precision is at
-least 0.95; or a number, which is taken as it is. The pairs are divided into two halves with the same share of matches:
-a threshold is chosen on one, precision, recall and F1 are those of the other, so that nothing is reported on the pairs
-it was fitted to. Average precision needs no threshold; it is that of all pairs. Equal scores are on the same side of
-every threshold (`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals: that of
-a threshold is over thresholds chosen on resamples of its half. Where a precision or recall is 0 or 1, resamples cannot
-differ, and the interval is Wilson's.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall of those that are shown
+to have this precision with 90% confidence, and not in the sample alone (`_most_recall`); or a number, which is taken as
+it is. The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, precision,
+recall and F1 are those of the other, so that nothing is reported on the pairs it was fitted to. Average precision needs
+no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
+(`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or
+recall is 0 or 1, resamples cannot differ, and the interval is Wilson's. The threshold of the best F1 has an interval,
+over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says.
+That of a precision has none: its precision is what is bounded.
 """
 
 from __future__ import annotations
@@ -43,8 +46,12 @@ BEST_F1, PRECISION, FIXED = "best-f1", "precision", "fixed"
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
 EACH_FOR_HALVES = 4  # matches, and pairs that are none, from which there are two halves
 CURVE_POINTS = 400
+CONFIDENCE = 0.9  # that the precision of a threshold is the one asked for
+NEXT_TESTED = 1.05  # times as many pairs are above the next threshold that is tested
+NEXT_START = 4  # times as many pairs are above the next threshold from which the tests start afresh
+NORMAL_99 = 2.326  # the 99th percentile of the standard normal distribution
+INTERVAL_FROM = 150  # pairs from which the threshold of the best F1 has an interval that covers what it says
 MOST_CRITERIA = 20  # at once: each is measured on every resample of the pairs
-ROUNDING = 1e-9
 
 
 class Criterion(NamedTuple):
@@ -63,11 +70,11 @@ class Criterion(NamedTuple):
             value = float(number if name == PRECISION else text)
         except ValueError:
             value = float("nan")
-        if name == PRECISION and 0 < value <= 1:
+        if name == PRECISION and 0 < value < 1:
             return cls(PRECISION, value)
         if name != PRECISION and np.isfinite(value):
             return cls(FIXED, value)
-        raise InputError(f"threshold {text[:80]!r} must be {BEST_F1}, {PRECISION}=0.95 (above 0, up to 1) or a number")
+        raise InputError(f"threshold {text[:80]!r} must be {BEST_F1}, {PRECISION}=0.95 (above 0, below 1) or a number")
 
     def __str__(self) -> str:
         return {BEST_F1: BEST_F1, PRECISION: f"{PRECISION}={self.value:g}"}.get(self.kind, f"{self.value:g}")
@@ -78,15 +85,26 @@ class Choice:
     """A threshold, and what it does to the pairs that it was not chosen on. All NaN where no threshold fulfils it."""
 
     criterion: str
-    threshold: Estimate  # of a fixed one without an interval
+    threshold: Estimate  # its interval is NaN where it would cover too little
     precision: Estimate
     recall: Estimate
     f1: Estimate
+    more_pairs: int = 0  # about so many more are needed to show the precision; 0 where it exists or none reaches it
 
     @property
     def exists(self) -> bool:
         """Whether some threshold fulfils the criterion."""
         return not np.isnan(self.threshold.value)
+
+    @property
+    def why_none(self) -> str:
+        """Why no threshold fulfils the criterion, in words."""
+        if self.more_pairs:
+            return f"too few pairs to be sure of it: about {self.more_pairs:,} more needed"
+        return "no threshold reaches it on the pairs that it would be chosen on"
+
+
+_NONE = (Estimate(np.nan, np.nan, np.nan),) * 4  # threshold, precision, recall, F1 of a criterion that none fulfils
 
 
 @dataclass(frozen=True)
@@ -113,6 +131,7 @@ class Decision:
             "average_precision": self.average_precision._asdict(),
             "choices": [
                 {name: value._asdict() if isinstance(value, Estimate) else value for name, value in vars(each).items()}
+                | ({} if each.exists else {"why_none": each.why_none})
                 for each in self.choices
             ],
         }
@@ -210,15 +229,15 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
     held_out = is_chosen and min(int(matches.sum()), int((~matches).sum())) >= EACH_FOR_HALVES
     chosen_on, reported_on = _halves(matches, seed) if held_out else (np.arange(len(scores)),) * 2
-    thresholds = _choose(scores[chosen_on], matches[chosen_on], parsed, seed)
-    measured = _measure(scores[reported_on], matches[reported_on], thresholds, seed)
+    chosen = _choose(scores[chosen_on], matches[chosen_on], parsed, len(scores), seed)
+    measured = _measure(scores[reported_on], matches[reported_on], [threshold for threshold, _ in chosen], seed)
     return Decision(
         n=len(scores),
         matches=int(matches.sum()),
         average_precision=_average_precision(scores, matches, whole, seed),
         choices=tuple(
-            Choice(str(criterion), threshold, *figures)
-            for criterion, threshold, figures in zip(parsed, thresholds, measured, strict=True)
+            Choice(str(criterion), threshold, *figures, more_pairs=more)
+            for criterion, (threshold, more), figures in zip(parsed, chosen, measured, strict=True)
         ),
         chosen_on=len(chosen_on),
         reported_on=len(reported_on),
@@ -226,6 +245,77 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
         interval_method=f"bootstrap, {affordable_resamples(len(scores)):,} resamples",
         curve=_thinned(whole),
     )
+
+
+def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
+    """The threshold with the highest recall whose precision is at least ``precision``, with 90% confidence.
+
+    Args:
+        scores: (N,), larger = more similar.
+        labels: (N,), 1 for pairs that belong together, 0 for others.
+        precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
+
+    Returns:
+        A threshold in units of the scores: pairs from it on are matches.
+
+    Raises:
+        InputError: there are too few pairs (the message says how many more are needed), or no threshold reaches it.
+        ValueError: there are only matches, or none, or a score is not a number.
+    """
+    criterion = Criterion.parse(f"{PRECISION}={precision}")
+    curve = precision_recall(scores, labels)
+    place = _most_recall(curve, criterion.value)
+    if place < 0:
+        none = Choice(str(criterion), *_NONE, more_pairs=_more_pairs(curve, criterion.value, len(scores)))
+        raise InputError(f"{criterion}: {none.why_none}")
+    return float(curve.threshold[place])
+
+
+def _most_recall(curve: PrecisionRecall, precision: float) -> int:
+    """The place in the curve of the lowest threshold that is shown to have this precision; −1 where none is.
+
+    Exact binomial tests (Clopper-Pearson's bound; Wilson's is too lenient near 1) of hypotheses in a fixed order, from
+    the highest threshold on which a test can succeed downwards, each with 5% more pairs above it than the one before.
+    A test is made with the error of those before it, as long as they succeed (the fallback procedure, Wiens 2003), so
+    that the search costs nothing: the probability that any threshold is accepted wrongly stays below 1 - `CONFIDENCE`.
+    The error is divided equally among the starts, each with 4 times the pairs, so that one bad pair at the top does not
+    end the search. Given the scores, matches among the pairs above a threshold are independent, so the test is exact.
+    """
+    from scipy.special import bdtrc  # P(X > k) of a binomial distribution
+
+    n, error, starts = int(curve.predicted[-1]), 1 - CONFIDENCE, 1
+    while _fewest(precision, error / (starts + 1)) * NEXT_START**starts <= n:
+        starts += 1
+    first = _fewest(precision, error / starts)
+    start_at = {first * NEXT_START**start for start in range(starts)}
+    steps = (first * NEXT_TESTED ** np.arange(np.log(max(n / first, 1)) / np.log(NEXT_TESTED) + 1)).astype(int)
+    best, level = -1, 0.0
+    for pairs in sorted(start_at.union(steps.tolist())):
+        if pairs > n:
+            break
+        place = int(np.searchsorted(curve.predicted, pairs))
+        level += error / starts if pairs in start_at else 0
+        if level and bdtrc(curve.hits[place] - 1, curve.predicted[place], precision) <= level:
+            best = place
+        else:
+            level = 0.0
+    return best
+
+
+def _fewest(precision: float, error: float) -> int:
+    """The least number of pairs, all of them matches, that shows a precision."""
+    return int(np.ceil(np.log(error) / np.log(precision)))
+
+
+def _more_pairs(curve: PrecisionRecall, precision: float, n: int) -> int:
+    """About how many pairs are missing of ``n`` if the shares of the curve are the true ones; 0 where none suffices.
+
+    By Wilson's bound, at a confidence of 99%, which allows for the search: k pairs with a share q of matches show a
+    precision p from k (q - p)² = z² p (1 - p) on.
+    """
+    better = np.maximum(curve.precision - precision, 0)
+    evidence = float((curve.predicted * better**2).max() / (NORMAL_99**2 * precision * (1 - precision)))
+    return 0 if evidence == 0 else max(int(np.ceil(n / evidence)) - n, n // 10, 1)
 
 
 def _halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -236,33 +326,36 @@ def _halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
-def _best(hits: np.ndarray, predicted: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """The place of the threshold in each row of counts (R, T) -> (R,); −1 where none fulfils the criterion."""
-    if criterion.kind == BEST_F1:
-        figure = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
-    else:
-        is_precise = (hits > 0) & (hits >= criterion.value * predicted - ROUNDING)
-        figure = np.where(is_precise, hits, 0)
-    place = figure.argmax(axis=1)
-    return np.where(figure.max(axis=1) > 0, place, -1)
+def _best_f1(hits: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """The place of the highest F1 in each row of counts (R, T) -> (R,)."""
+    return (2 * hits / np.maximum(predicted + hits[:, -1:], 1)).argmax(axis=1)
 
 
-def _choose(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[Criterion], seed: int) -> list[Estimate]:
-    """The threshold of each criterion on these pairs, with its interval."""
+def _choose(
+    scores: np.ndarray, matches: np.ndarray, criteria: Sequence[Criterion], n: int, seed: int
+) -> list[tuple[Estimate, int]]:
+    """The threshold of each criterion on these of ``n`` pairs; where there is none, how many pairs are missing."""
     curve = precision_recall(scores, matches)
-    places = [_best(curve.hits[None], curve.predicted[None], criterion)[0] for criterion in criteria]
-    found: list[list[np.ndarray]] = [[] for _ in criteria]
-    thresholds = np.append(curve.threshold, np.nan)  # −1 takes the NaN
-    if any(criterion.kind != FIXED for criterion in criteria):
-        for hits, predicted in _resampled_counts(scores, matches, curve, seed):
-            for criterion, replicates in zip(criteria, found, strict=True):
-                replicates.append(thresholds[_best(hits, predicted, criterion)])
-    return [
-        Estimate(criterion.value, criterion.value, criterion.value)
-        if criterion.kind == FIXED
-        else percentile_interval(float(thresholds[place]), np.concatenate(replicates))
-        for criterion, place, replicates in zip(criteria, places, found, strict=True)
-    ]
+    found: list[tuple[Estimate, int]] = []
+    for kind, value in criteria:
+        if kind == FIXED:
+            found.append((Estimate(value, value, value), 0))
+        elif kind == BEST_F1:
+            found.append((_best_f1_threshold(scores, matches, curve, seed), 0))
+        elif (place := _most_recall(curve, value)) >= 0:
+            found.append((Estimate(float(curve.threshold[place]), np.nan, np.nan), 0))
+        else:
+            found.append((_NONE[0], _more_pairs(curve, value, n)))
+    return found
+
+
+def _best_f1_threshold(scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, seed: int) -> Estimate:
+    """The threshold with the highest F1; its interval from `INTERVAL_FROM` pairs on."""
+    threshold = float(curve.threshold[int(curve.f1.argmax())])
+    if len(scores) < INTERVAL_FROM:
+        return Estimate(threshold, np.nan, np.nan)
+    places = [_best_f1(*counts) for counts in _resampled_counts(scores, matches, curve, seed)]
+    return percentile_interval(threshold, curve.threshold[np.concatenate(places)])
 
 
 def _measure(
@@ -276,7 +369,7 @@ def _measure(
     resamples = affordable_resamples(len(scores))
     replicates = np.concatenate([_figures(w @ counted.T) for w in resample_weights(len(scores), resamples, seed + 1)])
     return [
-        (Estimate(*(float("nan"),) * 3),) * 3
+        _NONE[1:]
         if np.isnan(threshold.value)
         else (
             _proportion(float(value[0, 0, c]), replicates[:, 0, c], float(counts[c])),

@@ -36,9 +36,9 @@ def build(services: Services) -> None:
         precision = gr.Number(
             0.95,
             label="Precision of at least",
-            info="Of the pairs above the threshold, this share shall be matches",
+            info="The share of matches above the threshold, kept with 90% confidence",
             minimum=0.01,
-            maximum=1,
+            maximum=0.999,
             step=0.01,
             min_width=220,
             elem_id="threshold-precision",

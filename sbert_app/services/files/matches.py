@@ -80,7 +80,7 @@ def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
         )
     choice = decision.decision.choice(str(criterion))
     if not choice.exists:
-        raise InputError(f"no threshold reaches {criterion} on {summary.source}; give a number, such as 0.8")
+        raise InputError(f"{criterion} on {summary.source}: {choice.why_none}; or give a number, such as 0.8")
     return choice.threshold.value
 
 

@@ -100,13 +100,14 @@ def test_slices_name_their_property_once_and_show_none_without_rho():
 
 def test_a_decision_says_what_was_chosen_where_and_escapes_its_data():
     scores = np.array([0.9, 0.8, 0.3, 0.2] * 10)
-    decision = decide(scores, scores > 0.5, ("best-f1", "precision=1"))
+    decision = decide(scores, scores > 0.5, ("best-f1", "precision=0.95"))
     found = DataDecision("cosine", f"{HOSTILE} is a match", decision)
     html = decision_table(HOSTILE, found, [HOSTILE])
     assert_escaped(html)
     assert "average precision <b>100.0</b>" in html
     assert "Thresholds are chosen on 20 pairs; precision, recall and F1 are those of the other 20" in html
-    assert "precision ≥ 100%" in html
+    assert "precision ≥ 95%" in html
+    assert "too few pairs to be sure of it: about" in html
 
 
 def test_a_threshold_that_does_not_exist_and_too_few_pairs_are_said():

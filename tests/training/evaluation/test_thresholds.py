@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,8 +15,17 @@ from sklearn.metrics import f1_score as sklearn_f1
 
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import classify_pairs
-from training.evaluation.thresholds import BEST_F1, CRITERIA, MOST_CRITERIA, Criterion, decide, match_labels
+from training.evaluation.metrics import Estimate, classify_pairs
+from training.evaluation.thresholds import (
+    BEST_F1,
+    CRITERIA,
+    INTERVAL_FROM,
+    MOST_CRITERIA,
+    Criterion,
+    choose_threshold,
+    decide,
+    match_labels,
+)
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(
     lambda rows: len({label for _, label in rows}) == 2
@@ -66,31 +77,72 @@ class TestReferees:
         assert figures == pytest.approx(tuple(f(truth, said) for f in (precision_score, recall_score, sklearn_f1)))
 
 
+def beta_drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of matches and of others that overlap less, and are skewed."""
+    random = np.random.default_rng(seed)
+    matches = random.random(n) < 0.5
+    return np.where(matches, random.beta(8, 2, n), random.beta(3, 5, n)), matches
+
+
+MODELS = {"normal": drawn, "beta": beta_drawn}
+
+
 class TestPrecision:
-    def test_it_is_the_highest_recall_of_those_that_are_precise_enough(self):
-        scores, matches = drawn()
+    @pytest.mark.parametrize("n", [200, 1_000])
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_precision_asked_for_is_the_true_one_in_nine_samples_of_ten(self, model, n):
+        """Or the answer is how many pairs are missing."""
+        scores, matches = MODELS[model](400_000, seed=10_000)
+        missed = answered = few = 0
+        for seed in range(200):
+            try:
+                threshold = choose_threshold(*MODELS[model](n, seed), precision=0.95)
+            except InputError as error:
+                few += bool(re.search(r"too few pairs to be sure of it: about [\d,]+ more needed", str(error)))
+                continue
+            answered += 1
+            missed += matches[scores >= threshold].mean() < 0.95
+        assert missed <= 20
+        assert answered + few >= 195  # in the others the highest scores are no matches
+        assert answered >= {("beta", 200): 120, ("beta", 1_000): 190, ("normal", 1_000): 30}.get((model, n), 0)
+
+    def test_more_pairs_come_near_the_highest_recall_that_has_the_precision(self):
+        scores, matches = beta_drawn(400_000, seed=10_000)
+        best = max(t for t in np.linspace(0.3, 0.9, 121) if matches[scores >= t].mean() < 0.95)
+        few, many = (choose_threshold(*beta_drawn(n)) for n in (500, 20_000))
+        assert best < many < best + 0.03 < few
+
+    def test_the_pairs_that_are_said_to_be_missing_are_about_those_that_it_takes(self):
+        with pytest.raises(InputError, match="about") as error:
+            choose_threshold(*beta_drawn(100))
+        more = int(re.search(r"about (\d+) more", str(error.value))[1])
+        assert 20 <= more <= 300
+        assert 0.5 < choose_threshold(*beta_drawn(100 + 2 * more)) < 1
+
+    def test_it_is_chosen_on_one_half_by_the_same_rule_and_has_no_interval(self):
+        scores, matches = beta_drawn(2_000)
         rows, _ = halves(scores, matches)
-        threshold = decide(scores, matches, ("precision=0.9",)).choices[0].threshold.value
-        assert precision_score(matches[rows], scores[rows] >= threshold) >= 0.9
-        hits = (matches[rows] & (scores[rows] >= threshold)).sum()
-        more = [
-            each for each in scores[rows] if each < threshold and (matches[rows] & (scores[rows] >= each)).sum() > hits
-        ]
-        assert all(precision_score(matches[rows], scores[rows] >= each) < 0.9 for each in more)
+        choice = decide(scores, matches, ("precision=0.9",)).choices[0]
+        assert choice.threshold.value == choose_threshold(scores[rows], matches[rows], precision=0.9)
+        assert np.isnan([choice.threshold.low, choice.threshold.high]).all()
+        assert choice.precision.value > 0.9
 
     def test_what_no_threshold_reaches_is_said_and_not_invented(self):
-        scores = np.tile([0.9, 0.8, 0.7, 0.6], 20)
-        choice = decide(scores, np.tile([False, True, False, True], 20), ("precision=0.95",)).choices[0]
+        scores, matches = np.tile([0.9, 0.8, 0.7, 0.6], 20), np.tile([False, True, False, True], 20)
+        choice = decide(scores, matches, ("precision=0.95",)).choices[0]
         assert not choice.exists
         assert np.isnan(choice.recall.value)
+        assert choice.why_none == "no threshold reaches it on the pairs that it would be chosen on"
+        with pytest.raises(InputError, match=r"precision=0\.95: no threshold reaches it"):
+            choose_threshold(scores, matches)
 
 
 class TestIntervals:
     def test_they_hold_their_value_and_shrink_with_the_number_of_pairs(self):
-        few, many = (decide(*drawn(n)) for n in (200, 3_200))
+        few, many = (decide(*drawn(n), (BEST_F1,)) for n in (300, 4_800))
         for decision in (few, many):
             for estimate in (decision.average_precision, *decision.choices[0].__dict__.values()):
-                if not isinstance(estimate, str):
+                if isinstance(estimate, Estimate):
                     assert estimate.low <= estimate.value <= estimate.high
         for name in ("precision", "recall", "f1"):
             widths = [getattr(each.choices[0], name).high - getattr(each.choices[0], name).low for each in (few, many)]
@@ -101,6 +153,20 @@ class TestIntervals:
         truth = decide(*drawn(200_000, seed=1), ("0.7",)).choices[0].precision.value
         samples = [decide(*drawn(300, seed), ("0.7",)).choices[0].precision for seed in range(60)]
         assert sum(each.low <= truth <= each.high for each in samples) >= 51
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("n", [2 * INTERVAL_FROM, 1_000])
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_threshold_of_the_best_f1_is_in_its_interval(self, model, n):
+        """In nine samples of ten; the highest F1 is that of all pairs of the kind."""
+        truth = classify_pairs(*MODELS[model](400_000, seed=10_000)).threshold
+        found = [decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(150)]
+        assert sum(each.low <= truth <= each.high for each in found) >= 135
+
+    def test_with_few_pairs_the_threshold_of_the_best_f1_has_no_interval(self):
+        few, many = (decide(*drawn(2 * n), (BEST_F1,)).choices[0].threshold for n in (100, INTERVAL_FROM))
+        assert np.isnan(few.low)
+        assert many.low <= many.value <= many.high
 
     def test_a_precision_of_one_is_not_certain(self):
         """Of 5 pairs above 0.9 all are matches: Wilson's lower limit of 5 of 5."""
@@ -133,7 +199,8 @@ class TestCriteria:
         assert str(Criterion.parse(text)) == text
 
     @pytest.mark.parametrize(
-        "text", ["", "f2", "precision", "precision=0", "precision=1.2", "precision=x", "nan", "best-f1=1"]
+        "text",
+        ["", "f2", "precision", "precision=0", "precision=1", "precision=1.2", "precision=x", "nan", "best-f1=1"],
     )
     def test_anything_else_is_refused_in_one_sentence(self, text):
         with pytest.raises(InputError, match=r"must be best-f1, precision=0\.95"):
