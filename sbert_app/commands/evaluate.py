@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from sbert_app.commands import options
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.names import DataName
+from training.names import DataName, ModelName
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer
@@ -52,6 +52,7 @@ def evaluate(
     place = computing.prepare()
     if encoding is not None:
         data = options.data_names(data, encoding)
+    from sbert_app.services.runs.training_data import overlap_with
     from training.data.load import load_data
     from training.evaluation.mteb_tasks import evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
@@ -68,7 +69,9 @@ def evaluate(
             dataset = load_data(data, place, split="test")  # the same
             scorer = options.load_scorer(model, computing)
             found = measure(scorer, dataset, place, on_progress=bar)
-            for note in dataset.notes:
+            read = overlap_with(ModelName.parse(model.name), dataset, place)
+            found |= {} if read is None else {"overlap": asdict(read)}
+            for note in (*dataset.notes, *([] if read is None else [f"of what {model.name} was trained on: {read}"])):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     table = _decision if "choices" in found else _table if "n" in found else _mteb_table
     print_result(found, computing.as_json, table(found))

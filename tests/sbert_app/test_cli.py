@@ -294,6 +294,8 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     by_folder = run("evaluate", "--model", "exported", "--data", "pairs.csv", "--json").json
     by_id = run("evaluate", "--model", f"run:{name}", "--data", "pairs.csv", *at, "--json").json
     assert by_folder["spearman"] == by_id["spearman"]
+    assert by_id["overlap"]["equal"] == by_id["overlap"]["rows"] == by_id["n"]  # the data that it was trained on
+    assert "overlap" not in by_folder  # of which that is not known
 
     for refused in ("stop", "resume"):
         assert run("runs", refused, name, *at).code == cli.WRONG_INPUT

@@ -24,6 +24,7 @@ from training.atomic import write_text
 from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.overlap import overlap
 from training.device import describe_device, held_memory
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -99,6 +100,8 @@ class Trainer:
         encoder = self._load_encoder(home, eval_data)
         if config.base in WORD_ENCODERS:
             self.data = self.data.with_note(f"{config.base} has {encoder.source}")
+        if eval_data is not None:
+            self.data = self.data.with_note(str(overlap(eval_data, [self.data])))
         mined = self._mine_negatives(encoder) if config.mine_negatives else None
         teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
         targets = data_targets(self.data, config.objective_class)

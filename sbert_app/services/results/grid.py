@@ -30,11 +30,13 @@ from sbert_app.services.results.results import (
     data_label,
     estimate_x100,
 )
+from sbert_app.services.runs.training_data import overlap_with
 from sbert_app.services.store.cache import DiskCache, digest
 from training.assets import asset
 from training.catalogue import CROSS_ENCODERS, GLOVE, SCORED, TFIDF
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.overlap import Overlap
 from training.errors import InputError, summary_of
 from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
@@ -61,6 +63,7 @@ class ResultGrid:
     results: dict[tuple[str, str], EvalResult] = field(default_factory=dict)
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    overlaps: dict[tuple[str, str], Overlap] = field(default_factory=dict)  # of models whose training data is known
 
     @property
     def done(self) -> int:
@@ -137,6 +140,8 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 grid.failures[model, name] = summary_of(error)
             else:
                 grid.results[model, name] = result
+                if (found := overlap_with(ModelName.parse(model), data, home)) is not None:
+                    grid.overlaps[model, name] = found
     return grid
 
 

@@ -18,6 +18,7 @@ from pydantic import Field
 from sbert_app.services.results.results import Difference, Estimate, Metric
 from sbert_app.services.store.documents import read_document
 from training.assets import asset
+from training.data.overlap import Overlap
 
 SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
 
@@ -45,6 +46,11 @@ class PrecomputedResults:
     def data(self) -> list[str]:
         """In the order of the columns."""
         return list(self.sizes)
+
+    @property
+    def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
+        """Empty: none are stored."""
+        return {}
 
     def size(self, data: str) -> int | None:
         """The number of pairs."""

@@ -9,12 +9,13 @@ without the development sets (STSb train and dev).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from training.data.overlap import Overlap
 from training.evaluation.metrics import Estimate, bootstrap_replicates, percentile_interval
 from training.evaluation.scoring import SCORE
 from training.names import DataName
@@ -121,6 +122,10 @@ class Results(Protocol):
     @property
     def data(self) -> Sequence[str]:
         """In the order of the columns, without AVERAGE."""
+
+    @property
+    def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
+        """How much of the data a model was trained on, by (model, data), where that is known."""
 
     def size(self, data: str) -> int | None:
         """The number of pairs; None if the data could not be read."""

@@ -59,6 +59,7 @@ class ResultTable:
     system_rows: list[TableRow]
     paper_rows: list[TableRow]
     best: dict[str, set[str]]
+    overlaps: list[str]  # what models have read of the data, a sentence each
 
     @property
     def has_average(self) -> bool:
@@ -75,13 +76,16 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
     columns = [TableColumn(name, data_label(name), results.size(name)) for name in names]
     rows = [_row(results, model, names, metric) for model in results.models]
     best = {name: _best(rows, name) for name in names}
+    overlaps = [
+        f"{ModelName.parse(model).label}: {each}" for (model, _), each in results.overlaps.items() if each.shared
+    ]
     if metric != Metric():
-        return ResultTable(metric, columns, rows, [], [], best)
+        return ResultTable(metric, columns, rows, [], [], best, overlaps)
     shown = paper.TABLES[papers]
     systems = [_reported_row(results, system) for system in shipped_systems()] if shown else []
     reported = [_reported_row(results, System(each.model, "", each.figures), each.speed, each.std) for each in shown]
     system_rows, paper_rows = ([row for row in part if row.estimates] for part in (systems, reported))
-    return ResultTable(metric, columns, rows, system_rows, paper_rows, best)
+    return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
 
 
 def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:

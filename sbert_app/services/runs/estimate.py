@@ -28,6 +28,7 @@ from training.assets import plain_sentences
 from training.catalogue import TRIPLETS, WORD_ENCODERS
 from training.data.dataset import Dataset, join
 from training.data.load import check_split, load_one
+from training.data.overlap import overlap
 from training.errors import InputError
 from training.names import DataName, ModelName
 from training.sources.resolve import find_run, has_glove
@@ -94,7 +95,8 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     notes: Sequence[str]
     if len(known) == len(parts):
         data = join(known)
-        rows, columns, kind, notes = len(data), len(data.columns), data.kind, data.notes
+        rows, columns, kind = len(data), len(data.columns), data.kind
+        notes = (*data.notes, *(str(overlap(each, [data])) for each in _dev_data(config.eval_data, store.home)))
     else:
         kind = next(part for part in parts if isinstance(part, str))
         each = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
@@ -186,8 +188,7 @@ def _measured_rate(estimate: RunEstimate, home: Path) -> TrainingRate:
 
 def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
     """About how many sentences an evaluation encodes: random ones, plain ones, the evaluation data."""
-    loaded = [_load(name, home) for name in DataName.parse_joined(eval_data)] if eval_data else []
-    distinct = {text for data in loaded if data for column in data.columns for text in column}
+    distinct = {text for data in _dev_data(eval_data, home) for column in data.columns for text in column}
     return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
 
 
@@ -231,18 +232,24 @@ def _on_hub(name: DataName) -> bool:
     return bool(name.built_in and name.built_in.repo)
 
 
-def _load(name: DataName, home: Path) -> Dataset | None:
+def _dev_data(names: str | None, home: Path) -> list[Dataset]:
+    """The parts of the evaluation data that are on this machine."""
+    loaded = [_load(name, home, "dev") for name in DataName.parse_joined(names)] if names else []
+    return [data for data in loaded if data is not None]
+
+
+def _load(name: DataName, home: Path, split: str = "train") -> Dataset | None:
     """A data set on this machine; None for one on the Hub."""
     if _on_hub(name):
         return None
     stamp = name.path.stat().st_mtime if name.path.is_file() else 0.0
-    return _load_once(name, home, stamp)
+    return _load_once(name, home, split, stamp)
 
 
 @lru_cache(maxsize=8)
-def _load_once(name: DataName, home: Path, stamp: float) -> Dataset:
+def _load_once(name: DataName, home: Path, split: str, stamp: float) -> Dataset:
     """``stamp`` is part of the cache key, so that a file is read again when it has changed."""
-    return load_one(name, home)
+    return load_one(name, home, split)
 
 
 # ---------------------------------------------------------------- hard negatives

@@ -13,6 +13,7 @@ from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
 from sbert_app.services.results.results import Estimate, EvalResult, Metric
 from sbert_app.services.results.table import tabulate
 from sbert_app.services.store.documents import read_document
+from training.data.overlap import Overlap
 from training.evaluation.thresholds import DataDecision, decide
 
 HOSTILE = "<script>alert(1)</script>"
@@ -48,6 +49,12 @@ class TestScoreTable:
         assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
         assert sts.FAILED in html
         assert "100.00" in html
+
+    def test_what_a_model_has_learned_from_is_a_note(self, grid):
+        grid.overlaps[HOSTILE, f"{HOSTILE}.csv"] = Overlap(f"{HOSTILE}.csv", "scored pairs", 20, 3, 5)
+        html = sts.score_table(grid, tabulate(grid, Metric()))
+        assert "are in the training data, 5 share a sentence with it" in html
+        assert_escaped(html)
 
     def test_the_shipped_table_names_its_machine_and_its_command(self, shipped):
         html = sts.score_table(shipped, tabulate(shipped, Metric()))

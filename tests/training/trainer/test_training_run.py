@@ -35,6 +35,7 @@ def test_the_events_of_a_run(config, tmp_path):
     states = of_kind(events, "state")
     assert [event["state"] for event in states] == ["running", "finished"]
     assert (states[0]["steps"], states[0]["rows"], states[0]["resumed_from"]) == (12, 162, None)
+    assert states[0]["notes"][-1].startswith("162 of 162 scored pairs of pairs.tsv are in the training data")
     assert [event["step"] for event in of_kind(events, "eval")] == [0, 5, 10, 12]
     steps = of_kind(events, "train")
     assert [event["step"] for event in steps] == list(range(1, 13))

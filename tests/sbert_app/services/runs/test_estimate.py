@@ -46,6 +46,12 @@ def test_what_is_derived_is_said(store):
     assert "negatives" in found.notes[1]
 
 
+def test_what_the_dev_data_has_in_common_with_the_training_data_is_said(store):
+    found = estimate_run(RunConfig("regression"), store)
+    assert "7 of 1,500 scored pairs of stsb:dev are in the training data" in found.notes[0]
+    assert "252 share a sentence with it" in found.notes[0]
+
+
 def test_a_file_that_has_changed_is_read_again(store, file):
     config = RunConfig("regression", train_data=file)
     before = estimate_run(config, store).rows
