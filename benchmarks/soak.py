@@ -29,6 +29,7 @@ import psutil
 from benchmarks import machine
 from benchmarks.bulk import write_pairs
 from benchmarks.start_up import process_of, started
+from scripts.workers import end_workers
 from training.data.load import load_data
 from training.sources.home import home_folder
 
@@ -58,9 +59,12 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
                 shutil.copytree(home_folder() / part, home / part, symlinks=True)
         pairs = Path(folder) / "pairs.csv"
         write_pairs(pairs, bulk_rows)
-        with started(["app.py", "--home", str(home), "--port"]) as (_, url):
-            soak = _Soak(url, pairs)
-            curve = soak.run(60 * minutes, users)
+        try:
+            with started(["app.py", "--home", str(home), "--port"]) as (_, url):
+                soak = _Soak(url, pairs)
+                curve = soak.run(60 * minutes, users)
+        finally:
+            end_workers(home)
         left = sum(file.stat().st_size for file in (home / "tmp").rglob("*") if file.is_file()) >> 20
     settled = 60 * min(SETTLED_MINUTES, minutes / 2)
     return {

@@ -16,16 +16,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-import psutil
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 from scripts.chromium import FLAGS, chromium_path
+from scripts.workers import end_workers
 from training.data.load import load_data
 from training.sources.home import home_folder
 
@@ -134,7 +133,7 @@ def main(names: list[str]) -> None:
         finally:
             app.terminate()
             app.wait()
-            _end_workers(home)
+            end_workers(home)
 
 
 def _take(page: Page, shot: Shot, base: str) -> None:
@@ -158,15 +157,6 @@ def _press(page: Page, key: str) -> None:
     version = card.get_attribute("data-version") or ""
     page.keyboard.press(key)
     expect(card).not_to_have_attribute("data-version", version)
-
-
-def _end_workers(home: Path) -> None:
-    """Workers outlive the app, but not these pictures."""
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if "sbert_app.services.jobs.worker" in line and str(home) in line:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
 
 
 def _wait(url: str) -> None:

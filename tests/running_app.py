@@ -23,6 +23,8 @@ from typing import Any
 import psutil
 from paths import ROOT
 
+from scripts.workers import end_workers
+
 START_UP_SECONDS = 240
 PROCESSOR_SECONDS_TO_END = 5.0  # from a signal on
 RUN = "/gradio_api/run/"
@@ -129,6 +131,4 @@ def starting_app(home: Path, own: Path, *options: str, **variables: str) -> Iter
         finally:
             process.terminate()
             process.wait(30)
-            for each in psutil.process_iter(["cmdline"]):  # its workers
-                if str(own) in (each.info["cmdline"] or ()):
-                    each.kill()
+            end_workers(own)

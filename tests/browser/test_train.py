@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from playwright.sync_api import Page, expect
+
+from scripts.workers import end_workers
 
 pytestmark = pytest.mark.browser
 
@@ -25,10 +26,7 @@ FRAMES = """frames => new Promise(done => {
 def stop_workers(home: Path) -> Iterator[None]:
     """Workers outlive the app, as they should, but not the tests."""
     yield
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if "sbert_app.services.jobs.worker" in line and str(home) in line:
-            process.kill()
+    end_workers(home)
 
 
 def set_up(page: Page, name: str, steps: int, base: str = "scratch:1x32") -> None:

@@ -25,6 +25,7 @@ from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
+from scripts.workers import end_workers, workers_of
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -39,9 +40,7 @@ def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunQu
     for kind in ("models", "data"):
         (own / kind).symlink_to(home / kind)
     yield RunQueue(RunStore(own))
-    for process in workers(own):
-        process.kill()
-        process.wait(PATIENCE)
+    end_workers(own)
 
 
 @pytest.fixture
@@ -144,20 +143,6 @@ class TestRoomInTheQueue:
         assert len(here.store.list()) == 2
 
 
-def workers(home: Path) -> list[psutil.Process]:
-    """The worker processes of a home folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if (
-            {"worker", "sbert_app.services.jobs.worker"} & set(line)
-            and str(home) in line
-            and process.info["status"] != psutil.STATUS_ZOMBIE
-        ):
-            found.append(process)
-    return found
-
-
 def until(jobs: RunQueue, run: Run, holds: Callable[[Run], bool]) -> Run:
     """Wait for a run as a page does: look, and see that somebody works."""
     deadline = time.monotonic() + PATIENCE
@@ -184,12 +169,12 @@ def test_a_run_is_executed_by_another_process_and_leaves_a_model(jobs, tiny):
     assert (run.state, run.record.reason, run.progress.step) == ("finished", None, 20)
     assert run.has_model
     assert "step 20" in jobs.store.log(run.id)
-    assert [process.pid for process in workers(jobs.store.home)] != [os.getpid()]
+    assert [process.pid for process in workers_of(jobs.store.home)] != [os.getpid()]
 
 
 def test_its_worker_waits_calmly_and_lets_others_go_first(jobs, tiny):
     until(jobs, jobs.start(tiny()), ended)
-    (worker,) = workers(jobs.store.home)
+    (worker,) = workers_of(jobs.store.home)
     assert worker.nice() >= 5
     assert worker.environ()["OMP_WAIT_POLICY"] == "PASSIVE"
 
@@ -210,13 +195,13 @@ def test_runs_take_turns_on_one_device(jobs, tiny):
 
 def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
     until(jobs, jobs.start(tiny()), ended)
-    before = {process.pid for process in workers(jobs.store.home)}
+    before = {process.pid for process in workers_of(jobs.store.home)}
     others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
     for other in others:
         other.start_workers()
     run = until(others[0], others[1].start(tiny()), ended)
     assert run.state == "finished"
-    assert {process.pid for process in workers(jobs.store.home)} == before
+    assert {process.pid for process in workers_of(jobs.store.home)} == before
     assert len(before) == 1
 
 
@@ -242,15 +227,14 @@ def test_a_killed_app_loses_nothing(here, tiny):
     try:
         assert until(here, here.store.get(app.stdout.strip()), ended).state == "finished"
     finally:
-        for process in workers(here.store.home):
-            process.kill()
+        end_workers(here.store.home)
 
 
 @pytest.mark.slow
 def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, tiny):
     config = tiny(max_steps=800, eval_every=200)
     run = until(jobs, jobs.start(config), under_way)
-    (worker,) = workers(jobs.store.home)
+    (worker,) = workers_of(jobs.store.home)
     killed = [*worker.children(recursive=True), worker]
     for process in killed:
         process.kill()
@@ -273,7 +257,7 @@ def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, ti
 @pytest.mark.slow
 def test_a_run_whose_worker_is_killed_writes_a_checkpoint(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
-    (worker,) = workers(jobs.store.home)
+    (worker,) = workers_of(jobs.store.home)
     processes = worker.children(recursive=True)
     worker.kill()
     psutil.wait_procs([worker, *processes], PATIENCE)
