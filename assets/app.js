@@ -1,5 +1,5 @@
 // What every page needs of the browser and Gradio does not offer: a title of its own, a theme switch that outlives a
-// link, radio buttons that the arrow keys move between, a text alternative for each plot.
+// link, radio buttons that the arrow keys move between, a text alternative for each plot, a word to the app on leaving.
 (() => {
   const THEME = "sbert-lab-theme";
   const asked = new URLSearchParams(location.search).get("__theme");
@@ -78,6 +78,13 @@
     wantsApi = false;
     button.click();
   }
+
+  // The app stops what it computes for a page that is left. The address of the page's session is that of its heartbeat.
+  let heartbeat = "";
+  new PerformanceObserver((list) => {
+    for (const {name} of list.getEntries()) if (name.includes("/gradio_api/heartbeat/")) heartbeat = name;
+  }).observe({type: "resource", buffered: true});
+  addEventListener("pagehide", () => heartbeat && navigator.sendBeacon(heartbeat));
 
   let due = 0;
   function complete() {

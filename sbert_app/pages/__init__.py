@@ -29,6 +29,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.pages.learn import teacher
 from sbert_app.pages.server.address import McpCalls
 from sbert_app.pages.server.guard import LOOPBACK, AllowedHosts, Guard, PasswordCheck, guarded
+from sbert_app.pages.server.heartbeat import ShortHeartbeats
 from sbert_app.pages.server.limits import UploadLimits, openai_error
 from sbert_app.process import end_within
 from sbert_app.services.container import Services
@@ -157,7 +158,7 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
             head=theme.head(),
             pwa=True,
             app_kwargs={
-                "middleware": [Middleware(McpCalls), Middleware(CountRequests), Middleware(OneSession)],
+                "middleware": [Middleware(each) for each in (ShortHeartbeats, McpCalls, CountRequests, OneSession)],
                 "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
                 "lifespan": guarded(
                     UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),

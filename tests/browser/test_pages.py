@@ -37,3 +37,22 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
     assert page.evaluate(LOW_CONTRAST) == []
     show(page, width=390)
     page.wait_for_function("document.documentElement.scrollWidth <= 390")  # figures follow a moment later
+
+
+@pytest.mark.slow
+def test_twelve_open_tabs_answer_like_one(open_page):
+    """A browser allows six connections to a host: a page that kept one would let the seventh wait for ever."""
+    pages = [open_page(path) for path in (*PAGES, "/", "/learn?lesson=1", "/learn?lesson=2")]
+    expect(pages[-1].locator("#result-2 .measured").first).to_be_visible()
+    first = pages[0]
+    first.bring_to_front()
+    first.locator("#sentence-b textarea").fill(first.locator("#sentence-a textarea").input_value())
+    expect(first.locator("#answer .card .score b").first).to_have_text("1.00")
+
+
+def test_a_page_that_is_left_says_so(open_page):
+    page = open_page("/label")
+    expect(page.locator(PAGES["/label"])).to_be_visible()
+    page.evaluate("navigator.sendBeacon = address => localStorage.setItem('left', address)")
+    page.goto(page.url.replace("label", "learn"))
+    assert "/gradio_api/heartbeat/" in page.evaluate("localStorage.getItem('left')")

@@ -11,7 +11,7 @@ from training.evaluation.thresholds import BEST_F1, PRECISION, Criterion, DataDe
 
 MEANING = (
     "Precision: of the pairs from the threshold on, the share that are matches. Recall: of the matches, the share that "
-    "lies above the threshold. Pairs with the same score are on the same side of every threshold. On the left the line "
+    "lies above the threshold. Pairs with the same score are on the same side of every threshold. The curve "
     "is that of all pairs; the points, with 95% intervals, are those of the pairs that the threshold was not chosen on."
 )
 
