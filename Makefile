@@ -37,7 +37,7 @@ app: setup ## serve the app at http://127.0.0.1:7860
 lint: $(VENV)/.installed ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy --num-workers auto
+	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
 format: $(VENV)/.installed ## let ruff format and fix what it can
