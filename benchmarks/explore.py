@@ -24,12 +24,12 @@ from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSett
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
 from sbert_app.services.corpus.search import search
-from sbert_app.services.corpus.similar_pairs import estimate_seconds
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
 from training.models.distill import distill
 from training.models.encoder import Encoder
+from training.search import estimate_seconds
 from training.sources.home import home_folder
 
 SENTENCES = 1_000_000

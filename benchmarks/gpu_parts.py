@@ -137,7 +137,7 @@ def cross(bench: Bench) -> Iterator[Row]:
 
 def pairs(bench: Bench) -> Iterator[Row]:
     """The most similar pair of 10,000 sentences, from strings, exactly."""
-    from sbert_app.services.corpus.similar_pairs import most_similar_pairs
+    from training.search import most_similar_pairs
 
     sentences = some_sentences(min(10_000, bench.sizes.sentences))
     encoder = bench.load(DEFAULT_MODEL)

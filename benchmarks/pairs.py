@@ -2,7 +2,7 @@
 
 All sides get the same sentences (a sample of the STS benchmark's distinct ones) and the same model in one process, in
 turn: encode, compare every pair, return the best pairs. Ours is ``Encoder.encode`` and the exact search of
-``sbert_app.services.corpus.similar_pairs``; the other is ``SentenceTransformer.encode`` and
+``training.search``; the other is ``SentenceTransformer.encode`` and
 ``util.paraphrase_mining_embeddings``, in its default precision and in bfloat16. Both steps are timed separately, and
 all sides must find the same pairs.
 """
@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.encode import PEERS, ours
-from sbert_app.services.corpus.similar_pairs import most_similar_pairs
 from training.data.load import load_data
 from training.errors import InputError
+from training.search import most_similar_pairs
 
 PAIRS = 10
 PAPER_SECONDS = {"BERT, each pair read (V100)": 65 * 3600, "SBERT (V100)": 5}

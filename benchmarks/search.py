@@ -24,9 +24,9 @@ from sbert_app.process import release_memory
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import search
-from sbert_app.services.corpus.search_index import QuantizedIndex, SearchIndex
 from training.data.load import load_data
 from training.models.encoder import Encoder
+from training.search import QuantizedIndex, SearchIndex
 
 SIZES = (1_000, 10_000, 100_000)
 MILLION = 1_000_000

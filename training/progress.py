@@ -1,11 +1,28 @@
-"""A progress bar for callers in a terminal or a notebook; the app has its own."""
+"""Progress of long computations: what they report to and ask, and a bar for callers in a terminal or a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+from training.errors import Stopped
+
+Step = TypeVar("Step")
 Progress = Callable[[int, int | None], None]  # (done, in all if known)
+ShouldStop = Callable[[], bool]
+
+
+def steps(
+    items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+) -> Iterator[Step]:
+    """Each item. Before it ``should_stop`` is asked, and Stopped raised; after it ``on_progress`` gets (done, all)."""
+    for done, item in enumerate(items, start=1):
+        if should_stop is not None and should_stop():
+            raise Stopped
+        yield item
+        if on_progress is not None:
+            on_progress(done, len(items))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
 from sbert_app.services.results.cost import CostTable
 from training.evaluation.thresholds import Choice, Decision
-from training.evaluation.vector_precision import PRECISIONS
+from training.quantization import PRECISIONS
 
 THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
 PRECISION_MARKERS = {

@@ -13,7 +13,7 @@ from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.cost import measure_cost
-from training.evaluation.vector_precision import PRECISIONS
+from training.quantization import PRECISIONS
 
 NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
 WAITING = messages.waiting("Measuring the vectors of all-MiniLM-L6-v2 …")

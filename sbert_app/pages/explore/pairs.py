@@ -20,7 +20,6 @@ from sbert_app.services.corpus.similar_pairs import (
     MAX_PAIRS,
     NearDuplicates,
     SimilarPairs,
-    estimate_seconds,
     find_near_duplicates,
     save_pairs,
     save_without_near_duplicates,
@@ -85,6 +84,8 @@ class _PairsTab:
         if n <= MAX_AUTOMATIC:
             return self.find_pairs(watch, open_corpus, k, threshold, hide)
         text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
+        from training.search import estimate_seconds  # torch takes seconds to import
+
         estimate = format_estimate(estimate_seconds(open_corpus.embed(self.services.embeddings).vectors))
         return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 

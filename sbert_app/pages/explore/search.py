@@ -13,8 +13,8 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.corpus.embedded import MAX_EXACT
 from sbert_app.services.corpus.search import SearchResult, check_query, search
-from sbert_app.services.corpus.search_index import MAX_EXACT
 
 COSINE_IS_DOT_PRODUCT = (
     "All embeddings have length 1, so their dot product is their cosine: FAISS searches for the largest dot products "

@@ -22,15 +22,16 @@ import numpy as np
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.search_index import MAX_EXACT, QuantizedIndex, SearchIndex
 from sbert_app.services.store.cache import DiskCache, digest, remove_least_used
 from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
+    from training.search import QuantizedIndex, SearchIndex
 
 log = logging.getLogger("sbert_lab.corpus")
 
+MAX_EXACT = 200_000  # vectors up to which a search compares all in float32: a few milliseconds
 MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
 SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
 
@@ -52,6 +53,8 @@ class EmbeddedCorpus:
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
         """The search index, built on first use; of many vectors one that leaves them where they are."""
+        from training.search import QuantizedIndex, SearchIndex  # torch takes seconds to import
+
         if len(self) > MAX_EXACT:
             return QuantizedIndex(self.vectors, bits=1 if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS else 8)
         return SearchIndex(self.vectors)

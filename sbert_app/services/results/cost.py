@@ -1,7 +1,7 @@
 """Cost: quality against the size of the vectors, for every number of dimensions and every precision.
 
 A model's vectors are computed once; the first 384, 256, … 32 numbers of each are scaled to length 1 and stored in
-float32, bfloat16, int8 and binary (`training.evaluation.vector_precision`). Quality is Spearman's ρ of the cosine of
+float32, bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ of the cosine of
 the stored vectors with the gold scores; all resamples of the bootstrap draw the same pairs, so that differences have
 intervals too. The time is that of an exact search by FAISS for one query, in one thread.
 """
@@ -25,9 +25,9 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.metrics import affordable_resamples, bootstrap_replicates, cosine, spearman
 from training.evaluation.scoring import sentence_vectors
-from training.evaluation.vector_precision import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 from training.models.baselines import TfIdf
 from training.pooling import normalize_rows
+from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer

@@ -25,9 +25,9 @@ from sbert_app.services.corpus.embedded import (
 )
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.search import search
-from sbert_app.services.corpus.similar_pairs import estimate_seconds
 from sbert_app.services.store.cache import DiskCache, remove_least_used
 from training.errors import InputError, Stopped
+from training.search import estimate_seconds
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
 SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)

@@ -1,7 +1,7 @@
 """Vectors in fewer bits: bfloat16, int8, binary. What is stored, and what it stands for when it is compared.
 
-    codes = quantize(vectors, "int8", ranges(vectors))      int8 (N, D), a quarter of float32
-    restore(codes, "int8", ranges(vectors), D)              float32 (N, D): the middle of each step
+    codes = quantize(vectors, "int8")                   int8 (N, D), a quarter of float32
+    restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
 
 The codes of int8 and binary equal those of ``quantize_embeddings`` of sentence-transformers, with the same calibration
 ranges and, for binary, "ubinary". They are also the codes of FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search
@@ -42,8 +42,24 @@ def ranges(calibration: np.ndarray) -> Ranges:
     return np.stack([calibration.min(axis=0), calibration.max(axis=0)])
 
 
-def quantize(vectors: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
-    """float32 (N, D) -> what is stored: (N, D) float32, uint16 (the bits of bfloat16) or int8; (N, ⌈D/8⌉) uint8."""
+def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges | None = None) -> np.ndarray:
+    """What is stored: (N, D) float32, uint16 (the bits of bfloat16) or int8; of binary (N, ⌈D/8⌉) uint8.
+
+    Args:
+        vectors: float32 (N, D).
+        precision: float32, bfloat16, int8 or binary.
+        calibration: what `ranges` returned, of int8; None = those of ``vectors`` themselves. What is compared later
+            has to be quantized with the same ranges.
+
+    Raises:
+        InputError: there is no such precision, or int8 is to be calibrated on fewer than two vectors.
+
+    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again.
+    """
+    if precision not in PRECISIONS:
+        raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
+    if calibration is None:
+        calibration = ranges(vectors) if precision == "int8" else vectors[:0]
     return PRECISIONS[precision].quantize(vectors, calibration)
 
 

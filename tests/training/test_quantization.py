@@ -9,7 +9,7 @@ from sentence_transformers.util import quantize_embeddings
 
 from training.errors import InputError
 from training.evaluation.metrics import cosine
-from training.evaluation.vector_precision import PRECISIONS, bytes_per_vector, quantize, ranges, restore
+from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,14 @@ def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vec
     assert errors == sorted(errors)
     equal_bits = ((u > 0) == (v > 0)).mean(axis=1)
     np.testing.assert_allclose(cosine(a, b), 2 * equal_bits - 1, atol=1e-6)
+
+
+def test_int8_is_calibrated_on_what_is_quantized_unless_ranges_are_given(vectors):
+    np.testing.assert_array_equal(quantize(vectors), quantize(vectors, "int8", ranges(vectors)))
+    np.testing.assert_array_equal(quantize(vectors), quantize_embeddings(vectors, "int8"))
+    np.testing.assert_array_equal(quantize(vectors[:1], "binary"), quantize_embeddings(vectors[:1], "ubinary"))
+    with pytest.raises(InputError, match="precision 'int4' is unknown; choose float32, bfloat16, int8, binary"):
+        quantize(vectors, "int4")
 
 
 def test_sizes_and_wrong_calibration(vectors):

@@ -1,0 +1,128 @@
+"""The most similar pairs: exact with and without bfloat16; near duplicates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import training.search as module
+from training.data.load import load_data
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+from training.search import most_similar_pairs, near_duplicates, paraphrase_mining
+
+
+def unit(vectors) -> np.ndarray:
+    vectors = np.asarray(vectors, dtype=np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+@st.composite
+def clouds(draw) -> np.ndarray:
+    """Up to 90 unit vectors, among them equal ones, near ones and opposite ones."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    centres = random.normal(size=(draw(st.integers(1, 12)), draw(st.sampled_from([2, 8, 64]))))
+    chosen = random.integers(0, len(centres), draw(st.integers(0, 90)))
+    noise = random.normal(size=(len(chosen), centres.shape[1])) * draw(st.sampled_from([0, 1e-3, 0.03, 1]))
+    return unit(centres[chosen] + noise).reshape(-1, centres.shape[1])
+
+
+def by_hand(vectors: np.ndarray) -> list[tuple[int, int, float]]:
+    """Every pair, best first."""
+    exact = vectors.astype(np.float64)
+    found = [(i, j, float(exact[i] @ exact[j])) for i in range(len(exact)) for j in range(i + 1, len(exact))]
+    return sorted(found, key=lambda pair: -pair[2])
+
+
+@pytest.fixture(params=["rough product first", "float32 alone"])
+def product(request, monkeypatch):
+    """Both ways, on any processor: bfloat16 is computed everywhere, if not everywhere fast."""
+    monkeypatch.setattr("training.search.has_native_bfloat16", lambda device: request.param == "rough product first")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 16)
+
+
+class TestMostSimilarPairs:
+    @pytest.mark.usefixtures("product", "small_blocks")
+    @given(vectors=clouds(), k=st.integers(1, 200))
+    def test_they_are_those_of_brute_force(self, vectors, k):
+        found = most_similar_pairs(vectors, k)
+        best = by_hand(vectors)[:k]
+        assert [cosine for *_, cosine in found] == pytest.approx([cosine for *_, cosine in best], abs=1e-6)
+        exact = {(i, j): cosine for i, j, cosine in by_hand(vectors)}
+        assert all(cosine == pytest.approx(exact[i, j], abs=1e-6) for i, j, cosine in found)
+        assert len({pair[:2] for pair in found}) == len(found)
+
+    @pytest.mark.usefixtures("product", "small_blocks")
+    @given(vectors=clouds(), threshold=st.floats(-1, 1))
+    def test_a_threshold_lets_in_what_reaches_it(self, vectors, threshold):
+        found = {pair[:2] for pair in most_similar_pairs(vectors, 10_000, threshold)}
+        every = by_hand(vectors)
+        assert {(i, j) for i, j, cosine in every if cosine > threshold + 1e-6} <= found
+        assert found <= {(i, j) for i, j, cosine in every if cosine >= threshold - 1e-6}
+
+    @given(clouds())
+    def test_a_rough_product_is_within_its_tolerance(self, vectors):
+        import torch
+
+        exact = torch.from_numpy(vectors)
+        rough = (exact.bfloat16() @ exact.bfloat16().T).float()
+        assert float((rough - exact @ exact.T).abs().max() if len(vectors) else 0) <= module.TOLERANCE
+
+    @pytest.mark.parametrize("n", [0, 1, 2, 3, 10])
+    def test_few_and_identical_sentences(self, n):
+        found = most_similar_pairs(unit(np.ones((n, 4))), 5)
+        assert [pair[:2] for pair in found] == [(i, j) for i in range(n) for j in range(i + 1, n)][:5]
+        assert all(cosine == pytest.approx(1) and cosine <= 1 for *_, cosine in found)
+
+    def test_among_equals_the_first_come_first(self):
+        vectors = unit([[1, 0], [1, 0], [0, 1], [0, 1]])
+        assert most_similar_pairs(vectors, 3) == [(0, 1, 1.0), (2, 3, 1.0), (0, 2, 0.0)]
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_it_reports_progress_and_can_be_stopped(self):
+        vectors, told = unit(np.eye(40)), []
+        most_similar_pairs(vectors, 1, on_progress=lambda done, count: told.append((done, count)))
+        assert told == [(done, 6) for done in range(1, 7)]
+        with pytest.raises(Stopped):
+            most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
+
+    def test_zero_pairs_are_refused(self):
+        with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
+            most_similar_pairs(unit(np.eye(3)), 0)
+
+    def test_real_sentences_as_sentence_transformers_mines_them(self):
+        from sentence_transformers import util
+
+        encoder, data = Encoder.load("all-MiniLM-L6-v2", dtype="float32"), load_data("stsb:dev")
+        sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:1_000]
+        mined = util.paraphrase_mining_embeddings(encoder.encode(sentences), max_pairs=10_000, top_k=100)[:100]
+        found = paraphrase_mining(encoder, sentences, max_pairs=100, batch_size=64)
+        assert [cosine for cosine, *_ in found] == pytest.approx([min(cosine, 1) for cosine, *_ in mined], abs=1e-5)
+        assert {(i, j) for _, i, j in found[:90]} <= {(int(i), int(j)) for _, i, j in mined}
+        above = paraphrase_mining(encoder, sentences, threshold=0.8)
+        assert above[:50] == found[:50] and min(cosine for cosine, *_ in above) >= 0.8
+
+
+class TestNearDuplicates:
+    @pytest.mark.usefixtures("product", "small_blocks")
+    @given(vectors=clouds(), threshold=st.floats(0.1, 1.1))
+    def test_it_agrees_with_reading_the_sentences_one_by_one(self, vectors, threshold):
+        original = near_duplicates(vectors, threshold)
+        cosines = vectors.astype(np.float64) @ vectors.astype(np.float64).T
+        kept = np.flatnonzero(original == np.arange(len(original)))
+        for row, own in enumerate(original):
+            assert own in kept
+            earlier = kept[kept < row]
+            if own == row:
+                assert (cosines[row, earlier] < threshold + 1e-6).all()
+            else:
+                assert own < row
+                assert cosines[row, own] >= threshold - 1e-6
+
+    def test_it_can_be_stopped(self):
+        with pytest.raises(Stopped):
+            near_duplicates(unit(np.eye(3)), 0.9, should_stop=lambda: True)

@@ -1,0 +1,187 @@
+"""Similarities and search are those of sentence-transformers.
+
+The quantized index: exact cosines of nearly all of the nearest, from a fraction of the memory.
+"""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import util
+
+import training.search as search_index
+from training.clustering import community_detection
+from training.data.load import load_data
+from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
+from training.search import BITS, SCORE_FUNCTIONS, QuantizedIndex, SearchIndex, semantic_search, similarity
+
+DIMENSION = 96
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> np.ndarray:
+    """20,000 in 500 clusters, none of them around the origin, as sentence vectors are."""
+    draw = np.random.default_rng(0)
+    centres = draw.standard_normal((500, DIMENSION)) + 0.5 * draw.standard_normal(DIMENSION)
+    return unit(centres[draw.integers(0, 500, 20_000)] + 0.7 * draw.standard_normal((20_000, DIMENSION)))
+
+
+@pytest.fixture(scope="module")
+def queries(vectors: np.ndarray) -> np.ndarray:
+    draw = np.random.default_rng(1)
+    return unit(vectors[draw.integers(0, len(vectors), 50)] + 0.03 * draw.standard_normal((50, DIMENSION)))
+
+
+# ---------------------------------------------------------------- as sentence-transformers has it
+
+THEIRS = {
+    "cosine": util.cos_sim,
+    "dot": util.dot_score,
+    "euclidean": util.euclidean_sim,
+    "manhattan": util.manhattan_sim,
+}
+
+
+@pytest.fixture(scope="module")
+def real() -> np.ndarray:
+    """The vectors of 1,200 different sentences of the STS benchmark."""
+    data = load_data("stsb:dev")
+    sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:1_200]
+    return Encoder.load("all-MiniLM-L6-v2").encode(sentences)
+
+
+@pytest.mark.parametrize("function", SCORE_FUNCTIONS)
+def test_the_similarity_of_each_with_each(vectors, function):
+    u, v = 3 * vectors[:7], vectors[7:12]
+    expected = THEIRS[function](u, v).numpy()
+    np.testing.assert_allclose(similarity(u, v, function), expected, atol=1e-5)
+    tensors = similarity(torch.from_numpy(u), torch.from_numpy(v), function)
+    np.testing.assert_allclose(tensors.numpy(), expected, atol=1e-5)
+    assert similarity(u[0], v[0], function).shape == (1, 1)
+
+
+@pytest.mark.parametrize("function", [*SCORE_FUNCTIONS, util.dot_score])
+def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
+    monkeypatch.setattr(search_index, "ROWS", 500)
+    queries, corpus = real[:200], 2 * real[200:]
+    expected = util.semantic_search(queries, corpus, top_k=5, score_function=THEIRS.get(function, function))
+    found = semantic_search(queries, corpus, top_k=5, score_function=function)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert [hit["score"] for hit in mine] == pytest.approx([hit["score"] for hit in theirs], abs=1e-5)
+        apart = [a["corpus_id"] != b["corpus_id"] for a, b in zip(mine, theirs, strict=True)]
+        assert not any(apart) or len({round(hit["score"], 5) for hit in mine}) < 5, "but for equal scores"
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_an_index_serves_any_number_of_searches(real, bits):
+    index, exact = QuantizedIndex(real, bits), semantic_search(real[:20], SearchIndex(real), top_k=3)
+    found = semantic_search(2 * real[:20], index, top_k=3)
+    for mine, best in zip(found, exact, strict=True):
+        assert [hit["corpus_id"] for hit in mine] == [hit["corpus_id"] for hit in best]
+        assert [hit["score"] for hit in mine] == pytest.approx([hit["score"] for hit in best], abs=1e-5)
+
+
+def test_a_query_alone_a_small_corpus_and_none(vectors):
+    [hits] = semantic_search(vectors[0], vectors[:3], top_k=10)
+    assert hits[0] == {"corpus_id": 0, "score": pytest.approx(1)} and len(hits) == 3
+    assert semantic_search(vectors[:2], vectors[:0]) == [[], []]
+    assert [hit["corpus_id"] for hit in semantic_search(vectors[0], np.repeat(vectors[:1], 4, axis=0))[0]] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_what_cannot_be_compared_is_one_sentence(vectors):
+    with pytest.raises(InputError, match="vectors of 96 and of 50 dimensions cannot be compared"):
+        similarity(vectors[:2], vectors[:2, :50])
+    with pytest.raises(InputError, match="vectors of 50 and of 96 dimensions cannot be compared"):
+        semantic_search(vectors[:2, :50], vectors)
+    with pytest.raises(InputError, match="similarity 'cosin' is unknown; choose cosine, dot, euclidean, manhattan"):
+        similarity(vectors[:2], vectors[:2], "cosin")
+    with pytest.raises(InputError, match="top_k is 0; it must be at least 1"):
+        semantic_search(vectors[:2], vectors, top_k=0)
+
+
+@pytest.mark.parametrize(("threshold", "smallest"), [(0.6, 3), (0.75, 2), (0.3, 10), (0.99, 5)])
+def test_communities_are_those_of_sentence_transformers(real, threshold, smallest):
+    expected = util.community_detection(real, threshold, smallest, batch_size=300)
+    found = community_detection(3 * real, threshold, smallest, batch_size=300)
+    assert [len(each) for each in found] == [len(each) for each in expected]
+    assert [each[0] for each in found] == [each[0] for each in expected]
+    assert [set(each) for each in found] == [set(each) for each in expected]
+
+
+def test_few_communities_none_and_stopped(vectors):
+    assert community_detection(vectors[:0]) == community_detection(vectors[:5], 2.0, 1) == []
+    assert community_detection(vectors[:2], 2.0) == []
+    with pytest.raises(InputError, match="the smallest community has 0 vectors; it must be at least 1"):
+        community_detection(vectors[:5], min_community_size=0)
+    with pytest.raises(Stopped):
+        community_detection(vectors[:5], should_stop=lambda: True)
+
+
+# ---------------------------------------------------------------- the quantized index
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(vectors, queries, bits, monkeypatch):
+    monkeypatch.setitem(search_index.CANDIDATES, bits, {1: 800, 8: 40}[bits])  # of 20,000
+    cosines, rows = QuantizedIndex(vectors, bits).nearest(queries, 10)
+    best = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
+    recall = np.mean([len(set(found) & set(true)) / 10 for found, true in zip(rows, best, strict=True)])
+    assert recall >= 0.99
+    np.testing.assert_allclose(cosines, np.take_along_axis(queries @ vectors.T, rows, 1), atol=1e-6)
+    assert (np.diff(cosines, axis=1) <= 0).all()
+    assert (cosines.dtype, rows.dtype) == (np.float32, np.int64)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_parts_that_are_searched_in_parallel_answer_as_one(vectors, queries, bits, monkeypatch):
+    whole = QuantizedIndex(vectors, bits)
+    monkeypatch.setattr(search_index, "MIN_PART", 3_000)
+    monkeypatch.setattr("training.parallel.num_threads", lambda: 3)
+    split = QuantizedIndex(vectors, bits)
+    assert (len(whole._parts), len(split._parts)) == (1, 3)
+    for mine, other in zip(whole.nearest(queries, 10), split.nearest(queries, 10), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("count", [1, 7])
+def test_few_vectors_are_all_found(vectors, bits, count):
+    cosines, rows = QuantizedIndex(vectors[:count], bits).nearest(vectors[:1], count)
+    assert rows[0, 0] == 0
+    assert sorted(rows[0]) == list(range(count))
+    assert cosines[0, 0] == pytest.approx(1, abs=1e-6)
+    assert (cosines <= 1).all()
+
+
+def test_equal_vectors_come_in_the_order_of_their_rows(vectors):
+    same = np.repeat(vectors[:1], 100, axis=0)
+    assert QuantizedIndex(same).nearest(vectors[:1], 5)[1].tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
+    np.save(tmp_path / "vectors.npy", vectors)
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    for mine, other in zip(
+        QuantizedIndex(mapped).nearest(queries, 3), QuantizedIndex(vectors).nearest(queries, 3), strict=True
+    ):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("dimension", [3, 50])
+def test_any_number_of_dimensions_will_do(vectors, dimension):
+    some = unit(vectors[:200, :dimension])
+    assert (QuantizedIndex(some).nearest(some, 1)[1][:, 0] == np.arange(200)).all()
+
+
+def test_another_number_of_bits_is_an_error(vectors):
+    with pytest.raises(ValueError, match="1 or 8 bits a dimension, not 4"):
+        QuantizedIndex(vectors, 4)

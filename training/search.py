@@ -1,0 +1,415 @@
+"""Search among sentence vectors: similarities, the nearest to a query, the most similar pairs, near duplicates.
+
+    similarity(u, v)                                 (N, M): each with each
+    semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus
+    paraphrase_mining(encoder, sentences)            the most similar pairs of all
+    near_duplicates(vectors, threshold=0.95)         of each vector the earlier one that it repeats
+
+**Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, quantized to one bit or one
+byte a dimension, which reads 32 or 4 times less memory. The best of them, the candidates, are then compared exactly
+("rescoring"). The cosines that are returned are exact; a neighbour is missed only if it is not among the candidates.
+One bit is the sign of a dimension less its mean over all vectors; such vectors are compared by the number of bits in
+which they differ (Hamming distance). One byte divides the range of a dimension into 256 steps.
+
+**Pairs.** For unit vectors the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in
+blocks of the upper triangle, so memory is bounded: 10,000 sentences have 50 million cosines, 100,000 have five billion.
+Most rows of a block cannot improve on the k best pairs so far. A bfloat16 product, four times as fast on processors
+that support it, identifies the rows that may; only those are recomputed in float32.
+
+TOLERANCE makes that exact. Rounding to bfloat16 has a relative error of at most u = 2⁻⁸. The product of two rounded
+unit vectors is therefore within 2u + u² of their cosine, and rounding the product adds u(1 + u)²: together less than
+0.0118. The remaining 0.0038 of TOLERANCE exceeds the error of summing in float32 below 60,000 dimensions.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from training import parallel
+from training.device import has_native_bfloat16
+from training.errors import InputError
+from training.pooling import normalize_rows
+from training.progress import Progress, ShouldStop, steps
+
+Vectors = TypeVar("Vectors", np.ndarray, Tensor)
+ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
+
+SCORE_FUNCTIONS: dict[str, ScoreFunction] = {
+    "cosine": lambda u, v: F.normalize(u, dim=1) @ F.normalize(v, dim=1).T,
+    "dot": lambda u, v: u @ v.T,
+    "euclidean": lambda u, v: -torch.cdist(u, v),
+    "manhattan": lambda u, v: -torch.cdist(u, v, p=1.0),
+}
+
+
+class CanEncode(Protocol):
+    """An `Encoder`, or another model of this kind."""
+
+    def encode(self, sentences: Sequence[str], /, **options: Any) -> np.ndarray: ...
+
+
+def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
+    """The similarity of each vector with each: float32 (N, D), (M, D) -> (N, M); one vector (D,) counts as (1, D).
+
+    Args:
+        u: NumPy or tensor; the result is of the same kind.
+        v: likewise.
+        function: cosine, dot, or the negative distances euclidean and manhattan.
+
+    Raises:
+        InputError: there is no such function, or the vectors differ in length.
+    """
+    first, second = as_rows(u), as_rows(v)
+    _check_dimensions(first, second)
+    found = _score_function(function)(first, second)
+    return found if isinstance(u, Tensor) else found.numpy()
+
+
+def _score_function(function: str | ScoreFunction) -> ScoreFunction:
+    if callable(function):
+        return function
+    if function not in SCORE_FUNCTIONS:
+        raise InputError(f"similarity {function!r} is unknown; choose {', '.join(SCORE_FUNCTIONS)}")
+    return SCORE_FUNCTIONS[function]
+
+
+def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
+    """Vectors as a float32 tensor (N, D), not copied if they are float32; one vector (D,) becomes (1, D)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a read-only memory map: nothing is written to it
+        rows = vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    return rows.float() if rows.ndim == 2 else rows.float()[None]
+
+
+def _check_dimensions(first: Tensor, second: Tensor) -> None:
+    if first.shape[1] != second.shape[1]:
+        raise InputError(
+            f"vectors of {first.shape[1]} and of {second.shape[1]} dimensions cannot be compared; encode both with one "
+            "model"
+        )
+
+
+# ---------------------------------------------------------------- the nearest to a query
+
+QUERIES, ROWS = 128, 65_536  # vectors that are compared at a time
+BITS = (1, 8)  # a dimension
+CANDIDATES = {1: 1_000, 8: 100}  # at least so many are rescored
+CANDIDATES_PER_RESULT = {1: 40, 8: 4}  # or so many times k, if that is more
+MIN_PART = 50_000  # vectors that are worth a thread of their own
+CHUNK = 65_536  # vectors that are quantized at a time
+
+
+class SearchIndex:
+    """Vectors that are all compared: exact. Immutable, thread-safe."""
+
+    exact = True
+
+    def __init__(self, vectors: np.ndarray | Tensor, function: str | ScoreFunction = "cosine") -> None:
+        """``vectors``: (N, D). ``function``: of `SCORE_FUNCTIONS`, or what computes (Q, D), (N, D) -> (Q, N)."""
+        self._is_cosine = function == "cosine"
+        self._score = SCORE_FUNCTIONS["dot"] if self._is_cosine else _score_function(function)
+        self._vectors = F.normalize(as_rows(vectors), dim=1) if self._is_cosine else as_rows(vectors)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    @torch.inference_mode()
+    def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest of each query (Q, D), best first: scores (Q, k) float32 and rows (Q, k) int64; k ≤ N.
+
+        Of equal ones the first comes first. InputError if the queries have another number of dimensions.
+        """
+        chosen = as_rows(queries).to(self._vectors.device)
+        _check_dimensions(chosen, self._vectors)
+        chosen = F.normalize(chosen, dim=1) if self._is_cosine else chosen
+        found = [self._nearest(part, k) for part in chosen.split(QUERIES)]
+        scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.lexsort((rows, -scores))
+        scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+        return np.minimum(scores, 1) if self._is_cosine else scores, rows
+
+    def _nearest(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        scores = queries.new_empty(len(queries), 0)
+        rows = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+        for start in range(0, len(self), ROWS):
+            block = self._score(queries, self._vectors[start : start + ROWS])
+            best = block.topk(min(k, block.shape[1]))
+            scores, rows = torch.cat([scores, best.values], 1), torch.cat([rows, best.indices + start], 1)
+            scores, kept = scores.topk(min(k, scores.shape[1]))
+            rows = rows.gather(1, kept)
+        return scores.cpu().numpy(), rows.cpu().numpy()
+
+
+class QuantizedIndex:
+    """Unit vectors to search in. Immutable, thread-safe.
+
+    Beside ``vectors``, which are not copied and may be a memory map, it holds ``bits`` / 32 of their size.
+    """
+
+    exact = False
+
+    def __init__(self, vectors: np.ndarray, bits: int = 1) -> None:
+        """``vectors``: float32 (N, D), unit length. ``bits``: 1 or 8. Raises ValueError for another number."""
+        if bits not in BITS:
+            raise ValueError(f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}")
+        self._vectors, self.bits = vectors, bits
+        self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+        parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
+        edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64)
+        self._parts = [(int(a), self._quantized(vectors[a:b])) for a, b in pairwise(edges)]
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest of each query (Q, D), best first: cosines (Q, k) float32 and rows (Q, k) int64; k ≤ N."""
+        queries = np.ascontiguousarray(normalize_rows(as_rows(queries).cpu().numpy()))
+        count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
+        searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
+        candidates = np.concatenate(parallel.run_parallel(searches), axis=1)
+        found = [self._rescore(query, rows, k) for query, rows in zip(queries, candidates, strict=True)]
+        return np.stack([cosines for cosines, _ in found]), np.stack([rows for _, rows in found])
+
+    def _quantized(self, vectors: np.ndarray) -> Any:
+        """A FAISS index of one part of the vectors."""
+        import faiss
+
+        dimension = vectors.shape[1]
+        index: Any
+        if self.bits == 8:
+            index = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+            index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // CHUNK)], dtype=np.float32))
+        else:
+            index = faiss.IndexBinaryFlat(-(-dimension // 8) * 8)
+        for start in range(0, len(vectors), CHUNK):
+            index.add(self._encoded(vectors[start : start + CHUNK]))
+        return index
+
+    def _encoded(self, vectors: np.ndarray) -> np.ndarray:
+        """What FAISS takes: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
+        if self.bits == 1:
+            return np.packbits(vectors > self._mean, axis=1)
+        return np.ascontiguousarray(vectors, dtype=np.float32)
+
+    def _candidates(self, queries: np.ndarray, count: int, first: int, part: Any) -> np.ndarray:
+        """The rows of the ``count`` best quantized vectors of a part, or all of it: int64 (Q, C)."""
+        return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
+
+    def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest of the candidates by their exact cosine; of equal ones the first."""
+        rows = np.sort(rows)  # in the order in which they lie in memory
+        cosines = self._vectors[rows] @ query
+        best = np.lexsort((rows, -cosines))[:k]
+        return np.minimum(cosines[best], 1), rows[best]
+
+
+def semantic_search(
+    query_embeddings: np.ndarray | Tensor,
+    corpus_embeddings: np.ndarray | Tensor | SearchIndex | QuantizedIndex,
+    top_k: int = 10,
+    score_function: str | ScoreFunction = "cosine",
+) -> list[list[dict[str, Any]]]:
+    """For each query the ``top_k`` nearest of the corpus, best first: ``corpus_id`` (row) and ``score``.
+
+    Args:
+        query_embeddings: float32 (Q, D); one query may be (D,).
+        corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
+            `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
+            candidates exactly.
+        top_k: how many to return; of a smaller corpus all.
+        score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
+            index has its own.
+
+    Raises:
+        InputError: ``top_k`` is less than 1, or the vectors differ in length.
+    """
+    if top_k < 1:
+        raise InputError(f"top_k is {top_k}; it must be at least 1")
+    index = corpus_embeddings
+    if not isinstance(index, SearchIndex | QuantizedIndex):
+        index = SearchIndex(index, score_function)
+    queries = as_rows(query_embeddings)
+    if not len(index) or not len(queries):
+        return [[] for _ in queries]
+    found = index.nearest(queries, min(top_k, len(index)))
+    return [
+        [{"corpus_id": row, "score": score} for score, row in zip(*hits, strict=True)]
+        for hits in zip(*(column.tolist() for column in found), strict=True)
+    ]
+
+
+# ---------------------------------------------------------------- the most similar pairs
+
+BLOCK = 1_024  # rows and columns of a block: fits in a core's cache together with its operands
+SAMPLED_BLOCKS = 4  # rows of blocks whose time tells that of all
+TOLERANCE = 2**-6  # bound on the error of a bfloat16 cosine
+
+
+def paraphrase_mining(
+    encoder: CanEncode, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+) -> list[tuple[float, int, int]]:
+    """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
+
+    Args:
+        encoder: a bi-encoder.
+        sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
+        max_pairs: how many to return at most.
+        threshold: the lowest cosine.
+        options: of ``encode``.
+
+    Raises:
+        InputError: ``max_pairs`` is less than 1.
+    """
+    vectors = normalize_rows(encoder.encode(sentences, **options))
+    return [(cosine, i, j) for i, j, cosine in most_similar_pairs(vectors, max_pairs, threshold)]
+
+
+def most_similar_pairs(
+    vectors: np.ndarray,
+    k: int,
+    threshold: float = -1.0,
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> list[tuple[int, int, float]]:
+    """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
+
+    Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
+    cosine, the ones found first are returned.
+
+    Raises:
+        InputError: k is less than 1.
+        Stopped: ``should_stop``, asked before each block, said yes. ``on_progress`` is called after each.
+    """
+    if k < 1:
+        raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
+    products = _Products(vectors)
+    blocks = _triangle(len(vectors))
+    cosine = np.empty(0, dtype=np.float32)
+    pairs = np.empty((2, 0), dtype=np.int64)
+    for rows_of, columns in steps(blocks, on_progress, should_stop):
+        full = len(cosine) == k
+        bound = float(cosine.min()) if full else threshold
+        rows, block = products.rows_from(bound, rows_of, columns)
+        is_better = block > bound if full else block >= bound
+        if rows_of == columns:  # each pair once, no sentence with itself
+            is_better &= np.arange(block.shape[1]) > rows[:, None] - columns.start
+        better = np.flatnonzero(is_better)
+        if len(better):
+            i, j = np.divmod(better, block.shape[1])
+            cosine = np.concatenate([cosine, block.ravel()[better]])
+            pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
+            kept = _highest(cosine, k)
+            cosine, pairs = cosine[kept], pairs[:, kept]
+    order = np.lexsort((pairs[1], pairs[0], -cosine))
+    best = (pairs[0, order], pairs[1, order], cosine[order])
+    return list(zip(*(column.tolist() for column in best), strict=True))
+
+
+def estimate_seconds(vectors: np.ndarray) -> float:
+    """About how long comparing each vector with each takes on this machine, from the time of a few blocks."""
+    n = min(len(vectors), SAMPLED_BLOCKS * BLOCK)
+    sample = np.array(vectors[:n])
+    started = time.perf_counter()
+    products = _Products(sample)
+    for block, columns in (blocks := _triangle(n)):
+        products.rows_from(1.0, block, columns)
+    count = -(-len(vectors) // BLOCK)
+    return (time.perf_counter() - started) / max(len(blocks), 1) * count * (count + 1) / 2
+
+
+def _triangle(n: int) -> list[tuple[slice, slice]]:
+    """The blocks (rows, columns) of the upper triangle of n cosines by n."""
+    parts = [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
+    return [(block, columns) for i, block in enumerate(parts) for columns in parts[i:]]
+
+
+def near_duplicates(
+    vectors: np.ndarray,
+    threshold: float,
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> np.ndarray:
+    """The earlier sentence that each one nearly duplicates: int64 (N,), its position, or the sentence's own.
+
+    In order, a sentence is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept
+    sentences are that similar, and each dropped sentence is similar to a kept one. ``vectors``: float32 (N, D), unit
+    length. Stopped if ``should_stop``, asked before each block, says yes.
+    """
+    products = _Products(vectors)
+    original = np.arange(len(vectors))
+    is_kept = np.ones(len(vectors), dtype=bool)
+    for top in steps(range(0, len(vectors), BLOCK), on_progress, should_stop):
+        block = slice(top, top + BLOCK)
+        for left in range(0, top, BLOCK):
+            _drop_duplicates(products, block, slice(left, left + BLOCK), threshold, original, is_kept)
+        _drop_within(products, block, threshold, original, is_kept)
+    return original
+
+
+class _Products:
+    """Blocks of the matrix of cosines; rows that cannot reach a bound are skipped after a bfloat16 product."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.exact = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
+        self.bfloat16: Tensor | None = self.exact.bfloat16() if has_native_bfloat16("cpu") else None
+
+    def rows_from(self, bound: float, block: slice, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that may have a cosine of at least ``bound`` with one of ``columns``, themselves excepted.
+
+        Returns their positions int64 (R,) and their cosines with ``columns``, float32 (R, C), at most 1.
+        """
+        with torch.inference_mode():
+            rows = torch.arange(block.start, min(block.stop, len(self.exact)))
+            if self.bfloat16 is not None and bound > -1:
+                product = self.bfloat16[block] @ self.bfloat16[columns].T
+                if block == columns:
+                    product.fill_diagonal_(-2)
+                rows = rows[product.amax(1).float() >= bound - TOLERANCE]
+            all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
+            cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
+            return rows.numpy(), cosines.clamp_(max=1).numpy()
+
+
+def _drop_duplicates(
+    products: _Products, block: slice, earlier: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
+) -> None:
+    """Drop the rows of ``block`` that are similar to a kept sentence of an earlier block."""
+    if not is_kept[block].any():
+        return
+    rows, cosines = products.rows_from(threshold, block, earlier)
+    similar = (cosines >= threshold) & is_kept[earlier] & is_kept[rows][:, None]
+    is_duplicate = similar.any(axis=1)
+    original[rows[is_duplicate]] = earlier.start + similar[is_duplicate].argmax(axis=1)
+    is_kept[rows[is_duplicate]] = False
+
+
+def _drop_within(
+    products: _Products, block: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
+) -> None:
+    """Drop the rows of ``block`` that are similar to a kept sentence before them in the same block."""
+    rows, cosines = products.rows_from(threshold, block, block)
+    for row, similar in zip(rows.tolist(), cosines >= threshold, strict=True):
+        if is_kept[row]:
+            later = row + 1 + np.flatnonzero(similar[row + 1 - block.start :])
+            later = later[is_kept[later]]
+            is_kept[later] = False
+            original[later] = row
+
+
+def _highest(values: np.ndarray, k: int) -> np.ndarray:
+    """Positions of the k highest values; of equal values the first."""
+    if len(values) <= k:
+        return np.arange(len(values))
+    lowest = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > lowest)
+    return np.concatenate([above, np.flatnonzero(values == lowest)[: k - len(above)]])
