@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from training.clustering import community_detection
     from training.data.dataset import Dataset
     from training.data.load import load_data
     from training.errors import InputError
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.distill import distill
     from training.models.encoder import Encoder
+    from training.quantization import quantize
+    from training.search import (
+        QuantizedIndex,
+        SearchIndex,
+        near_duplicates,
+        paraphrase_mining,
+        semantic_search,
+        similarity,
+    )
     from training.trainer.config import RunConfig
     from training.trainer.train import train
 
@@ -29,12 +39,20 @@ __all__ = [
     "Dataset",
     "Encoder",
     "InputError",
+    "QuantizedIndex",
     "RunConfig",
+    "SearchIndex",
     "attribute",
     "choose_threshold",
+    "community_detection",
     "distill",
     "evaluate",
     "load_data",
+    "near_duplicates",
+    "paraphrase_mining",
+    "quantize",
+    "semantic_search",
+    "similarity",
     "train",
 ]
 
@@ -43,12 +61,20 @@ _MODULES = {
     "Dataset": "training.data.dataset",
     "Encoder": "training.models.encoder",
     "InputError": "training.errors",
+    "QuantizedIndex": "training.search",
     "RunConfig": "training.trainer.config",
+    "SearchIndex": "training.search",
     "attribute": "training.evaluation.attribution",
     "choose_threshold": "training.evaluation.thresholds",
+    "community_detection": "training.clustering",
     "distill": "training.models.distill",
     "evaluate": "training.evaluation.scoring",
     "load_data": "training.data.load",
+    "near_duplicates": "training.search",
+    "paraphrase_mining": "training.search",
+    "quantize": "training.quantization",
+    "semantic_search": "training.search",
+    "similarity": "training.search",
     "train": "training.trainer.train",
 }
 
