@@ -226,6 +226,13 @@ class DataName:
             return PurePath(self.name).name if "/" in self.name or "\\" in self.name else self.name
         return known.title if self.split in ("", "test") else f"{known.title} {self.split}"
 
+    @property
+    def test_split(self) -> str | None:
+        """Of the development split of a built-in set that is on every machine: its test split. None for all others."""
+        known = self.built_in
+        is_dev = known is not None and not known.repo and self.split in ("", "dev")
+        return f"{self.name.partition(':')[0]}:test" if is_dev else None
+
     def absolute(self, encoding: str | None = None) -> DataName:
         """For use in another folder: a file by its whole path, read in ``encoding`` unless it names its own."""
         if not self.path.exists():

@@ -169,6 +169,8 @@ def _summary(result: RunResult) -> str:
                 lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
+    if result.test:
+        lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
     if result.final and result.final.get("collapsed"):
         lines.append(f"collapsed: {result.final['collapsed']}")
     if result.path:

@@ -8,8 +8,8 @@ Both are far smaller than the published ones (InferSent: GloVe of 300 dimensions
 so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they are, and the averaging
 network trains its own, which start as GloVe's; those of bigrams start at zero.
 
-The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training and
-evaluation data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe
+The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training
+data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe
 cannot be had, word vectors are random and trained, and the vocabulary is that of the sentences alone.
 """
 

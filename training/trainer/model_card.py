@@ -43,16 +43,22 @@ _METRICS = {
 }
 
 
-def with_model_index(card: str, config: RunConfig, best: Figures, name: str) -> str:
-    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once."""
+def with_model_index(card: str, config: RunConfig, best: Figures, name: str, test: Figures | None = None) -> str:
+    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once.
+
+    ``test`` has the figures of the test split beside them, if there are any.
+    """
+    dev = _data_name(config.eval_data)
+    measured = [(f"{dev} (chose the checkpoint)", dev, best), *([(test["data"], test["data"], test)] if test else [])]
     results = [
         {
             "task": {"type": task, "name": task_name},
-            "dataset": {"name": _data_name(config.eval_data), "type": _data_name(config.eval_data)},
-            "metrics": [{"type": metric, "value": round(float(best[key]), 6), "name": metric_name}],
+            "dataset": {"name": data_name, "type": data},
+            "metrics": [{"type": metric, "value": round(float(figures[key]), 6), "name": metric_name}],
         }
+        for data_name, data, figures in measured
         for key, (task, task_name, metric, metric_name) in _METRICS.items()
-        if config.eval_data and best.get(key) is not None
+        if config.eval_data and figures.get(key) is not None
     ]
     header, body = "", card
     if card.startswith("---\n") and "\n---\n" in card:
@@ -74,10 +80,14 @@ def model_card(
     training: Dataset,
     before: Figures,
     best: Figures,
+    test: Figures,
     pooling: str,
     library: str = "sentence-transformers",
 ) -> str:
-    """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`."""
+    """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
+
+    ``test`` are those of the test split: data, spearman; empty if there are none.
+    """
     objective, name = config.objective_class, "spearman" if "spearman" in best else "accuracy"
     settings = {
         "base": config.base,
@@ -127,8 +137,14 @@ def model_card(
             f"{_figure(name, {name: value})} |"
             for dim, value in best.get("by_dimension", {}).items()
         ),
+        *([f"| {NAMES['spearman']} on {test['data']} | – | {_figure('spearman', test)} |"] if test else []),
         "",
     ]
+    if config.eval_data:
+        chosen = (
+            f"The figures after training are of the checkpoint that was best on {_cell(_data_name(config.eval_data))}"
+        )
+        lines += [f"{chosen}: data that chose it flatter it.", ""]
     if best.get("collapsed"):
         lines += [f"**Warning:** {best['collapsed']}.", ""]
     return "\n".join(lines)

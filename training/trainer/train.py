@@ -15,6 +15,8 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
 
+    test    data, spearman: of the best model on the test split of the dev data, once, where the home folder has it
+
 Non-finite figures are null. The eval event of step 0 is that of the base. A run's folder, if given, gets config.json,
 events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; removed when the run is finished) and
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
@@ -71,6 +73,7 @@ class RunResult:
     best: Figures | None = None
     final: Figures | None = None
     baseline: Figures | None = None
+    test: Figures | None = None  # of the best model on the test split of the dev data: data, spearman
     path: str | None = None  # of the best model, once there is one
     reason: str | None = None  # why it failed or ended before its last step, in one line
     evaluations: tuple[Figures, ...] = ()  # all of them, those before resuming included

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from itertools import chain
@@ -22,13 +22,14 @@ from torch import Tensor, nn
 from training import parallel
 from training.atomic import write_text
 from training.catalogue import WORD_ENCODERS
-from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import overlap
 from training.device import describe_device, held_memory
 from training.errors import InputError, Stopped
+from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.modules.words import BigramTokenizer
+from training.names import DataName
 from training.objectives import training_data
 from training.parallel import run_parallel
 from training.trainer.batches import TokenizedBatches
@@ -66,6 +67,7 @@ class Progress:
     baseline: Figures | None = None
     best: Figures | None = None
     final: Figures | None = None
+    test: Figures | None = None  # of the best model, at the end
 
     @classmethod
     def from_state(cls, state: CheckpointState) -> Progress:
@@ -89,7 +91,7 @@ class Trainer:
         home: str | Path | None,
     ) -> None:
         self.config, self.accelerator = config, accelerator
-        self.events, self.folder, self.should_stop = events, folder, should_stop
+        self.events, self.folder, self.should_stop, self.home = events, folder, should_stop, home
         self.progress = Progress.from_state(state or {})
         self._pending_losses: list[Tensor] = []  # still on the device
         self._next_batch: TrainingBatch | None = None
@@ -97,7 +99,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.data = training_data(config.train_data, config.objective, config.seed, home)
         eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
-        encoder = self._load_encoder(home, eval_data)
+        encoder = self._load_encoder(home)
         if config.base in WORD_ENCODERS:
             self.data = self.data.with_note(f"{config.base} has {encoder.source}")
         if eval_data is not None:
@@ -142,10 +144,12 @@ class Trainer:
         """Do the remaining steps -> "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
             with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
-                return "finished", self._run_steps()
+                reason = self._run_steps()
         except Stopped:
             self.save_checkpoint()
             return "stopped", None
+        self._test()
+        return "finished", reason
 
     def drop_batch(self) -> None:
         """Forget the next batch, and losses that are still on the device."""
@@ -170,13 +174,14 @@ class Trainer:
             "baseline": progress.baseline,
             "best": progress.best,
             "final": progress.final,
+            "test": progress.test,
             "path": str(model) if model is not None and model.is_dir() else None,
         }
 
-    def _load_encoder(self, home: str | Path | None, eval_data: Dataset | None) -> Encoder:
+    def _load_encoder(self, home: str | Path | None) -> Encoder:
         config = self.config
         device = str(self.accelerator.device)
-        known = chain.from_iterable(column for data in (self.data, eval_data) if data for column in data.columns)
+        known = chain.from_iterable(self.data.columns)
         encoder = Encoder.load(
             config.base, config.pooling, config.dtype, device, home, config.seed, vocabulary_of=known
         )
@@ -351,14 +356,35 @@ class Trainer:
             "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=self._seconds_left()
         )
 
+    def _test(self) -> None:
+        """Evaluate the best model on the test split of the dev data, which has chosen it, if that is at hand.
+
+        A run that is asked to stop meanwhile has no such figure, as all its steps are done.
+        """
+        name, best = DataName.parse(self.config.eval_data or "").test_split, self.progress.best
+        if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
+            return
+        device = str(self.accelerator.device)
+        encoder = Encoder.load(str(self.folder / "model"), dtype=self.config.dtype, device=device, home=self.home)
+        with suppress(Stopped):
+            rho = evaluate(encoder, name, self.home, should_stop=self.should_stop)["spearman"]["cosine"]
+            if math.isfinite(rho):
+                self.progress.test = {"step": best["step"], "data": name, "spearman": rho}
+                self._write_card(encoder)
+                self.events.emit("test", **self.progress.test)
+
     def _save_model(self, encoder: Encoder) -> None:
         if self.folder is None:
             return
-        progress = self.progress
         encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
+        self._write_card(encoder)
+
+    def _write_card(self, encoder: Encoder) -> None:
+        assert self.folder is not None  # noqa: S101 - the model is in it
+        progress = self.progress
         # sentence-transformers has no tokenizer that gives bigrams.
         library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
-        figures = progress.baseline or {}, progress.best or {}
+        figures = progress.baseline or {}, progress.best or {}, progress.test or {}
         card = model_card(self.config, self.data, *figures, encoder.pooling, library)
         write_text(self.folder / "model/README.md", card)
 

@@ -192,6 +192,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", metric, "of the base, before the first step"))
+    if progress.test is not None:
+        tiles.append((f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "not used to choose"))
     shorter = (progress.best or latest or {}).get("by_dimension") or {}
     factor = MEASURES[progress.measure or "loss"][1]
     for dimension, value in shorter.items():

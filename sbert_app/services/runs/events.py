@@ -83,6 +83,7 @@ class RunProgress:
     baseline: Event | None = None  # the evaluation before the first step
     latest: Event | None = None
     best: Event | None = None  # of the evaluations after the first step
+    test: Event | None = None  # of the best model, on the test split of the dev data
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
@@ -98,6 +99,7 @@ class RunProgress:
             baseline=next((event for event in events if event["kind"] == "eval" and event["step"] == 0), None),
             latest=_last(events, "eval"),
             best=_last(events, "eval", lambda event: bool(event.get("best")) and event["step"] > 0),
+            test=_last(events, "test"),
         )
 
     @property

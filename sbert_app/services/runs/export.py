@@ -82,7 +82,7 @@ def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = Tr
             shutil.copytree(run.folder / "model", model)
             card = model / "README.md"
             text = card.read_text(encoding="utf-8") if card.exists() else ""
-            write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo))
+            write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
             api.create_repo(repo, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo, folder_path=model, commit_message=f"{run.name}, trained with SBERT Lab")
     except errors.HfHubHTTPError as error:

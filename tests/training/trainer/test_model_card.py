@@ -17,9 +17,20 @@ def test_the_metrics_are_in_the_hubs_form():
         "spearman_cosine",
         0.812346,
     )
-    assert result.dataset_name == "dev.csv"  # no folder of the machine it was trained on
+    # no folder of the machine it was trained on
+    assert (result.dataset_name, result.dataset_type) == ("dev.csv (chose the checkpoint)", "dev.csv")
     assert card.data.model_name == "org/name" and card.data.library_name == "sentence-transformers"
     assert "Text --- with dashes." in card.text
+
+
+def test_the_test_figure_stands_beside_that_of_the_data_that_chose_the_checkpoint():
+    config = RunConfig("regression")
+    test = {"step": 8, "data": "stsb:test", "spearman": 0.75}
+    card = ModelCard(with_model_index(CARD, config, {"spearman": 0.8}, "org/name", test))
+    assert [(result.dataset_name, result.metric_value) for result in card.data.eval_results] == [
+        ("stsb:dev (chose the checkpoint)", 0.8),
+        ("stsb:test", 0.75),
+    ]
 
 
 def test_it_is_added_once_and_only_if_there_is_a_figure():

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from training import parallel
 from training.data.load import load_data
 from training.errors import InputError
+from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
 from training.trainer.config import CHOICES, RunConfig
@@ -68,6 +69,23 @@ def test_a_run_ends_after_evaluations_without_a_better_figure(config, tmp_path, 
     assert result.reason == (f"no better figure in {patience} evaluations" if early else None)
     assert events[-1]["reason"] == result.reason
     assert result.best["step"] == (1 if patience == 1 else 3)
+
+
+@pytest.mark.parametrize("eval_data", ["stsb:dev", "file"])
+def test_what_was_chosen_on_dev_is_measured_on_test(config, tmp_path, eval_data):
+    config = config.replace(eval_data=config.eval_data if eval_data == "file" else eval_data, max_steps=2)
+    result, events = run(config, tmp_path / "r1")
+    card = (tmp_path / "r1/model/README.md").read_text()
+    name = "stsb:dev" if eval_data == "stsb:dev" else "pairs.tsv"
+    assert f"of the checkpoint that was best on {name}" in card
+    if eval_data == "file":
+        assert (result.test, of_kind(events, "test")) == (None, [])
+        return
+    expected = evaluate(Encoder.load(result.path, dtype="float32"), "stsb:test")["spearman"]["cosine"]
+    assert (result.test["data"], result.test["step"]) == ("stsb:test", 2)
+    assert result.test["spearman"] == pytest.approx(expected, abs=1e-9)
+    assert [event["spearman"] for event in of_kind(events, "test")] == [result.test["spearman"]]
+    assert f"on stsb:test | – | {100 * expected:.2f} |" in card
 
 
 def test_patience_needs_something_to_wait_for():

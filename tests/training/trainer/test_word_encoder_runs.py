@@ -50,6 +50,14 @@ def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path
     assert ("from training import Encoder" in card) == (name == DAN)
 
 
+def test_the_dev_data_gives_them_no_words(short, tmp_path):
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n")
+    result, _ = run(short.replace(eval_data=str(dev), max_steps=1), tmp_path / "run")
+    assert "guitar" in Encoder.load(result.path).tokenizer.rows
+    assert "zyzzyva" not in Encoder.load(result.path).tokenizer.rows
+
+
 def test_a_trained_bilstm_is_the_same_in_sentence_transformers(short, tmp_path):
     from sentence_transformers import SentenceTransformer
 
