@@ -32,7 +32,7 @@ from training.sources.home import home_folder
 DATA = ("stsb:test", "stsb:dev")
 TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
-    "dan": ("Universal Sentence Encoder: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
+    "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
 }
 STATIC_DIMENSION = 256  # the default of distill
 

@@ -3,7 +3,7 @@
 Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors
 (its default), their maximum over time, and the output of the CLS token. Later models add three: the last token (of
 decoders, which read from left to right), a mean with weights that grow with the position (SGPT, Muennighoff 2022), and
-the sum divided by the square root of the length (the Universal Sentence Encoder, Cer et al. 2018). Each is a pure
+the sum divided by the square root of the length (the transformer of Cer et al. 2018). Each is a pure
 function
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)

@@ -198,7 +198,7 @@ def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(op
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
     page.locator("#train-base input").click()
-    page.get_by_role("option", name="scratch:dan (Universal Sentence Encoder: averaging network)").click()
+    page.get_by_role("option", name="scratch:dan (Deep Averaging Network over GloVe)").click()
     expect(page.get_by_label("Learning rate")).to_have_value("0.001")
     expect(page.get_by_role("radio", name="as the base")).to_be_checked()
     expect(page.locator("#plan .problem")).to_have_count(0)

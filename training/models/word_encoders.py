@@ -1,12 +1,12 @@
-"""Encoders over word vectors with random weights: the two systems of the paper's Table 1 from before BERT.
+"""Encoders over word vectors with random weights: InferSent's network, and a Deep Averaging Network.
 
     scratch:bilstm   InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
-    scratch:dan      the Universal Sentence Encoder's deep averaging network (Cer et al. 2018; Iyyer et al. 2015):
+    scratch:dan      Deep Averaging Network (Iyyer et al. 2015, with the bigrams of Cer et al. 2018):
                      the sum of word and bigram vectors by the square root of their number -> two feed-forward layers
 
 Both are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048 in each direction),
-so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they are, and the averaging
-network trains its own, which start as GloVe's; those of bigrams start at zero.
+so that they train in minutes on a CPU. As in Conneau et al., the LSTM leaves GloVe's vectors as they are; as in Iyyer
+et al., the averaging network trains its own, which start as GloVe's. Those of bigrams start at zero.
 
 The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training
 data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe

@@ -73,7 +73,7 @@ OBJECTIVE_ORDER = sorted(
 
 
 def _word_encoder(label: str, base: str) -> Variant:
-    """A network over word vectors, trained as its authors did: on NLI, by the softmax over (u, v, |u−v|, u∗v)."""
+    """A network over word vectors, trained as InferSent was: on NLI, by a softmax over (u, v, |u−v|, u∗v)."""
     changes = {
         "base": base,
         "pooling": None,
@@ -94,8 +94,9 @@ ABLATIONS: dict[str, Ablation] = {
         "Pooling",
         "How should token vectors become one sentence vector?",
         "Max keeps the largest value of each dimension, whatever else the sentence says: unrelated sentences look "
-        "related, and training on the cosine makes it worse. CLS is one token that was never asked to stand for the "
-        "sentence. With the regression objective the paper finds mean first, CLS close, max far behind.",
+        "related, and training on the cosine makes it worse. CLS is one token: BERT's pre-training asked it whether "
+        "one passage follows another, MiniLM's tuning asked it for nothing. With the "
+        "regression objective the paper finds mean first, CLS close, max far behind.",
         "regression on STSb train",
         "mean",
         {
@@ -129,9 +130,10 @@ ABLATIONS: dict[str, Ablation] = {
         "Which loss, on the same pairs?",
         "Each learns from STSb train, from the view of it that it can use. Gold scores: regression, and cosent and "
         "angle, which see their order alone. Their thirds as labels; pairs of score 4 and more, with those up to 1.5 "
-        "(contrastive), a drawn one (triplet) or the rest of the batch (mnrl) on the other side. No gold score at all: "
-        "simcse sees plain sentences; mse and margin-mse learn from the cross-encoder minilm-stsb, which was itself "
-        "trained on the gold scores of STSb train. Dev is scored on the scale of the gold scores.",
+        "(contrastive), one of them or else a drawn one (triplet) or the rest of the batch (mnrl) on the other side. "
+        "margin-mse draws its triplets by gold score as well. simcse sees plain sentences. The teacher of mse and "
+        "margin-mse, the cross-encoder minilm-stsb, was trained on the gold scores of STSb train and chosen on STSb "
+        "dev, on which this table reports. Dev is scored on the scale of the gold scores.",
         "",
         "regression",
         {name: Variant(name, {"objective": name, **_TEACHER.get(name, {})}) for name in OBJECTIVE_ORDER},
@@ -141,17 +143,17 @@ ABLATIONS: dict[str, Ablation] = {
         "Base",
         "How much comes from pre-training?",
         "The same regression on STSb, from a model that has read a billion sentence pairs and from random weights of "
-        "the same shape (6 layers, 384 dimensions). Five thousand pairs cannot teach a language. Two systems from "
-        "before BERT stand beside them, InferSent and the Universal Sentence Encoder (USE), smaller than published and "
-        "trained in the same way: on labels of NLI, without gold scores. What they know of language is in their word "
-        "vectors (GloVe).",
+        "the same shape (6 layers, 384 dimensions). Five thousand pairs cannot teach a language. Two networks "
+        "from before BERT stand beside them, trained here on labels of SNLI, without gold scores: InferSent's, smaller "
+        "than published, and a Deep Averaging Network (DAN). The Universal Sentence Encoder of the paper is neither: "
+        "it is a transformer, trained on other data. What these know of language is in their word vectors (GloVe).",
         "",
         "pretrained",
         {
             "pretrained": Variant(f"pretrained: {DEFAULT_MODEL}", {"base": DEFAULT_MODEL}),
             "scratch": Variant("random weights: scratch:6x384", {"base": "scratch:6x384"}),
             "bilstm": _word_encoder("InferSent", BILSTM),
-            "dan": _word_encoder("USE", DAN),
+            "dan": _word_encoder("DAN", DAN),
         },
         {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},
     ),

@@ -1,8 +1,9 @@
 """Transfer: what a classifier can learn from sentence vectors that were not trained for its task (paper, section 5).
 
 As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its vectors is scored by
-stratified k-fold cross-validation. The regularisation strength (1/C) is chosen on the training part of each fold,
-never on the rows that are scored. The features of a pair of sentences are |u − v| and u * v.
+stratified k-fold cross-validation, as the paper says of all tasks (SentEval has test sets for SST, TREC and MRPC).
+The regularisation strength (1/C) is chosen on the training part of each fold, never on the rows that are scored. The
+features of a pair of sentences are |u − v| and u * v.
 
 The data: a file with labels, the genres of the STS benchmark (news, captions, forums: data that everyone has), or the
 tasks of section 5 as data sets on the Hub, of which the training splits are read.

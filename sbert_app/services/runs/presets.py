@@ -72,7 +72,7 @@ PRESETS: dict[str, Preset] = {
         "before BERT: InferSent",
         "Conneau et al. 2017, in the paper’s Table 1: a bidirectional LSTM over GloVe, the maximum over time, and a "
         "softmax over (u, v, |u−v|, u∗v) on NLI. All that it knows of language before is in its word vectors. Type "
-        "scratch:dan as the base for the Universal Sentence Encoder’s averaging network, which is many times as fast.",
+        "scratch:dan as the base for a Deep Averaging Network, which is many times as fast.",
         {
             "objective": "classification",
             "concatenation": "uv+diff+mul",

@@ -43,9 +43,9 @@ def test_a_setting_in_which_variants_differ_is_given_for_each():
     base = precomputed("base")
     assert {"train_data", "batch_size", "learning_rate"}.isdisjoint(base.settings)
     html = views.source_of(base)
-    assert "stsb:train (pretrained, random weights); snli:dev+snli:test (InferSent on NLI, USE on NLI)" in html
-    assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, USE on NLI)" in html
-    assert "16 (pretrained, random weights); 64 (InferSent on NLI, USE on NLI) rows" in html
+    assert "stsb:train (pretrained, random weights); snli:dev+snli:test (InferSent on NLI, DAN on NLI)" in html
+    assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, DAN on NLI)" in html
+    assert "16 (pretrained, random weights); 64 (InferSent on NLI, DAN on NLI) rows" in html
     pooling = views.source_of(precomputed("pooling"))
     assert "stsb:train, 5,749 rows; a run saw 5,749 of them" in pooling
     assert "360 steps of 16 rows, learning rate 2e-05" in pooling

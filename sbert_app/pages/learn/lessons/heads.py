@@ -183,6 +183,14 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
         for row in result.rows
         if row.unseen < result.chance
     ]
+    best = max(result.rows, key=lambda row: row.unseen)
+    paper = next((row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best)
+    if best.unseen > paper.unseen:
+        findings.append(
+            f"Here {best.label} is right most often on new pairs, {100 * best.unseen:.0f}%; the paper’s best, "
+            f"{paper.label}, on {100 * paper.unseen:.0f}%. With frozen vectors and few pairs, more inputs are more to "
+            "memorise; the paper trains the encoder, on a million pairs."
+        )
     if len(shipped) > 1:
         ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
         span = (f"{shipped[name]:.2f} {ABLATIONS['concat'].variants[name].label}" for name in ends)

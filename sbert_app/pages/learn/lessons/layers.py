@@ -142,9 +142,10 @@ def _findings(result: Layers, pooling: str) -> list[str]:
     if spread < 2:
         found = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
     elif best == last:
-        found = f"With {name} pooling the last layer is the best: {values[last]:.1f}."
+        found = f"With {name} pooling the last is the best single layer: {values[last]:.1f}."
     else:
-        found = f"With {name} pooling layer {best} is the best: {values[best]:.1f}, the last has {values[last]:.1f}."
+        found = f"With {name} pooling layer {best} is the best single one: {values[best]:.1f}; "
+        found += f"the last has {values[last]:.1f}."
     difference = result.first_last[pooling] - values[last]
     return [found, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
 

@@ -150,8 +150,12 @@ class TestFindings:
     @pytest.mark.parametrize(
         ("rho", "first_last", "said"),
         [
-            ([60.0, 66.0, 80.0], 82.0, ("the last layer is the best: 80.0", "raises ρ by 2.0")),
-            ([60.0, 66.0, 46.0], 46.1, ("layer 1 is the best: 66.0, the last has 46.0", "about where it was")),
+            ([60.0, 66.0, 80.0], 82.0, ("the last is the best single layer: 80.0", "raises ρ by 2.0")),
+            (
+                [60.0, 66.0, 46.0],
+                46.1,
+                ("layer 1 is the best single one: 66.0; the last has 46.0", "about where it was"),
+            ),
             ([float("nan"), 54.0, 55.0], 50.0, ("within 1.0 points", "lowers ρ by 5.0")),
         ],
     )
