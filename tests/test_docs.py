@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import inspect
 import re
 import shlex
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ import pytest
 import typer
 from paths import ROOT
 
+import training
 from benchmarks.__main__ import BENCHMARKS
 from sbert_app import __version__, cli
 from sbert_app.services.store import HOME
 from sbert_app.settings import Settings
+from scripts import api_reference
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -101,6 +105,34 @@ def test_every_file_of_the_code_that_is_named_exists(page: Path):
     named = re.findall(r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text())
     for path in named:
         assert list(ROOT.glob(path)), path
+
+
+def calls_of(code: str) -> Iterator[tuple[Any, list[str]]]:
+    """Each call of ``training`` in a line of code that does not run: the function, and the names of its arguments."""
+    owners = {"encoder": training.Encoder, "": training}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call):
+            owner, _, name = ast.unparse(node.func).rpartition(".")
+            owner = owner.partition("(")[0].removesuffix(".load")
+            found = getattr(owners.get(owner) or getattr(training, owner), name)
+            yield found, [str(keyword.arg) for keyword in node.keywords]
+
+
+def test_what_stands_beside_the_calls_of_sentence_transformers_exists():
+    table = (ROOT / "docs/python.md").read_text().partition("| sentence-transformers |")[2].partition("\n\n")[0]
+    rows = [line.split(" | ")[1] for line in table.splitlines()[2:]]
+    assert len(rows) >= 20
+    calls = [call for row in rows for code in re.findall(r"`(\w[^`]*\([^`]*)`", row) for call in calls_of(code)]
+    assert len(calls) > len(rows)
+    for function, arguments in calls:
+        known = inspect.signature(function).parameters
+        taken = {*known, *(training.RunConfig.model_fields if function is training.RunConfig else ())}
+        assert set(arguments) <= taken, f"{function.__qualname__} does not take {set(arguments) - taken}"
+
+
+def test_the_reference_is_that_of_the_docstrings():
+    message = "a docstring or signature has changed: run python -m scripts.api_reference"
+    assert (ROOT / "docs/api.md").read_text() == api_reference.reference(), message
 
 
 @each_page

@@ -42,11 +42,27 @@ from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
 from training.progress import Progress, progress_bar
+from training.sources.push import push_folder
 
 log = logging.getLogger("sbert_lab.encoder")
 
 CHUNK = 8_192  # sentences that are tokenised and sorted by length together
 GPU_CHUNK = 4 * CHUNK  # batches are 64 times as large as on a CPU
+CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-transformers, sentence-similarity, sbert-lab]
+---
+# {name}
+
+It maps sentences to vectors of {dimension} dimensions, which are compared by their cosine.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+embeddings = SentenceTransformer("{name}").encode(["A man plays the guitar."])
+```
+"""
 _building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
 
 
@@ -332,6 +348,32 @@ class Encoder(EncoderModules):
             folders = write_model_format(fresh, self.model_format, self._hidden_dimension, *kinds)
             for module, place in zip([*before, *self.head], folders, strict=True):
                 module.write(place)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        token: str | None = None,
+        private: bool = True,
+        commit_message: str = "A sentence encoder from SBERT Lab",
+    ) -> str:
+        """Upload what ``save`` writes, with a model card, to ``repo_id`` (org/name). Returns its address.
+
+        Args:
+            repo_id: made if it does not exist.
+            token: with the right to write; None = the one of HF_TOKEN or ``hf auth login``.
+            private: of a new repository.
+            commit_message: of the upload.
+
+        Raises:
+            InputError: the name or the token cannot be used, or the Hub cannot be reached.
+        """
+
+        def write(folder: Path) -> None:
+            self.save(folder)
+            card = CARD.format(name=repo_id.strip(), dimension=self.dimension)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+        return push_folder(write, repo_id, token, private, commit_message)
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 
 from sbert_app.services.background.state import AT_WORK
-from sbert_app.services.runs.record import Run, RunBusy, RunStateError, one_line, slug
+from sbert_app.services.runs.record import Run, RunBusy, RunStateError, slug
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_file, write_text
-from training.errors import InputError, unwritable
-from training.names import is_repo_id
-from training.sources.home import is_offline
-from training.sources.hub import check_reachable, endpoint
+from training.errors import unwritable
+from training.sources.push import push_folder
 
 
 def export(store: RunStore, run_id: str, folder: Path) -> Path:
@@ -59,47 +56,17 @@ def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
 def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
     """Upload the model with its card to ``repo`` (org/name), made if it does not exist. Returns its address.
 
-    ``token``: of the Hub, with the right to write; it is in no message and no file. ``private``: of a new repository.
-    InputError if the name or the token cannot be used, or the Hub cannot be reached; also as `_with_model`.
+    InputError as `push_folder` and `_with_model`.
     """
-    from huggingface_hub import HfApi, errors
-
-    repo, token = repo.strip(), token.strip()
-    if not is_repo_id(repo) or "/" not in repo:
-        raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
-    if not token.isascii() or not token.isprintable() or not token:
-        raise InputError("a token with the right to write is needed; make one at huggingface.co/settings/tokens")
     run = _with_model(store, run_id, "push")
-    if is_offline():
-        raise InputError("the app is offline; start it without --offline to push a model")
-    from training.trainer.model_card import with_model_index  # which imports torch
+    repo = repo.strip()
 
-    api = HfApi(token=token)
-    try:
-        check_reachable()
-        with tempfile.TemporaryDirectory() as folder:
-            model = Path(folder) / "model"
-            shutil.copytree(run.folder / "model", model)
-            card = model / "README.md"
-            text = card.read_text(encoding="utf-8") if card.exists() else ""
-            write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
-            api.create_repo(repo, private=private, exist_ok=True)
-            api.upload_folder(repo_id=repo, folder_path=model, commit_message=f"{run.name}, trained with SBERT Lab")
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code if error.response is not None else 0
-        raise InputError(_refusal(status, repo, one_line(error), token)) from None
-    except (errors.HTTPError, OSError, ValueError) as error:  # no connection, the disk; an answer that is not the Hub's
-        raise InputError(f"the model could not be pushed to {repo}: {_without(one_line(error), token)}") from None
-    return f"{endpoint()}/{repo}"
+    def write(model: Path) -> None:
+        from training.trainer.model_card import with_model_index  # which imports torch
 
+        shutil.copytree(run.folder / "model", model)
+        card = model / "README.md"
+        text = card.read_text(encoding="utf-8") if card.exists() else ""
+        write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
 
-def _refusal(status: int, repo: str, message: str, token: str) -> str:
-    if status == 401:
-        return "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens"
-    if status == 403:
-        return f"this token may not write to {repo}; give it that right, or choose a repository of your own"
-    return f"the Hub refused {repo}: {_without(message, token)}"
-
-
-def _without(message: str, token: str) -> str:
-    return message.replace(token, "…")
+    return push_folder(write, repo, token, private, f"{run.name}, trained with SBERT Lab")

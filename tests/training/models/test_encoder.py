@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from depth import examples
+from hub_server import HubServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import make_model
@@ -136,6 +137,27 @@ def test_its_repr_says_which_model_and_how_it_is_used(encoder: Encoder, folder: 
     assert repr(encoder.with_prompt("query: ").with_pooling("cls")).endswith(
         "cls, 32 dimensions, float32, cpu, prompt 'query: ')"
     )
+
+
+def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(encoder: Encoder, tmp_path: Path, monkeypatch):
+    from sentence_transformers import SentenceTransformer
+
+    with HubServer() as hub:
+        hub.token = "hf_s3cret"
+        for name, value in hub.environment(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        assert encoder.push_to_hub("me/tiny", token=hub.token) == f"{hub.url}/me/tiny"
+        for name, data in hub.pushed["me/tiny"].items():
+            (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "model" / name).write_bytes(data)
+        assert hub.private["me/tiny"]
+        with pytest.raises(InputError, match="the Hub does not know this token"):
+            encoder.push_to_hub("me/tiny", token="hf_other")
+    assert "library_name: sentence-transformers" in (tmp_path / "model/README.md").read_text()
+    found = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=None), **SAME)
+    with pytest.raises(InputError, match="'tiny' is no repository; give org/name"):
+        encoder.push_to_hub("tiny", token="hf_s3cret")
 
 
 # ---------------------------------------------------------------- any text

@@ -1,0 +1,80 @@
+"""docs/api.md: the public names of ``training`` with their signatures and docstrings.
+
+python -m scripts.api_reference     writes it; tests/test_docs.py compares
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import training
+
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+INTRODUCTION = """# Reference
+
+The public names of `training`, from their docstrings, by `python -m scripts.api_reference`. [Python](python.md) has
+examples.
+"""
+ENTRY = re.compile(r"^([\w, ]+):")
+SECTION = re.compile(r"(Args|Attributes|Raises):")
+
+
+def reference() -> str:
+    """The page."""
+    return "\n".join([INTRODUCTION, *(part for name in training.__all__ for part in _parts(name))])
+
+
+def _parts(name: str) -> list[str]:
+    value = getattr(training, name)
+    if not inspect.isclass(value):
+        return [f"## {name}\n", _described(name, value)]
+    parts = [f"## {name}\n", f"{_markdown(inspect.getdoc(value) or '')}\n"]
+    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
+        parts.append(_described(name, value.__init__))
+    methods = [] if issubclass(value, Exception) else _methods(value)
+    return [*parts, *(_described(f"{name}.{each}", getattr(value, each)) for each in methods)]
+
+
+def _methods(cls: type) -> list[str]:
+    """The public methods that a class or its own bases define, in the order of the code."""
+    own = [base for base in reversed(cls.__mro__) if base.__module__.startswith("training")]
+    names = dict.fromkeys(name for base in own for name in vars(base))
+    return [name for name in names if not name.startswith("_") and inspect.isroutine(getattr(cls, name))]
+
+
+def _described(name: str, value: Any) -> str:
+    return f"**`{name}{_signature(value)}`**\n\n{_markdown(inspect.getdoc(value) or '')}\n"
+
+
+def _signature(function: Any) -> str:
+    """As it is written in a call: names and defaults, without types."""
+    parameters = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in inspect.signature(function).parameters.values()
+        if each.name != "self"
+    ]
+    return re.sub(r"<[\w-]+ (?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
+
+
+def _markdown(docstring: str) -> str:
+    """Paragraphs as they are; entries of Args and Raises as a list; indented examples as code."""
+    blocks = docstring.replace("``", "`").split("\n\n")
+    return "\n\n".join(_block(block) for block in blocks)
+
+
+def _block(block: str) -> str:
+    heading, _, rest = block.partition("\n")
+    if heading == "Returns:":
+        return f"Returns: {' '.join(rest.split())}"
+    if SECTION.fullmatch(heading):
+        entries = re.sub(r"\n {5,}", " ", rest).splitlines()
+        listed = "\n".join("- " + ENTRY.sub(r"`\1`:", entry.strip()) for entry in entries)
+        return f"Raises:\n\n{listed}" if heading == "Raises:" else listed
+    return f"```python\n{inspect.cleandoc(block)}\n```" if block.startswith("    ") else block
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")
