@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.data.dataset import Dataset, folded
+from training.data.dataset import folded
 from training.errors import Stopped
 from training.models.encoder import Encoder
-from training.trainer.config import RunConfig
 from training.trainer.replica import TokenIds
-from training.trainer.teacher import Targets
+from training.trainer.teacher import Examples
 
 POOL = 100  # batches that are sorted together
 TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
@@ -92,19 +91,21 @@ class LengthGroupedSampler:
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    It is tokenised once. Raises Stopped if ``should_stop`` returns true meanwhile.
+    It is tokenised once. Raises Stopped if ``should_stop`` returns true meanwhile. ``uses_batch`` is that of the
+    objective: rows with a common sentence are kept apart.
     """
 
     def __init__(
         self,
-        data: Dataset,
-        targets: Targets | None,
+        examples: Examples,
         encoder: Encoder,
-        config: RunConfig,
+        batch_size: int,
+        seed: int,
+        uses_batch: bool,
         processes: int,
         should_stop: Callable[[], bool],
     ) -> None:
-        self.data = data
+        self.data = data = examples.data
         texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
         ids: dict[str, list[int]] = {}
         for start in range(0, len(texts), TOKENIZE_CHUNK):
@@ -114,11 +115,10 @@ class TokenizedBatches:
             ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
         self.columns: list[TokenIds] = [[ids[text] for text in column] for column in data.columns]
         self.used = {token for sentence in ids.values() for token in sentence}
-        self._targets = targets
+        self._targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
-        uses_batch = config.objective_class.uses_batch
         sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
-        self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
+        self._sampler = LengthGroupedSampler(lengths, batch_size, seed, sentences, processes)
         self.steps_per_epoch = self._sampler.steps_per_epoch
 
     def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None]:

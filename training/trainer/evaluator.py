@@ -24,13 +24,10 @@ from training.assets import plain_sentences
 from training.catalogue import SCORED, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM
-from training.errors import InputError
 from training.evaluation.diagnostics import alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
 from training.models.encoder import Encoder
-from training.objectives.base import LABELS
-from training.trainer.config import RunConfig
-from training.trainer.teacher import Targets, Teacher, data_targets
+from training.trainer.teacher import Examples
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
@@ -39,27 +36,28 @@ HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the fi
 
 
 class Evaluator:
-    """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``."""
+    """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
+
+    The loss is measured on other rows than the eval data's own: ``loss``, in the form that the objective needs.
+    """
 
     def __init__(
-        self, config: RunConfig, training: Dataset, data: Dataset | None, teacher: Teacher | None = None
+        self,
+        training: Dataset,
+        data: Dataset | None,
+        loss: Examples | None,
+        batch_size: int,
+        dims: Sequence[int] = (),
+        seed: int = 0,
     ) -> None:
-        self.batch_size = config.batch_size
-        self.dims = config.matryoshka_dims
-        self.data = data
-        self.loss_data = _loss_data(config, training, data)
-        self.targets: Targets | None = None
-        if self.loss_data is not None:
-            self.targets = (
-                teacher.targets(self.loss_data)[0] if teacher else data_targets(self.loss_data, config.objective_class)
-            )
+        self.data, self.loss, self.batch_size, self.dims = data, loss, batch_size, dims
         sentences = list(dict.fromkeys(text for column in training.columns for text in column))
-        generator = random.Random(config.seed)
+        generator = random.Random(seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
         columns = [
             *(() if data is None else data.columns),
-            *(() if self.loss_data is None else self.loss_data.columns),
+            *(() if loss is None else loss.data.columns),
             self.random_sentences,
             self.plain_sentences,
         ]
@@ -77,8 +75,8 @@ class Evaluator:
                 name = main[0]
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
                 figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
-        if self.loss_data is not None:
-            figures["loss"] = self._loss(vectors, self.loss_data, objective)
+        if self.loss is not None:
+            figures["loss"] = self._mean_loss(vectors, self.loss, objective)
         figures |= diagnose(
             self._vectors_of(self.random_sentences, vectors), self._vectors_of(self.plain_sentences, vectors)
         )
@@ -89,14 +87,15 @@ class Evaluator:
         return vectors[[self._row[text] for text in column]]
 
     @torch.no_grad()
-    def _loss(self, vectors: np.ndarray, data: Dataset, objective: nn.Module) -> float:
+    def _mean_loss(self, vectors: np.ndarray, examples: Examples, objective: nn.Module) -> float:
         """The objective's mean loss over the rows, in batches as large as in training."""
         device = next(objective.parameters(), torch.empty(0)).device
+        data, targets = examples.data, examples.targets
         columns = [torch.from_numpy(self._vectors_of(column, vectors)).to(device) for column in data.columns]
         total = 0.0
         for start in range(0, len(data), self.batch_size):
             rows = slice(start, start + self.batch_size)
-            target = None if self.targets is None else self.targets[rows].to(device)
+            target = None if targets is None else targets[rows].to(device)
             total += float(objective([column[rows] for column in columns], target)) * len(columns[0][rows])
         return total / len(data)
 
@@ -110,20 +109,6 @@ def selection_metric(figures: Figures) -> tuple[str, float] | None:
         if figures.get(name) is not None:
             return name, figures[name] if higher else -figures[name]
     return None
-
-
-def _loss_data(config: RunConfig, training: Dataset, data: Dataset | None) -> Dataset | None:
-    """The eval data in the form that the objective needs, or None if its loss there would not be comparable."""
-    objective = config.objective_class
-    if data is None or objective.needs_dropout:
-        return None
-    try:
-        transformed = objective.transform(data, config.seed)
-    except InputError:
-        return None
-    if objective.target == LABELS and transformed.label_names != training.label_names:
-        return None
-    return transformed if len(transformed.columns) == len(training.columns) else None
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:

@@ -22,11 +22,10 @@ from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.scorer import ENCODER, kind_of, load_scorer
-from training.objectives.base import TEACHER_MARGINS, TEXTS, Objective, names
+from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
-    from training.trainer.config import RunConfig
 
 log = logging.getLogger("sbert_lab.train")
 
@@ -45,37 +44,57 @@ class Targets:
         return self.values[rows] if self.sentences is None else self.values[self.sentences[rows]]
 
 
-def data_targets(data: Dataset, objective: type[Objective]) -> Targets | None:
-    """Labels as int64, gold scores as float32 in 0 to 1, numbers of the texts if the objective takes them, or None."""
-    if objective.target == TEXTS:
+@dataclass(frozen=True)
+class Examples:
+    """Rows in the form that the objective needs, with their targets."""
+
+    data: Dataset
+    targets: Targets | None = None
+
+
+def own_targets(data: Dataset, target: str | None = None) -> Examples:
+    """With labels as int64, or gold scores as float32 in 0 to 1, if the data has any; or the numbers of its `TEXTS`."""
+    if target == TEXTS:
         number: dict[str, int] = {}
         texts = [[number.setdefault(folded(text), len(number)) for text in column] for column in data.columns]
-        return Targets(torch.tensor(texts).T.contiguous())
+        return Examples(data, Targets(torch.tensor(texts).T.contiguous()))
     if data.labels is not None:
-        return Targets(torch.tensor(data.labels))
-    return None if data.scores is None else Targets(torch.tensor(data.scores, dtype=torch.float32) / 5)
+        return Examples(data, Targets(torch.tensor(data.labels)))
+    scores = None if data.scores is None else Targets(torch.tensor(data.scores, dtype=torch.float32) / 5)
+    return Examples(data, scores)
 
 
 class Teacher:
-    """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened."""
+    """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened.
+
+    Args:
+        name: of a bi-encoder or a cross-encoder.
+        student: the encoder that will learn from it.
+        target: `TEACHER_OUTPUT` or `TEACHER_MARGINS`.
+        similarity: of two vectors, by which margins of a bi-encoder are computed: dot or cosine.
+    """
 
     def __init__(
-        self, config: RunConfig, student: Encoder, home: str | Path | None, should_stop: ShouldStop | None = None
+        self,
+        name: str,
+        student: Encoder,
+        target: str | None,
+        similarity: str = "dot",
+        dtype: str = "auto",
+        home: str | Path | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> None:
-        self.name, dtype, self.similarity = str(config.teacher), config.dtype, config.margin_similarity
-        self.target, self.should_stop = config.objective_class.target, should_stop
+        self.name, self.target, self.similarity, self.should_stop = name, target, similarity, should_stop
         self.normalizes = student.normalizes
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
-            self.model = load_scorer(self.name, None, dtype, str(student.device), home)
-        if kind_of(self.name) != ENCODER and hasattr(self.model, "encode"):
-            raise InputError(
-                f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
-            )
+            self.model = load_scorer(name, None, dtype, str(student.device), home)
+        if kind_of(name) != ENCODER and hasattr(self.model, "encode"):
+            raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
-    def targets(self, data: Dataset) -> tuple[Targets, str]:
-        """The targets of the rows, and a note on them.
+    def label(self, data: Dataset) -> Examples:
+        """Rows with the teacher's targets, and a note on these.
 
         The first call has to be with the training data: PCA is fitted to it.
 
@@ -86,7 +105,7 @@ class Teacher:
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
         is_margin = self.target == TEACHER_MARGINS
         if hasattr(self.model, "encode") and not is_margin:
-            return self._vectors(data)
+            return self._with_vectors(data)
         if len(data.columns) != 2 and not is_margin:
             learn_margins = names(lambda objective: objective.target == TEACHER_MARGINS)
             raise InputError(
@@ -99,9 +118,9 @@ class Teacher:
         name = self.similarity if hasattr(self.model, "encode") else next(iter(found[0]))
         scores = [torch.from_numpy(np.ascontiguousarray(each[name], dtype=np.float32)) for each in found]
         values, what = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
-        return Targets(values), f"targets are the {what} of {self.name}"
+        return Examples(data.with_note(f"targets are the {what} of {self.name}"), Targets(values))
 
-    def _vectors(self, data: Dataset) -> tuple[Targets, str]:
+    def _with_vectors(self, data: Dataset) -> Examples:
         row_of: dict[str, int] = {}
         rows = [[row_of.setdefault(text, len(row_of)) for text in column] for column in data.columns]
         encoder = cast("Encoder", self.model)
@@ -124,4 +143,4 @@ class Teacher:
         values = torch.from_numpy(np.ascontiguousarray(vectors))
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
-        return Targets(values, torch.tensor(rows).T.contiguous()), note
+        return Examples(data.with_note(note), Targets(values, torch.tensor(rows).T.contiguous()))

@@ -1,18 +1,17 @@
 """Trainer: the training loop of one process, from the first step or a checkpoint until the run ends or is stopped.
 
 `training.trainer.train.train` creates it and documents the events and files that it writes. The constructor loads and
-checks everything and raises `InputError`; `Trainer.run` does the steps.
+checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer.run` does the steps.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,27 +20,21 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.atomic import write_text
-from training.catalogue import WORD_ENCODERS
-from training.data.load import load_data
-from training.data.overlap import overlap
 from training.device import describe_device, held_memory
-from training.errors import InputError, Stopped
+from training.errors import Stopped
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.modules.words import BigramTokenizer
 from training.names import DataName
-from training.objectives import training_data
 from training.parallel import run_parallel
-from training.trainer.batches import TokenizedBatches
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.evaluator import Evaluator, Figures, selection_metric
+from training.trainer.evaluator import Figures, selection_metric
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
-from training.trainer.negatives import MinedNegatives, mine_negatives
-from training.trainer.replica import has_dropout
-from training.trainer.teacher import Teacher, data_targets
-from training.trainer.training_model import TrainingBatch, TrainingModel, default_micro_batches
+from training.trainer.negatives import MinedTriplet
+from training.trainer.prepare import Preparation
+from training.trainer.training_model import TrainingBatch
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -96,41 +89,14 @@ class Trainer:
         self._pending_losses: list[Tensor] = []  # still on the device
         self._next_batch: TrainingBatch | None = None
         self.meter = ThroughputMeter(self.progress.seconds)
-        torch.manual_seed(config.seed)
-        self.data = training_data(config.train_data, config.objective, config.seed, home)
-        eval_data = None if config.eval_data is None else load_data(config.eval_data, home, split="dev")
-        encoder = self._load_encoder(home)
-        if config.base in WORD_ENCODERS:
-            self.data = self.data.with_note(f"{config.base} has {encoder.source}")
-        if eval_data is not None:
-            self.data = self.data.with_note(str(overlap(eval_data, [self.data])))
-        mined = self._mine_negatives(encoder) if config.mine_negatives else None
-        teacher = Teacher(config, encoder, home, should_stop) if config.teacher else None
-        targets = data_targets(self.data, config.objective_class)
-        if teacher is not None:
-            targets, note = teacher.targets(self.data)
-            self.data = self.data.with_note(note)
-        self.evaluator = Evaluator(config, self.data, eval_data, teacher)
-        del teacher  # the memory of a model
-        self.batches = TokenizedBatches(self.data, targets, encoder, config, accelerator.num_processes, should_stop)
-        rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
-        self.progress.micro_batches = self.progress.micro_batches or default_micro_batches(
-            encoder.device, rows * len(self.data.columns)
-        )
-        self.model = TrainingModel(
-            encoder,
-            config.objective_class.build(config, encoder.full_dimension, len(self.data.label_names)),
-            None if config.weight_decay else self.batches.used,
-            seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
-            rank=config.lora_rank,
-            num_micro_batches=self.progress.micro_batches,
-            mini_batch_size=config.mini_batch_size,
-            matryoshka_dims=config.matryoshka_dims,
-        )
+        parts = Preparation(config, accelerator, should_stop, folder, home).parts(self.progress.micro_batches)
+        self.model, self.batches, self.evaluator, self.data = parts.model, parts.batches, parts.evaluator, parts.data
+        self._saved_dimension = parts.saved_dimension
+        self.progress.micro_batches = self.model.num_micro_batches
         self.optimiser = torch.optim.AdamW(
             self.model.parameter_groups(config.weight_decay),
             config.learning_rate,
-            fused=encoder.device.type in ("cpu", "cuda"),
+            fused=accelerator.device.type in ("cpu", "cuda"),
         )
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
@@ -138,7 +104,7 @@ class Trainer:
         self.eval_every = config.evaluate_every(self.total_steps)
         self.train_event_every = max(1, min(50, self.total_steps // TRAIN_EVENTS))
         self.meter.end_checkpoint()
-        self._emit_running(None if state is None else self.progress.step, mined)
+        self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
         """Do the remaining steps -> "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
@@ -178,40 +144,7 @@ class Trainer:
             "path": str(model) if model is not None and model.is_dir() else None,
         }
 
-    def _load_encoder(self, home: str | Path | None) -> Encoder:
-        config = self.config
-        device = str(self.accelerator.device)
-        known = chain.from_iterable(self.data.columns)
-        encoder = Encoder.load(
-            config.base, config.pooling, config.dtype, device, home, config.seed, vocabulary_of=known
-        )
-        longest = config.max_length or encoder.max_length
-        if longest > encoder.max_length:
-            raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
-        drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
-        if config.objective_class.needs_dropout and not drops:
-            raise InputError(
-                f"{config.base} has no dropout, by which the two vectors of a sentence differ in {config.objective}; "
-                "choose another base"
-            )
-        layout = replace(encoder.model_format, max_length=longest, dimension=None)
-        self._saved_dimension = encoder.model_format.dimension  # training sees whole vectors
-        return Encoder(
-            encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
-        )
-
-    def _mine_negatives(self, encoder: Encoder) -> MinedNegatives:
-        """Replace the training data by triplets with mined negatives; of a resumed run by those of its folder."""
-        config, accelerator = self.config, self.accelerator
-        mined = None if self.folder is None else MinedNegatives.read(self.folder, self.data)
-        if mined is None:
-            mined = mine_negatives(encoder, self.data, config.negative_margin, config.seed, self.should_stop)
-            if self.folder is not None and accelerator.is_main_process:
-                mined.write(self.folder)
-        self.data = mined.data
-        return mined
-
-    def _emit_running(self, resumed_from: int | None, mined: MinedNegatives | None) -> None:
+    def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder = self.model.encoder
         self.events.emit(
             "state",
@@ -226,7 +159,7 @@ class Trainer:
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.data.notes),
-            negatives=[] if mined is None else [asdict(each) for each in mined.examples()],
+            negatives=[asdict(each) for each in negatives],
             resumed_from=resumed_from,
         )
 

@@ -16,68 +16,70 @@ from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
+from training.objectives.base import TEXTS
 from training.trainer.config import RunConfig
-from training.trainer.teacher import Teacher, data_targets
+from training.trainer.teacher import Teacher, own_targets
 
 SENTENCES = ["A man plays.", "A dog barks.", "Someone sings.", "A man plays.", "It rains."]
 PAIRS = Dataset("pairs", (SENTENCES, SENTENCES[::-1]))
 TRIPLETS = Dataset("triplets", (SENTENCES, SENTENCES[::-1], SENTENCES[1:] + SENTENCES[:1]))
 
 
-def teacher(objective: str, name: str, base: str = "scratch:1x32", **settings) -> Teacher:
-    config = RunConfig(objective, teacher=name, dtype="float32", **settings)
-    return Teacher(config, Encoder.load(base, dtype="float32", device="cpu"), None)
+def teacher(objective: str, name: str, base: str = "scratch:1x32", similarity: str = "dot") -> Teacher:
+    student = Encoder.load(base, dtype="float32", device="cpu")
+    return Teacher(name, student, OBJECTIVES[objective].target, similarity, "float32")
 
 
 def test_vectors_of_a_bi_encoder():
-    targets, note = teacher("mse", "scratch:1x32").targets(PAIRS)
+    labelled = teacher("mse", "scratch:1x32").label(PAIRS)
     vectors = Encoder.load("scratch:1x32", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
-    found = targets[torch.tensor([1, 4])]
+    found = labelled.targets[torch.tensor([1, 4])]
     assert found.shape == (2, 2, 32)
     assert np.allclose(found[0].numpy(), vectors[[1, 3]], atol=1e-6)
     assert np.allclose(found[1].numpy(), vectors[[4, 0]], atol=1e-6)
-    assert len(targets.values) == 4  # each different sentence once
-    assert note == "targets are the vectors of scratch:1x32"
+    assert len(labelled.targets.values) == 4  # each different sentence once
+    assert labelled.data.notes == ("targets are the vectors of scratch:1x32",)
 
 
 def test_wider_vectors_are_projected_to_their_principal_components():
     wide = teacher("mse", "scratch:1x64")
-    targets, note = wide.targets(Dataset("words", ([f"the number {i}" for i in range(200)],)))
-    assert targets[slice(0, 3)].shape == (3, 1, 32)
-    assert re.search(r"projected from 64 to 32 dimensions by PCA \([5-9]\d\.\d% of their variance\)", note)
+    labelled = wide.label(Dataset("words", ([f"the number {i}" for i in range(200)],)))
+    assert labelled.targets[slice(0, 3)].shape == (3, 1, 32)
+    note = r"projected from 64 to 32 dimensions by PCA \([5-9]\d\.\d% of their variance\)"
+    assert re.search(note, labelled.data.notes[-1])
     projection = wide._projection
     assert np.allclose(projection.T @ projection, np.eye(32), atol=1e-5)
-    other, _ = wide.targets(PAIRS)  # by the same projection
+    other = wide.label(PAIRS).targets  # by the same projection
     vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
     assert np.allclose(other[slice(0, 1)][0, 0].numpy(), vectors[0] @ projection, atol=1e-5)
 
 
 def test_narrower_vectors_are_refused():
     with pytest.raises(InputError, match=r"scratch:1x32 have 32 dimensions, fewer than the 64 of the base"):
-        teacher("mse", "scratch:1x32", "scratch:1x64").targets(PAIRS)
+        teacher("mse", "scratch:1x32", "scratch:1x64").label(PAIRS)
 
 
 def test_vectors_for_a_student_of_unit_vectors_are_unit_vectors():
-    targets, _ = teacher("mse", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2").targets(PAIRS)
+    targets = teacher("mse", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2").label(PAIRS).targets
     assert torch.allclose(targets.values.norm(dim=1), torch.ones(4), atol=1e-5)
 
 
 def test_scores_and_margins_of_a_cross_encoder():
     model = CrossEncoder.load("minilm-stsb", dtype="float32", device="cpu")
     one, two, three = TRIPLETS.columns
-    scores, note = teacher("mse", "minilm-stsb").targets(PAIRS)
-    assert note == "targets are the scores of minilm-stsb"
-    assert np.allclose(scores[slice(None)].numpy(), model.predict(list(zip(one, two, strict=True))), atol=1e-6)
-    margins, _ = teacher("margin-mse", "minilm-stsb").targets(TRIPLETS)
+    scored = teacher("mse", "minilm-stsb").label(PAIRS)
+    assert scored.data.notes == ("targets are the scores of minilm-stsb",)
+    assert np.allclose(scored.targets[slice(None)].numpy(), model.predict(list(zip(one, two, strict=True))), atol=1e-6)
+    margins = teacher("margin-mse", "minilm-stsb").label(TRIPLETS).targets
     expected = model.predict(list(zip(one, two, strict=True))) - model.predict(list(zip(one, three, strict=True)))
     assert np.allclose(margins[slice(None)].numpy(), expected, atol=1e-6)
     with pytest.raises(InputError, match="minilm-stsb is a cross-encoder, which scores pairs, but triplets holds"):
-        teacher("mse", "minilm-stsb").targets(TRIPLETS)
+        teacher("mse", "minilm-stsb").label(TRIPLETS)
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
 def test_margins_of_a_bi_encoder(similarity):
-    margins, _ = teacher("margin-mse", "scratch:1x64", margin_similarity=similarity).targets(TRIPLETS)
+    margins = teacher("margin-mse", "scratch:1x64", similarity=similarity).label(TRIPLETS).targets
     vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(
         SENTENCES, normalize=similarity == "cosine"
     )
@@ -91,14 +93,13 @@ def test_what_has_no_vectors_of_a_fixed_meaning_is_no_teacher():
 
 
 def test_targets_of_data():
-    assert data_targets(PAIRS, OBJECTIVES["triplet"]) is None
-    scored = data_targets(Dataset("scored", (["a", "b"], ["c", "d"]), scores=[5.0, 2.5]), OBJECTIVES["regression"])
+    assert own_targets(PAIRS).targets is None
+    scored = own_targets(Dataset("scored", (["a", "b"], ["c", "d"]), scores=[5.0, 2.5])).targets
     assert scored[slice(0, 2)].tolist() == [1.0, 0.5]
     labels = Dataset("labelled", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("x", "y"))
-    labelled = data_targets(labels, OBJECTIVES["classification"])
-    assert labelled[torch.tensor([1])].tolist() == [0]
+    assert own_targets(labels).targets[torch.tensor([1])].tolist() == [0]
     pairs = Dataset("pairs", (["It rains.", "A dog"], ["a  dog", "it RAINS."]))
-    assert data_targets(pairs, OBJECTIVES["mnrl"])[slice(0, 2)].tolist() == [[0, 1], [1, 0]]
+    assert own_targets(pairs, TEXTS).targets[slice(0, 2)].tolist() == [[0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize("name", first(1, ["scratch:2x64", "minilm-stsb"]))

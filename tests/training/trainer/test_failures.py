@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.objectives import Regression
-from training.trainer import trainer
+from training.trainer import training_model
 from training.trainer.events import EventLog, read_events
 from training.trainer.train import train
 
@@ -63,7 +63,7 @@ def test_a_failure_during_the_run_is_a_reason_in_one_line(config, tmp_path, monk
     def fail(self, batch):
         raise error
 
-    monkeypatch.setattr(trainer.TrainingModel, "forward_backward", fail)
+    monkeypatch.setattr(training_model.TrainingModel, "forward_backward", fail)
     result, events = run(config, tmp_path / "r")
     assert result.status == "failed"
     assert re.match(reason, result.reason)
@@ -83,14 +83,14 @@ def test_a_failure_during_the_run_is_a_reason_in_one_line(config, tmp_path, monk
 )
 def test_a_gpu_without_enough_memory_says_what_would_fit(config, tmp_path, monkeypatch, settings, fits, reason):
     """As on a GPU with room for the activations of so many rows of two sentences."""
-    real = trainer.TrainingModel.forward_backward
+    real = training_model.TrainingModel.forward_backward
 
     def limited(self, batch):
         if self.mini_batch_size or sum(batch.sizes) > 2 * fits:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return real(self, batch)
 
-    monkeypatch.setattr(trainer.TrainingModel, "forward_backward", limited)
+    monkeypatch.setattr(training_model.TrainingModel, "forward_backward", limited)
     result, events = run(config.replace(**settings), tmp_path / "r")
     assert result.status == events[-1]["state"] == "failed"
     assert result.reason.startswith(reason.replace("…", "not enough memory on cpu"))

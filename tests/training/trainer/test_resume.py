@@ -18,7 +18,7 @@ from run_helpers import Events, curve, run, stop_at
 from safetensors.torch import load_file, save_file
 
 from training.errors import InputError
-from training.trainer import trainer
+from training.trainer import evaluator, trainer
 from training.trainer.events import EventLog, read_events
 from training.trainer.train import train
 
@@ -42,14 +42,14 @@ def test_stopping_during_an_evaluation(config, tmp_path, monkeypatch):
     _, whole = run(config)
     events: Events = []
     asked = {"evaluating": False}
-    measure = trainer.Evaluator.measure
+    measure = evaluator.Evaluator.measure
 
     def measuring(self, encoder, objective, should_stop=None):
         asked["evaluating"] = sum(event["kind"] == "eval" for event in events) == 1
         return measure(self, encoder, objective, should_stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Evaluator, "measure", measuring)
+        patch.setattr(evaluator.Evaluator, "measure", measuring)
         stopped = train(config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"])
     assert (stopped.status, stopped.steps) == ("stopped", 5)
     run(config, tmp_path / "r", resume=True)
