@@ -97,21 +97,13 @@ class ModelCache:
         ``role``: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
         """
         model = self.canonical(name)
-
-        def load() -> Encoder:
-            from sbert_app.services.models.batching import BatchingRunner
-            from training.models.encoder import Encoder
-
-            encoder = Encoder.load(model.weights, home=self.home)
-            return encoder.with_runner(BatchingRunner(encoder.inference))
-
         if model.prompt_name == BY_ROLE:
             if role is None:
                 raise InputError(
                     f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {model.weights}"
                 )
             model = replace(model, prompt_name=None)
-        encoder = self._get((ENCODER, model.weights), load).with_pooling(pooling or model.pooling)
+        encoder = self._get(ENCODER, model.weights).with_pooling(pooling or model.pooling)
         encoder = encoder.with_dimension(model.dimension).with_prompt(model.prompt, model.prompt_name)
         return encoder if role is None or model.states_prompt else encoder.for_role(role)
 
@@ -119,15 +111,7 @@ class ModelCache:
         """The cross-encoder of that name."""
         model = self.canonical(name)
         model.check_cross_encoder()
-
-        def load() -> CrossEncoder:
-            from sbert_app.services.models.batching import BatchingRunner
-            from training.models.cross_encoder import CrossEncoder
-
-            loaded = CrossEncoder.load(model, home=self.home)
-            return replace(loaded, inference=BatchingRunner(loaded.inference))
-
-        return self._get((CROSS, model), load)
+        return self._get(CROSS, model)
 
     def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
@@ -141,7 +125,7 @@ class ModelCache:
             return self.encoder(model)
         if kind == CROSS:
             return self.cross_encoder(model)
-        return self._get((kind, model), lambda: load_scorer(model, home=self.home))
+        return self._get(kind, model)
 
     def has(self, kind: str, name: ModelName | str) -> bool:
         """Whether the model is loaded, so that a request does not wait for it."""
@@ -151,13 +135,14 @@ class ModelCache:
         """Drop a model whose files have changed or are gone."""
         self._models.remove(lambda key: key[1].name == model.name)
 
-    def _get(self, key: tuple[str, ModelName], load: Callable[[], Any]) -> Any:
+    def _get(self, kind: str, name: ModelName) -> Any:
+        key = kind, name
         with self._locks[key]:  # other threads that ask for the same model wait here while it is loaded
             if (kept := self._models.get(key)) is not None:
                 return kept[0]
-            self._fetch(*key)
+            self._fetch(kind, name)
             with self._loading:
-                model = load()
+                model = LOADERS[kind](name, self.home)
                 from sbert_app.services.models.memory import model_bytes  # imports torch, as the model has
             has_evicted = self._models.put(key, (model, model_bytes(model)))
         if has_evicted:
@@ -174,3 +159,27 @@ class ModelCache:
             glove_folder(self.home)
         elif kind != BASELINE and is_repo_id(base) and not Path(base).is_dir():
             model_folder(base, self.home)
+
+
+def _load_encoder(name: ModelName, home: Path) -> Encoder:
+    from sbert_app.services.models.batching import BatchingRunner
+    from training.models.encoder import Encoder
+
+    encoder = Encoder.load(name, home=home)
+    return encoder.with_runner(BatchingRunner(encoder.inference))
+
+
+def _load_cross_encoder(name: ModelName, home: Path) -> CrossEncoder:
+    from sbert_app.services.models.batching import BatchingRunner
+    from training.models.cross_encoder import CrossEncoder
+
+    loaded = CrossEncoder.load(name, home=home)
+    return replace(loaded, inference=BatchingRunner(loaded.inference))
+
+
+# By kind; requests to models with weights of their own share batches.
+LOADERS: dict[str, Callable[[ModelName, Path], Any]] = {
+    ENCODER: _load_encoder,
+    CROSS: _load_cross_encoder,
+    BASELINE: lambda name, home: load_scorer(name, home=home),
+}
