@@ -20,7 +20,7 @@ from sbert_app.pages.train.runs import log, no_runs, run_list, status
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
-from sbert_app.services.experiments.experiment import matches, run_groups
+from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.export import export, push
 from sbert_app.services.runs.record import Run
 from training.errors import UserFacingError

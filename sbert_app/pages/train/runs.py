@@ -17,7 +17,7 @@ from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
-from sbert_app.services.experiments.experiment import RunGroup
+from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.events import MEASURES
 from sbert_app.services.runs.record import Run

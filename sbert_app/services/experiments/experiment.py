@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -34,7 +34,7 @@ from sbert_app.services.experiments.statistics import VariantRow, rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run
 from sbert_app.services.runs.record import Run, RunError, slug
-from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
+from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
@@ -247,7 +247,7 @@ class Experiments:
     def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
         """``check_config`` raises InputError for a run that may not be started."""
         self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
-        self._stores = _stores(jobs.store.home)
+        self._stores = stores(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
         """Raises InputError if there is no such experiment, or its file is damaged."""
@@ -359,53 +359,7 @@ class Experiments:
         return next((store for store in self._stores if store.path(experiment_id).exists()), self._stores[0])
 
 
-def _stores(home: Path) -> list[DocumentStore[ExperimentRecord]]:
-    """The one for new experiments first."""
+def stores(home: Path) -> list[DocumentStore[ExperimentRecord]]:
+    """Of the records in a home folder; the one for new experiments first."""
     folders = ("experiments", ".json"), ("sweeps", ".json"), ("folds", "/folds.json")
     return [DocumentStore(home / folder, ExperimentRecord, suffix, "experiment") for folder, suffix in folders]
-
-
-# ---------------------------------------------------------------- which runs belong together
-
-
-@dataclass(frozen=True)
-class RunGroup:
-    """The runs of an experiment, in the list of all runs."""
-
-    id: str
-    name: str  # which no other has: a filter by it finds these runs alone
-    runs: frozenset[str]  # ids
-
-    @property
-    def label(self) -> str:
-        """The name without the id, where its time stands beside it."""
-        return self.name.removesuffix(self.id).rstrip()
-
-
-def run_groups(home: Path) -> dict[str, RunGroup]:
-    """The experiment of each run of a home folder that is part of one. Files that are damaged are left out."""
-    groups: dict[str, RunGroup] = {}
-    for store in _stores(home):
-        for key in store.ids():
-            with suppress(InputError, FileNotFoundError):  # deleted meanwhile
-                group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
-                groups |= dict.fromkeys(group.runs, group)
-    return groups
-
-
-@lru_cache(maxsize=1_000)
-def _group(key: str, path: Path, stamp: int) -> RunGroup:
-    """``stamp`` is part of the cache key, so that a file is read again when it has changed: pages ask each second."""
-    record = read_document(path, ExperimentRecord)
-    name = f"folds: {record.name} by {record.by}"
-    if record.kind == SWEEP:
-        name = f"sweep: {ablation(record.name).title.lower()} {key}"
-    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run))
-
-
-def matches(run: Run, group: RunGroup | None, text: str) -> bool:
-    """Whether a run is shown under a filter: each word of the text is in its name, id, state, settings or group."""
-    config = run.config
-    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
-    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
-    return all(word in haystack for word in text.lower().split())

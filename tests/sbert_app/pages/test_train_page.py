@@ -15,7 +15,7 @@ from sbert_app.pages.train import runs as train_runs
 from sbert_app.pages.train.form import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
-from sbert_app.services.experiments.experiment import RunGroup
+from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings

@@ -12,7 +12,8 @@ from sbert_app.services.annotations.project import Projects
 from sbert_app.services.annotations.quality import last_training
 from sbert_app.services.clusters.edits import edit_store
 from sbert_app.services.corpus.groups import group_store
-from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, run_groups
+from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments
+from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 
