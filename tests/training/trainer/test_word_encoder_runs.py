@@ -78,10 +78,3 @@ def test_a_stopped_run_goes_on_to_the_same_end(short, tmp_path, name):
     resumed, _ = run(config, tmp_path / "run", resume=True)
     whole, _ = run(config, None)
     assert resumed.final == whole.final
-
-
-def test_words_of_the_evaluation_data_are_known(short, tmp_path):
-    other = tmp_path / "other.tsv"
-    other.write_text("sentence1\tsentence2\tscore\nxylophones shimmer\txylophones gleam\t4\nan ocelot\ta zither\t1\n")
-    result, _ = run(short.replace(eval_data=str(other), max_steps=2, eval_every=2), tmp_path / "run")
-    assert {"xylophones", "ocelot"} <= set(Encoder.load(result.path).tokenizer.rows)
