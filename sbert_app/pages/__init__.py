@@ -148,7 +148,7 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
     try:
         _, url, _ = app.launch(
             server_name=settings.host,
-            server_port=settings.port,
+            server_port=settings.port or _free_port(settings.host),
             auth=PasswordCheck(*settings.auth) if settings.auth else None,
             max_file_size=f"{settings.upload_limit_mb}mb",
             theme=theme.build(),
@@ -180,7 +180,7 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
             _frontend=False,  # or Gradio asks for the first page, once, and ends the app if a busy machine takes 3 s
         )
     except OSError as error:
-        _check_address(settings.host)
+        _free_port(settings.host)
         raise InputError(f"port {settings.port} is taken; choose another with --port") from error
     is_guarded = isinstance(app.server_app.middleware_stack, Guard)
     if not is_guarded:  # a server goes on when a layer fails as it starts
@@ -190,12 +190,13 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
     return url
 
 
-def _check_address(host: str) -> None:
-    """InputError if this machine has no such address to listen on."""
+def _free_port(host: str) -> int:
+    """A port that nobody listens on. InputError if this machine has no such address to listen on."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(found[0], socket.SOCK_STREAM) as probe:
             probe.bind(found[4])
+            return int(probe.getsockname()[1])
     except OSError as error:
         raise InputError(f"this machine has no address {host} to listen on; choose another with --host") from error
 

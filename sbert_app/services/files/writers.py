@@ -195,7 +195,11 @@ def check_output(path: Path, suffixes: Collection[str], source: Path | None = No
     if path.suffix.lower() not in suffixes:
         some = " or ".join(suffixes) if len(suffixes) < 3 else f"one of {', '.join(suffixes)}"
         raise InputError(f"{path.name} has to end with {some}")
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # its name is too long
+        raise unwritable(path, error) from error
+    if is_folder:
         raise InputError(f"{path} is a folder: name a file in it.")
     if not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} to write {path.name} to.")

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -285,11 +286,12 @@ def _damage(file: Path) -> str | None:
         return "it is no file" if file.exists() else None
     try:
         with closing(sqlite3.connect(file)) as database:
+            database.text_factory = partial(str, encoding="utf-8", errors="replace")
             [found] = database.execute("pragma quick_check(1)").fetchone()
             columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
     except sqlite3.OperationalError:  # it is locked, or may not be read
         return None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter quotes its schema
         return str(error)
     if found != "ok":
         return str(found)

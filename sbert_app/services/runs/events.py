@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.services.background.state import State
+from sbert_app.services.store.documents import unreadable
 
 Event = dict[str, Any]
 
@@ -39,10 +40,12 @@ class EventReader:
         self._inode = 0
 
     def read(self) -> list[Event]:
-        """All events so far, oldest first; an empty list while there is no file."""
+        """All events so far, oldest first; an empty list while there is no file. InputError if it cannot be read."""
         if not self._path.exists():
             self._restart(0)
             return self._events
+        if not self._path.is_file():
+            raise unreadable(self._path, "it is no file")
         with self._path.open("rb") as file:
             status = fstat(file.fileno())
             if status.st_ino != self._inode or status.st_size < self._position:

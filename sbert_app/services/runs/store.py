@@ -44,7 +44,7 @@ from sbert_app.services.runs.record import (
     one_line,
     slug,
 )
-from sbert_app.services.store.documents import check_text, read_document
+from sbert_app.services.store.documents import check_text, read_document, unreadable
 from training.atomic import recover, write_text
 from training.errors import InputError, UserFacingError
 from training.names import is_id
@@ -146,7 +146,7 @@ class RunStore:
 
     def log(self, run_id: str, lines: int = 200) -> str:
         file = self._run_folder(run_id) / "log.txt"
-        if not file.exists():
+        if not file.is_file():
             return ""
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 200 * lines))
@@ -293,7 +293,10 @@ class RunStore:
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
         if run_id not in self._configs:
-            self._configs[run_id] = read_document(folder / "config.json", RunConfig)
+            try:
+                self._configs[run_id] = read_document(folder / "config.json", RunConfig)
+            except FileNotFoundError as error:
+                raise unreadable(folder / "config.json", "it is gone") from error
         return self._configs[run_id]
 
     def _create_folder(self, stem: str) -> tuple[str, Path]:

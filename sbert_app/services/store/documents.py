@@ -39,17 +39,17 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. FileNotFoundError if there is none of that name, InputError if it cannot be read."""
     try:
         if not path.is_file() and path.exists():  # a pipe would block
-            raise _damaged(path, "it is no file")
+            raise unreadable(path, "it is no file")
         return _adapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as error:
         if not path.is_symlink():
             raise
-        raise _damaged(path, "the link leads nowhere") from error
+        raise unreadable(path, "the link leads nowhere") from error
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
+        raise unreadable(path, error.strerror or str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise _damaged(path, ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
+        raise unreadable(path, ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
 
 
 def write_document(path: Path, document: object) -> None:
@@ -79,7 +79,7 @@ def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
+        raise unreadable(path, error.strerror or str(error)) from error
     for number, line in enumerate(lines, start=1):
         if line:
             try:
@@ -198,7 +198,7 @@ class DocumentStore(Generic[Document]):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _damaged(self.folder, error.strerror or str(error)) from error
+            raise unreadable(self.folder, error.strerror or str(error)) from error
         for name in names:
             key = name.removesuffix(file_suffix)
             is_one = name.endswith(file_suffix) and is_id(key)
@@ -206,6 +206,7 @@ class DocumentStore(Generic[Document]):
                 yield key
 
 
-def _damaged(path: Path, why: str) -> InputError:
+def unreadable(path: Path, why: str) -> InputError:
+    """The error for a file of the home folder that cannot be read."""
     sentence = f"cannot be read ({why}); repair it, or remove it"
     return InputError(f"{path} {sentence}", public=f"{Path(*path.parts[-2:])} {sentence}")

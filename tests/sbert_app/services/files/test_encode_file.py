@@ -171,6 +171,7 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path):
         "folder.npy": "is a folder",
         "none/x.npy": "no folder",
         "in.parquet": "the input itself",
+        f"{'x' * 300}.npy": "cannot be written: File name too long",
     }.items():
         with pytest.raises(InputError, match=said):
             check_output(tmp_path / name, VECTORS, source)

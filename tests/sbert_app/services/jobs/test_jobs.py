@@ -410,7 +410,14 @@ def replace_table(file: Path) -> None:
         database.executescript("drop table task; create table task (something text)")
 
 
+def flip_a_letter(file: Path) -> None:
+    """In the name of a table: SQLite's message quotes it, and it is no UTF-8 any more."""
+    data = file.read_bytes()
+    overwrite(file, data.index(b"tablecounter") + 5, bytes([ord("c") ^ 0x80]))
+
+
 DAMAGES = {
+    "a letter of its schema": flip_a_letter,
     "not a database": lambda file: file.write_bytes(os.urandom(4096)),
     "its first bytes": lambda file: overwrite(file, 0, os.urandom(100)),
     "its schema": lambda file: overwrite(file, 100, os.urandom(3_000)),

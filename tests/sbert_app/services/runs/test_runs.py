@@ -8,6 +8,7 @@ import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -83,27 +84,40 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", ["run.json", "config.json"])
-@pytest.mark.parametrize("damage", [*DAMAGES, "a folder", "a loop of links"])
+NO_FILES = {
+    "a folder": lambda file: file.mkdir(),
+    "a loop of links": lambda file: file.symlink_to(file),
+    "nothing": lambda file: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [*product(["run.json", "config.json"], [*DAMAGES, *NO_FILES]), ("events.jsonl", "a folder")],
+)
 def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, damage):
     sound, broken = store.create(CONFIG), store.create(CONFIG)
     file = broken.folder / name
-    file.unlink()
-    if damage == "a folder":
-        file.mkdir()
-    elif damage == "a loop of links":
-        file.symlink_to(file)
+    file.unlink(missing_ok=True)
+    if damage in NO_FILES:
+        NO_FILES[damage](file)
     else:
         file.write_bytes(DAMAGES[damage])
     fresh = RunStore(store.home)
     assert [run.id for run in fresh.list()] == [sound.id]
     assert sound.id in fresh.ids("queued")
-    if not (name == "run.json" and damage == "a loop of links"):  # such a folder has no record at all
+    if (name, damage) not in product(["run.json"], ["a loop of links", "nothing"]):  # a folder without any record
         (error,) = fresh.damaged()
         assert f"{broken.id}/{name} cannot be read" in str(error)
         assert str(store.home) not in error.public
     with pytest.raises(UserFacingError):
         fresh.get(broken.id)
+
+
+def test_a_folder_in_the_place_of_a_log_is_an_empty_log(store):
+    run = store.create(CONFIG)
+    (run.folder / "log.txt").mkdir()
+    assert store.log(run.id) == ""
 
 
 def test_a_run_whose_name_is_damaged_is_called_something(store):
