@@ -49,20 +49,13 @@ def ablate(
     sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout(), stop_on_signal() as should_end:
         cluster = options.cluster_of(place, engine, address)
-        at_once = cluster.room() if cluster else 1
         sweep_id = resume or _created(
             sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding
         )
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
-        stopped = Stopped(f"resume it with: ablate --resume {sweep_id}")
-        try:
-            sweep = sweeps.run_here(sweep_id, _runner(sweeps, cluster, should_end), at_once)
-        except KeyboardInterrupt:
-            raise stopped from None
-        if should_end() and sweep.can_resume:
-            raise stopped
+        sweep = run_experiment(sweeps, sweep_id, cluster, should_end, "ablate")
     found = {
         "id": sweep_id,
         "preset": sweep.record.name,
@@ -91,6 +84,21 @@ def _created(
     from sbert_app.services.experiments.experiment import new_sweep
 
     return sweeps.create(new_sweep(preset, seeds, given)).id
+
+
+def run_experiment(
+    experiments: Experiments, experiment_id: str, cluster: Cluster | None, should_end: Callable[[], bool], command: str
+) -> Experiment:
+    """Execute the runs that are missing. Stopped, which says how ``command`` resumes them, after a signal to end."""
+    stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
+    try:
+        execute, at_once = _runner(experiments, cluster, should_end), cluster.room() if cluster else 1
+        experiment = experiments.run_here(experiment_id, execute, at_once)
+    except KeyboardInterrupt:
+        raise stopped from None
+    if should_end() and experiment.can_resume:
+        raise stopped
+    return experiment
 
 
 def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:

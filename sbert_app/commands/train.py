@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.ablate import run_experiment
 from sbert_app.formats import format_duration
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
@@ -23,6 +24,8 @@ from training.names import absolute_names, names_file
 from training.trainer.config import SETTINGS, RunConfig
 
 if TYPE_CHECKING:
+    from sbert_app.services.experiments.experiment import Experiment
+    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -31,6 +34,9 @@ EXAMPLES = 5  # mined negatives that are shown before the first step
 
 
 def train(
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
+    ] = None,
     encoding: options.Encoding = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
@@ -49,10 +55,18 @@ def train(
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
     settings = {key: value for key, value in {**settings, "encoding": encoding}.items() if value is not None}
     place = options.prepare(home, offline)
+    from sbert_app.services.experiments.experiment import is_experiment
     from sbert_app.services.runs.on_ray import executor
     from sbert_app.services.runs.store import RunStore
 
     store = RunStore(place)
+    if seeds is not None and (preview or no_start or resume or "seed" in settings):
+        raise InputError("--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume")
+    if resume and settings:
+        raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
+    if seeds is not None or (resume and is_experiment(place, resume)):
+        _train_seeds(store, settings, seeds, resume, options.cluster_of(place, engine, address), as_json)
+        return
     if preview:
         _preview(store, settings, as_json)
         return
@@ -65,8 +79,6 @@ def train(
     execute = executor(options.cluster_of(place, engine, address))
     running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
-        if resume and settings:
-            raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
         if resume and (state := store.get(resume).state) not in RESUMABLE:
             raise InputError(f"run {resume} is {state}; there is nothing to resume")
         run_id = resume or _created(store, settings)
@@ -94,7 +106,7 @@ def train(
 
 
 # The command's own options, by the setting that each of them follows; the others come last.
-_FOLLOWS = {"eval_data": "encoding", "negative_margin": "preview", "report_to": "no_start"}
+_FOLLOWS = {"seed": "seeds", "eval_data": "encoding", "negative_margin": "preview", "report_to": "no_start"}
 
 
 def _with_settings(command: Callable[..., None]) -> None:
@@ -158,6 +170,50 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     config = RunConfig(**settings)
     estimate_run(config, store)
     return config
+
+
+def _train_seeds(
+    store: RunStore,
+    settings: dict[str, Any],
+    seeds: str | None,
+    resume: str | None,
+    cluster: Cluster | None,
+    as_json: bool,
+) -> None:
+    """A run for each of the ``seeds``, or what is left of the experiment ``resume``."""
+    from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
+    from sbert_app.services.jobs.queue import RunQueue
+
+    experiments = Experiments(RunQueue(store))
+    if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
+        raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
+    with clean_stdout(), stop_on_signal() as should_end:
+        found = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
+        print(f"experiment {found}", file=sys.stderr)
+        experiment = run_experiment(experiments, found, cluster, should_end, "train")
+    _print_seeds(experiment, as_json)
+
+
+def _print_seeds(experiment: Experiment, as_json: bool) -> None:
+    """Mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
+    summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
+    found = {
+        "id": experiment.id,
+        "state": experiment.state,
+        "runs": {str(plan.seed): plan.run for plan in experiment.record.runs},
+        **{which: each and asdict(each) for which, each in summaries.items()},
+    }
+    measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
+    lines = [
+        f"{which:9}{measure} {each.mean:.2f}" + ("" if each.deviation is None else f" ± {each.deviation:.2f}")
+        for which, each in summaries.items()
+        if each
+    ]
+    title = f"{experiment.id}: {experiment.state}, {experiment.record.name}, seeds {experiment.record.by}"
+    print_result(found, as_json, "\n".join([title, *lines]))
+    if experiment.reasons:
+        print(f"error: runs failed: {'; '.join(experiment.reasons)}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _summary(result: RunResult) -> str:

@@ -271,6 +271,23 @@ def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
 # ---------------------------------------------------------------- train, runs
 
 
+def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
+    at = ("--home", folder / "home")
+    (folder / "home").mkdir()
+    (folder / "home/models").symlink_to(home / "models")
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--name", "mine")
+    more = ("--eval-data", "pairs.csv", "--max-steps", 1, "--batch-size", 2)
+    said = run("train", *what, *more, "--seeds", "0-1", *at, "--json").json
+    runs = {seed: run("runs", "show", name, *at, "--json").json for seed, name in said["runs"].items()}
+    assert {seed: each["config"]["seed"] for seed, each in runs.items()} == {"0": 0, "1": 1}
+    best = [100 * each["best"]["spearman"] for each in runs.values()]
+    assert said["best"]["mean"] == pytest.approx(sum(best) / 2)
+    assert (said["state"], said["best"]["n"], said["test"]) == ("finished", 2, None)
+    assert "best     spearman" in run("train", "--resume", said["id"], *at).out
+    assert "leave out --seed" in run("train", *what, "--seeds", "0-1", "--seed", 1, *at).complaint
+    assert "such as 0-4" in run("train", *what, *more, "--seeds", "many", *at).complaint
+
+
 def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     at = ("--home", folder / "home")
     (folder / "home").mkdir()

@@ -26,6 +26,7 @@ from sbert_app.pages.components.upload_options import (
 from sbert_app.pages.train.runs import format_learning_rate
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
+from sbert_app.services.experiments.experiment import parse_seeds
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.presets import PRESETS
 from sbert_app.services.runs.record import Run
@@ -50,7 +51,13 @@ Fields = dict[str, Any]  # the components, by the field of RunConfig
 # The rows of numbers below the data; what has no place of its own is under "More options".
 NUMBERS = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
 COLUMNS = 3  # of "More options"
-KINDS = {"objective": gr.Radio, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
+KINDS = {
+    "seed": gr.Textbox,
+    "objective": gr.Radio,
+    "pooling": gr.Radio,
+    "report_to": gr.CheckboxGroup,
+    "learning_rate": gr.Textbox,
+}
 
 # Kind of data -> the objective that fits it
 OBJECTIVE_FOR = {
@@ -126,8 +133,9 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
         options["choices"] = choices
     if kind is gr.Dropdown:
         options["allow_custom_value"] = not setting.choices
+    several = "; several: 0-4" if name == "seed" else ""
     empty = f"; empty: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
-    options = {"label": setting.label, "info": setting.sentence() + empty, **options}
+    options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
     return kind(value=_shown(start.to_dict())[name], **options)
 
 
@@ -162,10 +170,14 @@ def config_fields(fields: Fields) -> Fields:
 
 
 def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
-    """The values of the form, by field, as a config. InputError if one of them is invalid or may not be named."""
+    """The values of the form, by field, as a config; of several seeds the first.
+
+    InputError if one of them is invalid or may not be named.
+    """
     settings = dict(values)
     settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
     settings["base"] = (settings["base"] or "").strip()
+    settings["seed"] = parse_seeds(settings["seed"])[0]
     # Fields that are hidden for this objective keep what was chosen for another.
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if objective := OBJECTIVES.get(settings["objective"]):

@@ -22,13 +22,14 @@ from sbert_app.pages.train.form import sent_sentences, to_config
 from sbert_app.pages.train.runs import negatives, plan
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
 from sbert_app.services.models.distillation import distill_to_home
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run, preview_negatives
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
 
-TYPED = ("learning_rate", "matryoshka_dims")  # numbers in a text field
+TYPED = ("learning_rate", "matryoshka_dims", "seed")  # numbers in a text field
 DIMENSIONS = [64, 128, 256, 384]
 DISTILLED = (
     "A table of token vectors in place of the network: each token goes through the model once, principal components "
@@ -136,15 +137,19 @@ def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
-    config = to_config(dict(zip(names, values, strict=True)), services.access)
-    estimate = estimate_run(config, services.jobs.store)
-    return estimate, partial(plan, estimate)
+    chosen = dict(zip(names, values, strict=True))
+    estimate = estimate_run(to_config(chosen, services.access), services.jobs.store)
+    return estimate, partial(plan, estimate, seeds=len(parse_seeds(chosen["seed"])))
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
-    """Queue the run. Returns its id."""
-    estimate, _ = _estimate(services, names, *values)
-    return services.jobs.start(estimate.config, visitor).id
+    """Queue the run, or one for each seed. Returns its id, or that of the first."""
+    config = _estimate(services, names, *values)[0].config
+    seeds = str(values[names.index("seed")])
+    if len(parse_seeds(seeds)) == 1:
+        return services.jobs.start(config, visitor).id
+    experiments = Experiments(services.jobs, services.access.check_run)
+    return experiments.start(new_seeds(config, seeds), visitor).runs[0].id
 
 
 def _lesson(key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -102,20 +102,31 @@ def run_list(
             seen.add(group.id)
             members = [each for each in runs if each.id in group.runs]
             states = Counter(each.state for each in members).most_common()
-            rows.append({"group": group, "runs": members, "states": states})
+            best = _over_seeds(members) if group.differ_in_seed else ""
+            rows.append({"group": group, "runs": members, "states": states, "best": best})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
 
 
-def plan(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
-    """What a run would do and how long it would take."""
+def _over_seeds(runs: Sequence[Run]) -> str:
+    """Mean ± standard deviation of the best figure of the finished runs; empty without one."""
+    progress = [run.progress for run in runs if run.state == State.FINISHED]
+    values = [value for each in progress if (value := each.figure(each.best)) is not None]
+    spread = f" ± {stdev(values):.{_digits(runs[0])}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
+
+
+def plan(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False, seeds: int = 1) -> Markup:
+    """What a run, or one for each of so many seeds, would do and how long it would take."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
         if estimate.steps is not None
         else "the number of steps is known once the data is loaded"
     )
+    seconds = estimate.seconds(rate) if rate else None
+    of_seeds = [f"{seeds} seeds"] if seeds > 1 else []
     return estimate_plan(
-        [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps],
-        estimate.seconds(rate) if rate else None,
+        [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps, *of_seeds],
+        None if seconds is None else seeds * seconds,
         source=rate.source if rate else "",
         measuring=measuring,
         remarks=estimate.notes,

@@ -1,4 +1,5 @@
-"""Experiments: several runs as one thing. A sweep is the grid of an ablation times seeds; folds are a cross-validation.
+"""Experiments: several runs as one thing. A sweep is the grid of an ablation times seeds; folds are a cross-validation;
+seeds are one config with several seeds.
 
     experiments = Experiments(jobs)
     experiment = experiments.start(new_sweep("pooling", seeds=3, changes={"max_steps": 200}))
@@ -15,6 +16,7 @@ that of its runs. A run that was deleted gets a new one when the experiment is r
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections import Counter
@@ -30,16 +32,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, ablation
-from sbert_app.services.experiments.statistics import VariantRow, rows
+from sbert_app.services.experiments.statistics import Summary, VariantRow, rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run
-from sbert_app.services.runs.record import Run, RunError, slug
+from sbert_app.services.runs.record import Run, RunError, default_name, slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
 SWEEP: Final = "sweep"
 FOLDS: Final = "folds"
+SEEDS: Final = "seeds"
 MAX_SEEDS = 100
 DELETED = "deleted"  # the state of a cell without a run
 
@@ -67,9 +70,9 @@ class ExperimentRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["sweep", "folds"]
-    name: str  # of the ablation, or of the file that is split
-    by: str = ""  # how it is split: "topic" or "5 folds"
+    kind: Literal["sweep", "folds", "seeds"]
+    name: str  # of the ablation, of the file that is split, or of the run
+    by: str = ""  # how it is split: "topic" or "5 folds"; the seeds: "0-4"
     created: Timestamp = Field(default_factory=time.time)
     changes: dict[str, Any] = {}  # fields of a RunConfig that were changed for all runs of a sweep
     runs: tuple[PlannedRun, ...] = Field(min_length=1)
@@ -109,6 +112,30 @@ def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRe
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
     return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=_grid(name, range(seeds), changes))
+
+
+def parse_seeds(text: object) -> tuple[int, ...]:
+    """ "0-4" or "0, 3, 7" -> the seeds in this order, each once. InputError if it is neither, or too many."""
+    seeds: dict[int, None] = {}
+    for part in str(text).split(","):
+        ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
+        if ends is None:
+            raise InputError(f"the seed is {str(text)!r}; give a number, or several such as 0-4 or 0,3,7")
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        seeds |= dict.fromkeys(range(first, min(last, first + MAX_SEEDS) + 1))
+    if not 1 <= len(seeds) <= MAX_SEEDS:
+        raise InputError(f"{text} is not 1 to {MAX_SEEDS} seeds; give some such as 0-4")
+    return tuple(seeds)
+
+
+def new_seeds(config: RunConfig, text: str) -> ExperimentRecord:
+    """A run of ``config`` for each of the seeds that `parse_seeds` reads."""
+    name = config.name or default_name(config)
+    plans = [
+        PlannedRun(label=name, config=config.to_dict() | {"seed": seed, "name": f"{name}, seed {seed}"})
+        for seed in parse_seeds(text)
+    ]
+    return ExperimentRecord(kind=SEEDS, name=name, by=text, runs=tuple(plans))
 
 
 def _grid(name: str, seeds: Iterable[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
@@ -194,6 +221,11 @@ class Experiment:
     def can_resume(self) -> bool:
         """Whether there are cells that `Experiments.resume` would queue."""
         return any(cell.can_resume for cell in self.cells)
+
+    def summary(self, which: str) -> Summary | None:
+        """Of the metric over the finished runs, as it is shown; ``which``: baseline, best, latest or test."""
+        finished = [run.progress for run in self.runs if run.state == State.FINISHED]
+        return Summary.of([value for each in finished if (value := each.figure(getattr(each, which))) is not None])
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
@@ -357,6 +389,11 @@ class Experiments:
 
     def _store(self, experiment_id: str) -> DocumentStore[ExperimentRecord]:
         return next((store for store in self._stores if store.path(experiment_id).exists()), self._stores[0])
+
+
+def is_experiment(home: Path, experiment_id: str) -> bool:
+    """Whether the home folder has an experiment of this id."""
+    return any(experiment_id in store.ids() for store in stores(home))
 
 
 def stores(home: Path) -> list[DocumentStore[ExperimentRecord]]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sbert_app.services.experiments.ablations import ablation
-from sbert_app.services.experiments.experiment import SWEEP, ExperimentRecord, stores
+from sbert_app.services.experiments.experiment import SEEDS, SWEEP, ExperimentRecord, stores
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document
 from training.errors import InputError
@@ -21,6 +21,7 @@ class RunGroup:
     id: str
     name: str  # which no other has: a filter by it finds these runs alone
     runs: frozenset[str]  # ids
+    differ_in_seed: bool = False  # and in nothing else
 
     @property
     def label(self) -> str:
@@ -46,7 +47,9 @@ def _group(key: str, path: Path, stamp: int) -> RunGroup:
     name = f"folds: {record.name} by {record.by}"
     if record.kind == SWEEP:
         name = f"sweep: {ablation(record.name).title.lower()} {key}"
-    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run))
+    if record.kind == SEEDS:
+        name = f"{record.name}, seeds {record.by} {key}"
+    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS)
 
 
 def matches(run: Run, group: RunGroup | None, text: str) -> bool:

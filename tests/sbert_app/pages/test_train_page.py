@@ -11,11 +11,13 @@ from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.events import changes
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
+from sbert_app.pages.train import page as train_page
 from sbert_app.pages.train import runs as train_runs
 from sbert_app.pages.train.form import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
-from sbert_app.services.experiments.groups import RunGroup
+from sbert_app.services.experiments.groups import RunGroup, run_groups
+from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
@@ -258,6 +260,35 @@ def test_runs_of_an_experiment_are_one_row_but_the_opened_one_has_its_own(servic
     assert "sweep: pooling &lt;x&gt;" in html
     assert f'data-open="{one.id}"' not in html
     assert f'data-open="{one.id}"' in train_runs.run_list([three, two, one], one.id, {}, folded)
+
+
+def test_runs_that_differ_in_their_seed_show_their_mean(services):
+    store = services.jobs.store
+    one, two = finished(store, "one"), finished(store, "two", seed=1)
+    write(store, two.id, evaluation(11, 0.87, best=True))
+    runs = [store.get(one.id), store.get(two.id)]
+    group = RunGroup("x", "mine, seeds 0-1 x", frozenset({one.id, two.id}), differ_in_seed=True)
+    html = train_runs.run_list(runs, "", {}, dict.fromkeys(group.runs, group))
+    assert "86.0 ± 1.4" in html
+    sweep = replace(group, differ_in_seed=False)
+    assert "±" not in train_runs.run_list(runs, "", {}, dict.fromkeys(group.runs, sweep))
+
+
+def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
+    (tmp_path / "data").mkdir(exist_ok=True)
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 4)
+    uploaded = str(keep_upload(str(pairs), services.settings.home))
+    chosen = values(base="scratch:1x32", train_data=uploaded, eval_data=uploaded, seed="1-3")
+    names = list(chosen)
+    estimate, plan = train_page._estimate(services, names, *chosen.values())
+    assert estimate.config.seed == 1
+    assert "3 seeds" in plan(None)
+    first = train_page._start(services, names, "", *chosen.values())
+    assert sorted(run.config.seed for run in services.jobs.store.list()) == [1, 2, 3]
+    assert services.jobs.store.get(first).config.seed == 1
+    train_page._start(services, names, "", *values(**chosen | {"seed": "5"}).values())
+    assert len(run_groups(services.settings.home)) == 3  # a single seed is a single run
 
 
 def test_a_filter_that_hides_runs_says_how_many():
