@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -23,6 +24,11 @@ def steps(
         yield item
         if on_progress is not None:
             on_progress(done, len(items))
+
+
+def is_interactive() -> bool:
+    """Whether somebody watches: in a terminal or a notebook."""
+    return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from training.data.dataset import Dataset, join
 from training.data.load import load_one
-from training.data.transforms import Rows, transform_for
+from training.data.transforms import FORMS, Rows, as_it_is, transform_for
+from training.errors import InputError
 from training.names import DataName
 
 if TYPE_CHECKING:
@@ -75,6 +76,53 @@ class Objective:
         raise NotImplementedError
 
 
+class OwnObjective(Objective):
+    """An objective that the caller of `training.trainer.train.train` gives as an object; it has no name to choose.
+
+    Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold scores divided by 5,
+    float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module` are trained with the encoder.
+
+    Args:
+        call: a function of vectors and target that returns the loss, a scalar.
+    """
+
+    equation = "an object of the program that started the run"
+    help = equation
+    rows = Rows("Rows", "sentences", dict.fromkeys(FORMS, as_it_is))
+
+    def __init__(self, call: Callable[..., Tensor]) -> None:
+        self.call = call
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch
+
+        loss = self.call(list(vectors), target)
+        if not isinstance(loss, torch.Tensor) or loss.ndim:
+            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
+            raise InputError(f"the objective returns {what}; it must be one number, such as the mean over the batch")
+        if torch.is_grad_enabled() and not loss.requires_grad:
+            raise InputError("the objective does not depend on the vectors; compute it from them, without detach")
+        return loss
+
+
+OwnObjective.name = "an objective of your own"  # stated here, as it is not one of `OBJECTIVES`
+
+
+def own_name(what: str) -> str:
+    """What a config says of an object that cannot be written down."""
+    return f"own ({what})"
+
+
+def is_own(name: str | None) -> bool:
+    """Whether `own_name` has made it."""
+    return name is not None and name.startswith("own (")
+
+
+def objective_class(name: str) -> type[Objective]:
+    """The class of an objective by its name in a config; KeyError if there is none."""
+    return OwnObjective if is_own(name) else OBJECTIVES[name]
+
+
 def names(condition: Callable[[type[Objective]], Any]) -> tuple[str, ...]:
     """The names of the objectives that meet a condition."""
     return tuple(name for name, objective in OBJECTIVES.items() if condition(objective))
@@ -92,4 +140,5 @@ def training_data(name: str, objective: str, seed: int = 0, home: str | Path | N
 
     Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
     """
-    return join([OBJECTIVES[objective].transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])
+    learner = objective_class(objective)
+    return join([learner.transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])

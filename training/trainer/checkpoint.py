@@ -2,7 +2,7 @@
 
     checkpoint/state.json             the run's progress: step, losses and figures so far
     checkpoint/weights.safetensors    the trained weights, float32, by name
-    checkpoint/optimiser.safetensors  Adam's moments and step counts, the states of PyTorch's random generators
+    checkpoint/optimiser.safetensors  the optimiser's moments and step counts, the states of PyTorch's random generators
 
 The order of the data, and dropout on a CPU, are functions of the seed and the step and need no state. A checkpoint
 replaces the previous one atomically: a process that dies at any moment leaves one of them complete
@@ -39,7 +39,10 @@ def save_checkpoint(
 
     weights = _trained_weights(model)
     moments = {
-        f"{key}:{name}": value for name, weight in weights.items() for key, value in optimiser.state[weight].items()
+        f"{key}:{name}": torch.as_tensor(value)
+        for name, weight in weights.items()
+        for key, value in optimiser.state[weight].items()
+        if value is not None
     }
     with replace_folder(folder) as fresh:
         (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")

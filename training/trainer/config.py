@@ -30,7 +30,7 @@ from pydantic.fields import FieldInfo
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError
 from training.objectives import CONCATENATIONS, METRICS, OBJECTIVES, Objective
-from training.objectives.base import names
+from training.objectives.base import is_own, names, objective_class
 from training.pooling import POOLINGS
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
@@ -234,7 +234,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _is_a_choice(cls, value: Any, info: ValidationInfo) -> Any:
         choices = SETTINGS[str(info.field_name)].choices
-        if choices and value not in choices:
+        if choices and value not in choices and not (info.field_name == "objective" and is_own(value)):
             raise ValueError(f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}")
         return value
 
@@ -260,7 +260,7 @@ class RunConfig(BaseModel):
     @property
     def objective_class(self) -> type[Objective]:
         """The class of the objective, with all that is to be known of it."""
-        return OBJECTIVES[self.objective]
+        return objective_class(self.objective)
 
     def evaluate_every(self, steps: int) -> int:
         """The number of steps between two evaluations in a run of ``steps`` steps."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,12 +26,10 @@ from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
 from training.models.encoder import Encoder
+from training.trainer.events import Figures, selection_metric
 from training.trainer.teacher import Examples
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
-
-Figures = dict[str, Any]
-HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the first one measured selects the best model
 
 
 class Evaluator:
@@ -98,17 +95,6 @@ class Evaluator:
             target = None if targets is None else targets[rows].to(device)
             total += float(objective([column[rows] for column in columns], target)) * len(columns[0][rows])
         return total / len(data)
-
-
-def selection_metric(figures: Figures) -> tuple[str, float] | None:
-    """The name of the metric that selects the best model, and its value, negated if lower is better.
-
-    None if no such metric was measured.
-    """
-    for name, higher in HIGHER_IS_BETTER.items():
-        if figures.get(name) is not None:
-            return name, figures[name] if higher else -figures[name]
-    return None
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:

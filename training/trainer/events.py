@@ -15,19 +15,28 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
 from training.atomic import write_text
 from training.errors import InputError
+from training.progress import is_interactive
 from training.trainer.config import RunConfig
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
 
+Figures = dict[str, Any]
+
+HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the first one measured selects the best model
+SHOWN_LAST = ("random_cosine", "effective_rank")
+# What an eval event has, but for the figures of the caller's evaluators.
+EVALUATION = {*HIGHER_IS_BETTER, *SHOWN_LAST, "t", "step", "kind", "best", "seconds", "seconds_left", "collapsed"} | {
+    *("by_dimension", "alignment", "uniformity", "random_cosine_std", "plain_cosine", "plain_cosine_std")
+}
 PROJECT = "sbert-lab"  # in trackio
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
 
@@ -100,6 +109,67 @@ def read_events(path: Path) -> list[Event]:
 
 def _line(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False) + "\n"
+
+
+# ---------------------------------------------------------------- figures of an evaluation
+
+
+def selection_metric(figures: Figures) -> tuple[str, float] | None:
+    """The name of the metric that selects the best model, and its value, negated if lower is better.
+
+    None if no such metric was measured.
+    """
+    for name, higher in HIGHER_IS_BETTER.items():
+        if figures.get(name) is not None:
+            return name, figures[name] if higher else -figures[name]
+    return None
+
+
+def shown_figures(event: Event) -> dict[str, float]:
+    """The figures of an eval event that fit on a line: what may select the best model, the caller's own, collapse."""
+    own = [name for name in event if name not in EVALUATION]
+    return {name: event[name] for name in (*HIGHER_IS_BETTER, *own, *SHOWN_LAST) if event.get(name) is not None}
+
+
+class EventPrinter:
+    """Prints a line for each evaluation, and the notes and the end of a run; beneath them a ``bar`` of its steps."""
+
+    def __init__(self, bar: bool) -> None:
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(desc="Training", unit="step", disable=not bar, leave=False)
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        if event["kind"] == "train":
+            self._bar.total = event["steps"]
+            self._bar.update(event["step"] - self._bar.n)
+            self._bar.set_postfix(loss=f"{event['loss']:.4f}")
+        elif event["kind"] == "eval":
+            figures = "  ".join(f"{name} {value:.4f}" for name, value in shown_figures(event).items())
+            self._bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
+        elif event["kind"] == "test":
+            self._bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
+        else:
+            reason = f": {event['reason']}" if event.get("reason") else ""
+            self._bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.close()
+
+
+@contextmanager
+def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
+    """``on_event``, with an `EventPrinter` where `training.trainer.train.train` says that there is one."""
+    if not (on_event is None if progress is None else progress):
+        yield on_event or (lambda event: None)
+        return
+    printer = EventPrinter(progress or is_interactive())
+    try:
+        yield lambda event: [each(event) for each in (printer, on_event) if each]
+    finally:
+        printer.close()
 
 
 # ---------------------------------------------------------------- trackers

@@ -18,11 +18,12 @@ from training.data.overlap import overlap
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.objectives import training_data
-from training.objectives.base import LABELS
+from training.objectives.base import LABELS, OwnObjective
 from training.trainer.batches import TokenizedBatches
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
+from training.trainer.own import Own
 from training.trainer.replica import has_dropout
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
@@ -52,6 +53,7 @@ class Preparation:
     should_stop: Callable[[], bool]
     folder: Path | None
     home: str | Path | None
+    own: Own
 
     def parts(self, micro_batches: int = 0) -> Parts:
         """Load base and data, mine negatives and compute the targets.
@@ -65,8 +67,7 @@ class Preparation:
         """
         config = self.config
         torch.manual_seed(config.seed)
-        data = training_data(config.train_data, config.objective, config.seed, self.home)
-        evaluation = None if config.eval_data is None else load_data(config.eval_data, self.home, split="dev")
+        data, evaluation = self._load_data()
         encoder, dimension = self._load_encoder(data)
         if config.base in WORD_ENCODERS:
             data = data.with_note(f"{config.base} has {encoder.source}")
@@ -80,12 +81,26 @@ class Preparation:
             encoder,
             config.batch_size,
             config.seed,
-            config.objective_class.uses_batch,
+            getattr(self.own.objective, "uses_batch", config.objective_class.uses_batch),
             self.accelerator.num_processes,
             self.should_stop,
         )
         model = self._model(encoder, training.data, batches, micro_batches)
         return Parts(model, batches, evaluator, training.data, () if mined is None else mined.examples(), dimension)
+
+    def _load_data(self) -> tuple[Dataset, Dataset | None]:
+        """The training data in the form that the objective needs, and the evaluation data as it is."""
+        config, own = self.config, self.own
+        if own.train_data is None:
+            data = training_data(config.train_data, config.objective, config.seed, self.home)
+        else:
+            data = config.objective_class.transform(own.train_data, config.seed)
+        for part in ("optimizer", "schedule"):
+            if part in own.listed():
+                data = data.with_note(f"the {part} is {own.listed()[part]}")
+        if own.eval_data is not None or config.eval_data is None:
+            return data, own.eval_data
+        return data, load_data(config.eval_data, self.home, split="dev")
 
     def _load_encoder(self, data: Dataset) -> tuple[Encoder, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
@@ -141,7 +156,12 @@ class Preparation:
             transformed = objective.transform(evaluation, self.config.seed)
         except InputError:
             return None
-        if objective.target == LABELS and transformed.label_names != training.label_names:
+        if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (
+            training.kind,
+            training.label_names,
+        ):
+            return None
+        if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
         return transformed if len(transformed.columns) == len(training.columns) else None
 
@@ -150,7 +170,9 @@ class Preparation:
         rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
         return TrainingModel(
             encoder,
-            config.objective_class.build(config, encoder.full_dimension, len(data.label_names)),
+            OwnObjective(self.own.objective)
+            if self.own.objective
+            else config.objective_class.build(config, encoder.full_dimension, len(data.label_names)),
             None if config.weight_decay else batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,

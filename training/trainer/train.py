@@ -22,6 +22,9 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
+What cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of `train`; the
+eval event has the figures of such evaluators too. ``own.json`` in the folder lists them (`training.trainer.own`).
+
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
@@ -38,28 +41,31 @@ import logging
 import os
 import shutil
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
 from training import notebook
 from training.atomic import recover, write_text
+from training.data.dataset import Data, as_dataset
 from training.device import describe_device
 from training.errors import InputError, Stopped
+from training.models.encoder import Encoder
 from training.trainer import negatives
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.evaluator import HIGHER_IS_BETTER, Figures, selection_metric
-from training.trainer.events import EventLog, OnEvent, read_events
+from training.trainer.events import EventLog, Figures, OnEvent, printing, read_events, shown_figures
+from training.trainer.own import Own
+from training.trainer.record import recorded, run_folder
 from training.trainer.replica import TokenIds
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
-
-FIGURES_SHOWN = (*HIGHER_IS_BETTER, "random_cosine", "effective_rank")  # in a notebook
 
 
 @dataclass(frozen=True)
@@ -76,44 +82,72 @@ class RunResult:
     test: Figures | None = None  # of the best model on the test split of the dev data: data, spearman
     path: str | None = None  # of the best model, once there is one
     reason: str | None = None  # why it failed or ended before its last step, in one line
+    metric: str | None = None  # the figure that chose the best model
     evaluations: tuple[Figures, ...] = ()  # all of them, those before resuming included
 
     def __repr__(self) -> str:
-        measured = [metric for each in (self.baseline, self.best) if each and (metric := selection_metric(each))]
-        figures = f", {measured[0][0]} {' → '.join(f'{abs(value):.4f}' for _, value in measured)}" if measured else ""
+        metric = self.metric or ""
+        values = [each[metric] for each in (self.baseline, self.best) if each and each.get(metric) is not None]
+        figures = f", {metric} {' → '.join(f'{value:.4f}' for value in values)}" if values else ""
         reason = f", {self.reason}" if self.reason else ""
         return (
             f"RunResult({self.id!r}, {self.status} after {self.steps:,} steps in {self.seconds:.0f} s{figures}{reason})"
         )
 
     def _repr_html_(self) -> str:
-        names = [name for name in FIGURES_SHOWN if any(name in each for each in self.evaluations)]
-        rows = [(each["step"], *(_shown(each.get(name)) for name in names)) for each in self.evaluations]
-        points = [(each["step"], each[names[0]]) for each in self.evaluations if names and _shown(each.get(names[0]))]
-        return notebook.curve(points, names[0] if names else "") + notebook.table(("step", *names), rows, repr(self))
-
-
-def _shown(figure: float | None) -> str:
-    return "" if figure is None else f"{figure:.4f}"
+        shown = [shown_figures(each) for each in self.evaluations]
+        names = list(dict.fromkeys(chain.from_iterable(shown)))
+        rows = [
+            (each["step"], *(f"{figures[name]:.4f}" if name in figures else "" for name in names))
+            for each, figures in zip(self.evaluations, shown, strict=True)
+        ]
+        metric = self.metric or ""
+        points = [(each["step"], each[metric]) for each in self.evaluations if each.get(metric) is not None]
+        return notebook.curve(points, metric) + notebook.table(("step", *names), rows, repr(self))
 
 
 def train(
     config: RunConfig,
-    on_event: OnEvent = print,
+    on_event: OnEvent | None = None,
     folder: str | Path | None = None,
     should_stop: Callable[[], bool] | None = None,
     resume: bool = False,
     home: str | Path | None = None,
+    *,
+    train_data: Data = None,
+    eval_data: Data = None,
+    objective: Callable[..., torch.Tensor] | None = None,
+    evaluators: Sequence[Callable[[Encoder], Mapping[str, float]]] = (),
+    metric_for_best_model: str | None = None,
+    greater_is_better: bool = True,
+    callbacks: Sequence[Any] = (),
+    optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] | None = None,
+    schedule: Callable[[int, int], float] | None = None,
+    progress: bool | None = None,
 ) -> RunResult:
     """Fine-tune ``config.base``.
 
     Args:
         config: see `RunConfig`.
-        on_event: called with every event.
-        folder: the run's folder; None keeps nothing but the figures.
+        on_event: called with every event; None prints a line for each evaluation.
+        folder: the run's folder; None keeps nothing but the figures. ``run:NAME`` is home/runs/NAME; a run that is
+            there is in the list of runs and can be stopped from it.
         should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         home: where models and data are; None = $SBERT_HOME or the platform's data folder.
+        train_data: in place of the config's: a `Dataset`, or rows as `training.data.dataset.as_dataset` takes them.
+        eval_data: likewise.
+        objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
+            the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
+        evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.
+        metric_for_best_model: the figure that chooses the best model; None = spearman, accuracy or loss.
+        greater_is_better: whether a higher value of it is the better one.
+        callbacks: objects with any of the methods on_step(step, loss), on_evaluate(figures, encoder),
+            on_checkpoint(folder) and on_end(result); one of the first three that returns true stops the run.
+        optimizer: makes an optimiser of parameter groups, as ``partial(torch.optim.SGD, lr=0.1)`` does; None = AdamW.
+        schedule: step, counted from 0, and number of steps -> the factor on the learning rate; None = linear.
+        progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
+            and has a bar in a terminal and in a notebook.
 
     Raises:
         InputError: the config, the data or the base cannot be used, or the folder belongs to another run.
@@ -122,29 +156,49 @@ def train(
 
     accelerator = Accelerator(mixed_precision="no")  # the replica has its own precision
     is_main = accelerator.is_main_process
-    path = None if folder is None else Path(folder).expanduser().absolute()
+    own = Own(
+        objective,
+        None if train_data is None else as_dataset(train_data, "train_data"),
+        None if eval_data is None else as_dataset(eval_data, "eval_data"),
+        optimizer,
+        schedule,
+        evaluators,
+        callbacks,
+        metric_for_best_model,
+        greater_is_better,
+    )
+    own.check_complete(config := own.named(config))
+    path = run_folder(folder, home)
     with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
-        state = None if path is None else _open_folder(path, config, resume, is_main)
+        state = None if path is None else _open_folder(path, config, resume, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state["step"] if state else None
-    with EventLog(path if is_main else None, on_event if is_main else lambda _: None, step) as events:
+    with (
+        recorded(path if is_main else None, home) as record,
+        printing(on_event, progress) as show,
+        EventLog(path if is_main else None, show if is_main else lambda _: None, step) as events,
+    ):
         trainer: Trainer | None = None
+
+        def asked_to_stop() -> bool:
+            return record.is_asked_to_stop() or (should_stop is not None and should_stop())
+
         try:
             if is_main:
                 events.open_reporters(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, should_stop or (lambda: False), state, home)
+            trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
         except Stopped:  # before the first step
             result = replace(result, status="stopped")
-        except InputError as error:
-            events.emit("state", 0, state="failed", reason=str(error))
-            raise
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             reason = _explain(error, config, trainer)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
+        except Exception as error:  # of the input, or of an object of the caller
+            events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
+            raise
         if trainer is not None:
             result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
         try:
@@ -153,16 +207,20 @@ def train(
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
+        record.state, record.reason = result.status, result.reason
+    for each in own.hooks("on_end") if is_main else ():
+        each(result)
     return result
 
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool) -> CheckpointState | None:
+def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> CheckpointState | None:
     """Prepare the run's folder -> the state to resume from, or None to start. Only the main process writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:
         if not config_file.exists():
             raise InputError(f"there is no run to resume in {folder}")
+        own.check_same(folder)
         written = RunConfig.from_json(config_file.read_text(encoding="utf-8"))
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
@@ -182,6 +240,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool) -
         shutil.rmtree(stale, ignore_errors=True)
     (folder / negatives.FILE).unlink(missing_ok=True)
     write_text(config_file, config.to_json() + "\n")
+    own.write(folder)
     return None
 
 

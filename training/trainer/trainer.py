@@ -29,10 +29,10 @@ from training.names import DataName
 from training.parallel import run_parallel
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.evaluator import Figures, selection_metric
-from training.trainer.events import EventLog
+from training.trainer.events import EventLog, Figures
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
+from training.trainer.own import Own
 from training.trainer.prepare import Preparation
 from training.trainer.training_model import TrainingBatch
 
@@ -82,22 +82,24 @@ class Trainer:
         should_stop: Callable[[], bool],
         state: CheckpointState | None,
         home: str | Path | None,
+        own: Own,
     ) -> None:
         self.config, self.accelerator = config, accelerator
-        self.events, self.folder, self.should_stop, self.home = events, folder, should_stop, home
+        self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
+        self._is_stopped_by_callback = False
         self.progress = Progress.from_state(state or {})
         self._pending_losses: list[Tensor] = []  # still on the device
         self._next_batch: TrainingBatch | None = None
         self.meter = ThroughputMeter(self.progress.seconds)
-        parts = Preparation(config, accelerator, should_stop, folder, home).parts(self.progress.micro_batches)
+        parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
         self.model, self.batches, self.evaluator, self.data = parts.model, parts.batches, parts.evaluator, parts.data
         self._saved_dimension = parts.saved_dimension
         self.progress.micro_batches = self.model.num_micro_batches
-        self.optimiser = torch.optim.AdamW(
-            self.model.parameter_groups(config.weight_decay),
-            config.learning_rate,
-            fused=accelerator.device.type in ("cpu", "cuda"),
+        groups, fused = self.model.parameter_groups(config.weight_decay), accelerator.device.type in ("cpu", "cuda")
+        self.optimiser: torch.optim.Optimizer = (
+            own.optimizer(groups) if own.optimizer else torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         )
+        self._peaks = [group["lr"] for group in self.optimiser.param_groups]
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
         self.total_steps = config.max_steps or max(1, math.ceil(config.epochs * self.batches.steps_per_epoch))
@@ -128,6 +130,7 @@ class Trainer:
         self._fetch_losses()
         self.progress.seconds = self.meter.seconds()
         save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, asdict(self.progress))
+        self._call("on_checkpoint", self.folder / "checkpoint")
         self.meter.end_checkpoint()
 
     def outcome(self) -> dict[str, Any]:
@@ -139,6 +142,7 @@ class Trainer:
             "seconds": round(self.meter.seconds(), 3),
             "baseline": progress.baseline,
             "best": progress.best,
+            "metric": metric[0] if (metric := self.own.selection(progress.best)) else None,
             "final": progress.final,
             "test": progress.test,
             "path": str(model) if model is not None and model.is_dir() else None,
@@ -173,7 +177,7 @@ class Trainer:
                     return f"no better figure in {self.config.patience} evaluations"
             if step == self.total_steps:
                 return None
-            if self._any_process(self.should_stop()):
+            if self._any_process(self.should_stop() or self._is_stopped_by_callback):
                 raise Stopped
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
@@ -199,8 +203,8 @@ class Trainer:
         batch = self._next_batch or self._collate(progress.step)
         loss, norm = self.model.forward_backward(batch)
         _clip_gradients(self.model, self.config.max_grad_norm, self._average_gradients(norm))
-        rate = learning_rate(progress.step, self.total_steps, self.config.learning_rate, self.config.warmup)
-        for group in self.optimiser.param_groups:
+        rates = [self._learning_rate(peak) for peak in self._peaks]
+        for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         progress.step += 1
         self._update_weights()
@@ -210,7 +214,20 @@ class Trainer:
         if is_due or loss.device.type == "cpu":
             self._fetch_losses()
         if is_due:
-            self._emit_train(rate)
+            self._emit_train(rates[0])
+        if self.own.hooks("on_step"):
+            self._call("on_step", progress.step, loss.item())
+
+    def _learning_rate(self, peak: float) -> float:
+        step, schedule = self.progress.step, self.own.schedule
+        if schedule is not None:
+            return peak * schedule(step, self.total_steps)
+        return learning_rate(step, self.total_steps, peak, self.config.warmup)
+
+    def _call(self, hook: str, *values: object) -> None:
+        """Call a method of the callbacks; the run stops before its next step if one returns true."""
+        for each in self.own.hooks(hook):
+            self._is_stopped_by_callback |= bool(each(*values))
 
     def _collate(self, step: int) -> TrainingBatch:
         return self.model.collate(*self.batches.batch(step, self.accelerator.process_index), step)
@@ -274,13 +291,15 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
+            measured |= self.own.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
-            new, old = selection_metric(figures), selection_metric(progress.best or {})
+            new, old = self.own.selection(figures), self.own.selection(progress.best)
             # Without a selection metric the last evaluation is the best.
             is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
             if is_best:
                 progress.best = figures
                 self._save_model(encoder)
+            self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures
         progress.final, progress.evaluated = figures, progress.step

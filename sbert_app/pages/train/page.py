@@ -28,6 +28,7 @@ from sbert_app.services.runs.estimate import RunEstimate, estimate_run, preview_
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
+from training.trainer.own import check_queueable
 
 TYPED = ("learning_rate", "matryoshka_dims", "seed")  # numbers in a text field
 DIMENSIONS = [64, 128, 256, 384]
@@ -93,6 +94,7 @@ def _connect_form(
                 return [note(SENT), *[sent.get(name, gr.skip()) for name in names]]
             if like := asked.get("settings"):
                 run = services.jobs.store.get(like)
+                check_queueable(run.config)
                 return [note(f"The settings of {run.name}."), *form.updates(run.config.to_dict() | {"name": ""}, names)]
         except UserFacingError as error:
             return [error_message(error), *[gr.skip()] * len(names)]

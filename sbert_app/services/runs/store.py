@@ -49,6 +49,7 @@ from training.atomic import recover, write_text
 from training.errors import InputError, UserFacingError
 from training.names import is_id
 from training.trainer.config import RunConfig
+from training.trainer.own import check_queueable
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
@@ -158,8 +159,10 @@ class RunStore:
         """A new run. Its id is date, time and a few words: 20261121-034512-regression-mean.
 
         Its state is queued, so that any worker may take it; with ``queue`` False it is stopped, for the caller to
-        execute. Raises InputError if the disk is full or the home folder is not writable.
+        execute. Raises InputError if the disk is full or the home folder is not writable, and for a config with objects
+        of another program.
         """
+        check_queueable(config)
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
         text, folder = check_text(config.to_json() + "\n", "the config"), None
         try:
@@ -197,8 +200,12 @@ class RunStore:
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted. RunBusy or RunStateError for any other."""
+        """Queue a run again that failed, was stopped or interrupted. RunBusy or RunStateError for any other.
+
+        InputError if it has objects of the program that started it.
+        """
         folder = self._run_folder(run_id)
+        check_queueable(self._config(run_id, folder), folder)
         with self._lock(folder, f"run {run_id} is running; there is nothing to resume"):
             record = self._locked_record(folder)
             if record.state not in RESUMABLE:
