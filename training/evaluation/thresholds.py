@@ -10,10 +10,10 @@ to have this precision with 90% confidence, and not in the sample alone (`_most_
 it is. The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, precision,
 recall and F1 are those of the other, so that nothing is reported on the pairs it was fitted to. Average precision needs
 no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or
-recall is 0 or 1, resamples cannot differ, and the interval is Wilson's. The threshold of the best F1 has an interval,
-over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says.
-That of a precision has none: its precision is what is bounded.
+(`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or
+1, resamples cannot differ, and the interval is Wilson's, as is that of average precision. The threshold of the best F1
+has an interval, over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers
+less than it says. That of a precision has none: its precision is what is bounded.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     return Decision(
         n=len(scores),
         matches=int(matches.sum()),
-        average_precision=_average_precision(scores, matches, whole, seed),
+        average_precision=_average_precision(int(matches.sum()), whole),
         choices=tuple(
             Choice(str(criterion), threshold, *figures, more_pairs=more)
             for criterion, (threshold, more), figures in zip(parsed, chosen, measured, strict=True)
@@ -388,14 +388,13 @@ def _figures(counts: np.ndarray) -> np.ndarray:
         return np.stack([hits / predicted, hits / positives, 2 * hits / (predicted + positives)], axis=1)
 
 
-def _average_precision(scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, seed: int) -> Estimate:
-    replicates = []
-    for hits, predicted in _resampled_counts(scores, matches, curve, seed):
-        with np.errstate(invalid="ignore", divide="ignore"):  # a resample without matches
-            recall = hits / hits[:, -1:]
-        precision = hits / np.maximum(predicted, 1)
-        replicates.append((np.diff(recall, axis=1, prepend=0.0) * precision).sum(axis=1))
-    return percentile_interval(curve.average_precision, np.concatenate(replicates))
+def _average_precision(matches: int, curve: PrecisionRecall) -> Estimate:
+    """Average precision with Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one).
+
+    The percentile interval holds the true figure in 56 to 84% of samples of 20 pairs, in 88 to 95% of 200 and more.
+    """
+    value = curve.average_precision
+    return Estimate(value, *wilson_interval(value * matches, matches)[:2])
 
 
 def _resampled_counts(

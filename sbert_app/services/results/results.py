@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from training.data.overlap import Overlap
-from training.evaluation.metrics import Estimate, bootstrap_replicates, percentile_interval
+from training.evaluation.metrics import Estimate, bootstrap_interval, bootstrap_replicates, percentile_interval
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -62,8 +62,11 @@ class EvalResult:
         return self._replicates[metric]
 
     def estimate(self, metric: Metric) -> Estimate:
-        """The correlation with its percentile bootstrap interval, ×100."""
-        return estimate_x100(self.value(metric), self.replicates(metric))
+        """The correlation with its bootstrap interval (`bootstrap_interval`), ×100."""
+        if metric.statistic == "spearman":
+            return estimate_x100(self.value(metric), self.replicates(metric))
+        interval = bootstrap_interval(self.scores_by(metric.similarity), self.gold, metric.statistic)
+        return Estimate(*(100 * figure for figure in (self.value(metric), interval.low, interval.high)))
 
 
 def estimate_x100(value: float, replicates: np.ndarray) -> Estimate:

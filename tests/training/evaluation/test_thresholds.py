@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score as sklearn_f1
 
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import Estimate, classify_pairs
+from training.evaluation.metrics import Estimate, classify_pairs, precision_recall
 from training.evaluation.thresholds import (
     BEST_F1,
     CRITERIA,
@@ -153,6 +153,15 @@ class TestIntervals:
         truth = decide(*drawn(200_000, seed=1), ("0.7",)).choices[0].precision.value
         samples = [decide(*drawn(300, seed), ("0.7",)).choices[0].precision for seed in range(60)]
         assert sum(each.low <= truth <= each.high for each in samples) >= 51
+
+    @pytest.mark.parametrize("n", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 200))])
+    @pytest.mark.parametrize("model", MODELS)
+    def test_average_precision_is_in_its_interval(self, model, n):
+        """In 93% of samples at least, from 20 pairs on."""
+        scores, matches = MODELS[model](400_000, seed=10_000)
+        truth = precision_recall(scores, matches).average_precision
+        found = [decide(*MODELS[model](n, seed), ("0.5",)).average_precision for seed in range(200)]
+        assert sum(each.low <= truth <= each.high for each in found) >= 186
 
     @pytest.mark.slow
     @pytest.mark.parametrize("n", [2 * INTERVAL_FROM, 1_000])
