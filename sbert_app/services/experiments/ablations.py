@@ -10,6 +10,7 @@ each run, so that it can be interrupted. No run is left out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +88,11 @@ def _word_encoder(label: str, base: str) -> Variant:
     return Variant(f"{label} on NLI: {base}", changes)
 
 
+def _numbers(field: str, label: str, values: str) -> dict[str, Variant]:
+    """A variant for each value of a field, with spaces between; ``label`` has a place for the value."""
+    return {text: Variant(label.format(text), {field: json.loads(text)}) for text in values.split()}
+
+
 _TEACHER = {name: {"teacher": DEFAULT_CROSS_ENCODER} for name in OBJECTIVES if OBJECTIVES[name].needs_teacher()}
 
 ABLATIONS: dict[str, Ablation] = {
@@ -156,6 +162,37 @@ ABLATIONS: dict[str, Ablation] = {
             "dan": _word_encoder("DAN", DAN),
         },
         {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},
+    ),
+    "learning-rate": Ablation(
+        "Learning rate",
+        "How large a step?",
+        "The peak of the schedule, which warms up over a tenth of the steps and falls to 0. The paper takes 2e-5 for "
+        "all runs. A rate that is too small leaves the base where it was; one that is too large loses what it "
+        "knew.",
+        "",
+        "2e-5",
+        _numbers("learning_rate", "{}", "5e-6 1e-5 2e-5 5e-5 1e-4"),
+        {"objective": "regression", "pooling": "mean", "train_data": "stsb:train"},
+    ),
+    "temperature": Ablation(
+        "Temperature",
+        "How sharp is the softmax over the batch?",
+        "mnrl multiplies the cosine by a scale, the inverse of the temperature: 20 is a temperature of 0.05. With a "
+        "small scale all negatives pull about equally; with a large one the gradient comes from the nearest alone.",
+        "",
+        "20",
+        _numbers("mnrl_scale", "scale {}", "1 5 20 50 100"),
+        {"objective": "mnrl", "pooling": "mean", "train_data": "stsb:train"},
+    ),
+    "batch-size": Ablation(
+        "Batch size",
+        "How many negatives?",
+        "In mnrl the negatives of a pair are the rest of its batch. A larger batch has more of them, and an epoch of "
+        "it has fewer steps; with a number of steps below, each sees more pairs instead.",
+        "",
+        "16",
+        _numbers("batch_size", "{} pairs", "4 8 16 32 64"),
+        {"objective": "mnrl", "pooling": "mean", "train_data": "stsb:train"},
     ),
 }
 

@@ -31,7 +31,7 @@ from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import read_document
 from scripts import measure_ablation
 from training.errors import InputError, UserFacingError
-from training.trainer.config import CHOICES
+from training.trainer.config import CHOICES, RunConfig
 from training.trainer.train import RunResult
 
 TINY = {"base": "scratch:1x32", "max_steps": 2}
@@ -450,6 +450,16 @@ def test_a_file_that_is_no_table_is_said_so(tmp_path):
     with pytest.raises(InputError, match=r"pooling.json cannot be read \(ablation: Field required\)"):
         precomputed("pooling", tmp_path)
     assert precomputed("concat", tmp_path) is None
+
+
+def test_numbers_are_varied_around_the_defaults():
+    default = RunConfig("mnrl")
+    fields = {"learning-rate": "learning_rate", "temperature": "mnrl_scale", "batch-size": "batch_size"}
+    for name, field in fields.items():
+        grid = ABLATIONS[name]
+        found = {variant: getattr(grid.config(variant, 0), field) for variant in grid.variants}
+        assert found[grid.default] == getattr(default, field)
+        assert {float(variant): value for variant, value in found.items()} == {value: value for value in found.values()}
 
 
 @pytest.mark.parametrize("name", SHIPPED_NAMES)
