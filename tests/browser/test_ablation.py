@@ -50,19 +50,15 @@ def test_it_fits_the_screen(open_page, width, dark):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_every_ablation_opens_with_its_question_and_a_table_or_an_honest_empty_place(open_page):
-    page = opened(open_page)
-    for name, words in (("Concatenation", "softmax"), ("Objective", "loss"), ("Base", "pre-training")):
+def test_a_link_opens_an_ablation_and_each_has_its_question_and_a_table_or_an_honest_empty_place(open_page):
+    page = opened(open_page, "/ablation?preset=concat")
+    expect(page.locator("#question")).to_contain_text("softmax")
+    expect(page.locator("#sweep-data")).to_be_visible()
+    for name, words in (("Objective", "loss"), ("Concatenation", "softmax"), ("Base", "pre-training")):
         page.get_by_role("radio", name=name).check()
         expect(page.locator("#question")).to_contain_text(words)
         expect(page.locator("#shipped")).to_contain_text(re.compile("ships without measurements|Where these numbers"))
     expect(page.locator("#sweep-base")).to_be_hidden()  # it is what is varied
-
-
-def test_a_link_opens_an_ablation(open_page):
-    page = opened(open_page, "/ablation?preset=concat")
-    expect(page.locator("#question")).to_contain_text("softmax")
-    expect(page.locator("#sweep-data")).to_be_visible()
 
 
 def test_a_wrong_base_is_said_before_anything_starts(open_page, home: Path):
@@ -98,6 +94,7 @@ def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
     expect(page.locator("#run-status")).to_contain_text("pooling: mean, seed 0")
 
 
+@pytest.mark.slow
 def test_a_sweep_is_stopped_resumed_and_deleted_in_any_tab(open_page):
     page = opened(open_page)
     ask(page, 2, 100_000)

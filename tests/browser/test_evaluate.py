@@ -96,17 +96,13 @@ def test_the_shipped_table_under_every_measure(open_page):
     expect(table).to_contain_text("Reimers et al. (2016)")
 
 
-def test_two_models_are_compared_in_words(open_page):
+def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms(open_page):
     page = open_page("/evaluate")
     pick(page, "#first-model", "GloVe average, 50 d")
     pick(page, "#second-model", "TF-IDF")
     expect(page.locator("#findings")).to_contain_text("points better than GloVe average, 50 d on STSb (paired")
     pick(page, "#first-model", "TF-IDF")
     expect(page.locator("#findings")).to_contain_text("two different models")
-
-
-def test_the_table_is_copied_in_three_forms(open_page):
-    page = open_page("/evaluate")
     for form, words in (("LaTeX", r"\begin{tabular}"), ("CSV", "sentences per second"), ("Markdown", "|---")):
         page.locator("#copy-form").get_by_text(form, exact=True).click()
         expect(page.locator("#copy-text")).to_contain_text(words)
@@ -168,6 +164,7 @@ def test_where_a_model_errs(open_page):
     expect(page.locator("#errors-pair")).to_contain_text("All cells sum to")
 
 
+@pytest.mark.slow
 def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     page = open_page("/evaluate")
     page.get_by_role("tab", name="Error analysis").click()

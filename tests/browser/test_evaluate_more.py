@@ -45,6 +45,7 @@ def test_triplets_of_stsb_and_labels_of_a_file(opened):
     expect(page.locator("#labels-spread .js-plotly-plot")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_columns_of_a_file_are_picked_by_hand(opened):
     page = opened("Threshold")
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
@@ -92,6 +93,7 @@ def test_the_table_of_thresholds_fits_a_telephone(opened):
     assert box["x"] + box["width"] <= 390
 
 
+@pytest.mark.slow
 def test_what_no_threshold_can_be_found_on_is_said(opened):
     page = opened("Threshold")
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()

@@ -97,6 +97,7 @@ def test_colour_by_nothing_cluster_and_a_query(open_page):
     expect(page.locator("#map-query")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_three_dimensions_and_how_it_is_drawn(open_page):
     page = opened(open_page)
     paste(page, "\n".join(SENTENCES))
@@ -181,6 +182,7 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
 
 
+@pytest.mark.slow
 def test_stop_keeps_what_was_open(open_page, tmp_path):
     path: Path = tmp_path / "long.csv"
     path.write_text("sentence\n" + "".join(f"This is sentence number {n} of very many.\n" for n in range(60_000)))

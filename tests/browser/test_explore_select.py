@@ -118,6 +118,7 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect_selected(page, rows)
 
 
+@pytest.mark.slow
 def test_a_box_the_table_its_order_and_the_other_pages(open_page):
     page = opened(open_page)
     choose(page, "#map-colour", "nothing")
@@ -158,6 +159,7 @@ def test_two_sentences_go_to_bulk_as_one_pair(open_page):
     expect(open_page("/bulk?sentences=" + "0" * 32).locator("#status .problem")).to_contain_text("select them again")
 
 
+@pytest.mark.slow
 def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
     page = opened(open_page)
     drag(page, "lasso")
@@ -205,6 +207,7 @@ def test_what_is_found_lights_up_on_the_map_until_it_is_taken_off(open_page):
     expect(page.locator("#map-layers button")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
     page = opened(open_page)
     page.get_by_role("tab", name="Clusters").click()

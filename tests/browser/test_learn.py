@@ -112,6 +112,7 @@ def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):
     expect(page.locator("#plan")).to_contain_text("200 steps")
 
 
+@pytest.mark.slow
 def test_5_n_is_extrapolated_and_rates_are_measured_again(open_page):
     page = open_lesson(open_page, 5)
     expect(page.locator("#result-5")).to_contain_text("extrapolated")
