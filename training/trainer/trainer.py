@@ -65,9 +65,8 @@ class Progress:
     @classmethod
     def from_state(cls, state: CheckpointState) -> Progress:
         """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored."""
-        known = {each.name for each in fields(cls)}
-        renamed = {"shares": "micro_batches"}
-        return cls(**{renamed.get(key, key): value for key, value in state.items() if renamed.get(key, key) in known})
+        values = {"micro_batches" if key == "shares" else key: value for key, value in state.items()}
+        return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
 
 
 class Trainer:
@@ -322,23 +321,21 @@ class Trainer:
             rho = evaluate(encoder, name, self.home, should_stop=self.should_stop)["spearman"]["cosine"]
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}
-                self._write_card(encoder)
+                self._write_card(encoder, self.folder)
                 self.events.emit("test", **self.progress.test)
 
     def _save_model(self, encoder: Encoder) -> None:
-        if self.folder is None:
-            return
-        encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
-        self._write_card(encoder)
+        if self.folder is not None:
+            encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
+            self._write_card(encoder, self.folder)
 
-    def _write_card(self, encoder: Encoder) -> None:
-        assert self.folder is not None  # noqa: S101 - the model is in it
+    def _write_card(self, encoder: Encoder, folder: Path) -> None:
         progress = self.progress
         # sentence-transformers has no tokenizer that gives bigrams.
         library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
         figures = progress.baseline or {}, progress.best or {}, progress.test or {}
         card = model_card(self.config, self.data, *figures, encoder.pooling, library)
-        write_text(self.folder / "model/README.md", card)
+        write_text(folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
