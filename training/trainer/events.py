@@ -1,4 +1,4 @@
-"""The event log of a run, and the experiment trackers that get its figures too.
+"""The event log of a run, the experiment trackers that get its figures too, and the throughput that it states.
 
 Each event is a dictionary, passed to a callback and appended to ``events.jsonl``. Every line is flushed, so other
 processes can follow the file during the run. Resuming from a checkpoint first removes the events after it, so that the
@@ -251,3 +251,66 @@ def _optional(module: str, extra: str) -> Any:
         raise InputError(
             f"report_to {extra} needs the package {extra}, which is not installed: pip install 'sbert-lab[{extra}]'"
         ) from error
+
+
+# ---------------------------------------------------------------- throughput
+
+DECAY = 0.95  # of the exponential moving average of the seconds per step
+
+
+class ThroughputMeter:
+    """Call a method at the end of each step, evaluation and checkpoint: it times what was done since the last call."""
+
+    def __init__(self, seconds_before: float = 0.0) -> None:
+        self._started = time.perf_counter() - seconds_before
+        self._last = self._last_checkpoint = time.perf_counter()
+        self._seconds_per_step: float | None = None
+        self._evaluations: list[float] = []
+        self._sentences = 0
+        self._step_seconds = 0.0
+
+    def seconds(self) -> float:
+        """Total seconds of the run, those before it was resumed included."""
+        return time.perf_counter() - self._started
+
+    def end_step(self, sentences: int) -> None:
+        """Record a step on so many sentences."""
+        seconds, average = self._lap(), self._seconds_per_step
+        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._sentences += sentences
+        self._step_seconds += seconds
+
+    def end_evaluation(self) -> float:
+        """Record an evaluation -> its seconds."""
+        self._evaluations.append(self._lap())
+        return self._evaluations[-1]
+
+    def end_checkpoint(self) -> None:
+        """Record a checkpoint."""
+        self._lap()
+        self._last_checkpoint = time.perf_counter()
+
+    def since_checkpoint(self) -> float:
+        """Seconds since the last checkpoint, or since the start."""
+        return time.perf_counter() - self._last_checkpoint
+
+    def sentences_per_second(self) -> float:
+        """Throughput of the steps since the last call."""
+        rate = self._sentences / max(self._step_seconds, 1e-9)
+        self._sentences, self._step_seconds = 0, 0.0
+        return round(rate, 1)
+
+    def seconds_left(self, steps: int, evaluations: int) -> float | None:
+        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
+
+        None before the first step.
+        """
+        if self._seconds_per_step is None:
+            return None
+        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
+        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
+
+    def _lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds

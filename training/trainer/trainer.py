@@ -7,7 +7,6 @@ checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -29,7 +28,7 @@ from training.names import DataName
 from training.parallel import run_parallel
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.events import EventLog, Figures
+from training.trainer.events import EventLog, Figures, ThroughputMeter
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
 from training.trainer.own import Own
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 TRAIN_EVENTS = 100  # per run, about
-DECAY = 0.95  # of the exponential moving average of the seconds per step
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
 
 
@@ -363,61 +361,3 @@ def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
     if step < warmup_steps:
         return peak * step / warmup_steps
     return peak * max(0, total - step) / max(1, total - warmup_steps)
-
-
-class ThroughputMeter:
-    """Call a method at the end of each step, evaluation and checkpoint: it times what was done since the last call."""
-
-    def __init__(self, seconds_before: float = 0.0) -> None:
-        self._started = time.perf_counter() - seconds_before
-        self._last = self._last_checkpoint = time.perf_counter()
-        self._seconds_per_step: float | None = None
-        self._evaluations: list[float] = []
-        self._sentences = 0
-        self._step_seconds = 0.0
-
-    def seconds(self) -> float:
-        """Total seconds of the run, those before it was resumed included."""
-        return time.perf_counter() - self._started
-
-    def end_step(self, sentences: int) -> None:
-        """Record a step on so many sentences."""
-        seconds, average = self._lap(), self._seconds_per_step
-        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
-        self._sentences += sentences
-        self._step_seconds += seconds
-
-    def end_evaluation(self) -> float:
-        """Record an evaluation -> its seconds."""
-        self._evaluations.append(self._lap())
-        return self._evaluations[-1]
-
-    def end_checkpoint(self) -> None:
-        """Record a checkpoint."""
-        self._lap()
-        self._last_checkpoint = time.perf_counter()
-
-    def since_checkpoint(self) -> float:
-        """Seconds since the last checkpoint, or since the start."""
-        return time.perf_counter() - self._last_checkpoint
-
-    def sentences_per_second(self) -> float:
-        """Throughput of the steps since the last call."""
-        rate = self._sentences / max(self._step_seconds, 1e-9)
-        self._sentences, self._step_seconds = 0, 0.0
-        return round(rate, 1)
-
-    def seconds_left(self, steps: int, evaluations: int) -> float | None:
-        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
-
-        None before the first step.
-        """
-        if self._seconds_per_step is None:
-            return None
-        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
-        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
-
-    def _lap(self) -> float:
-        now = time.perf_counter()
-        seconds, self._last = now - self._last, now
-        return seconds

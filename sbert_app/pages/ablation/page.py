@@ -32,13 +32,12 @@ from sbert_app.services.experiments.experiment import (
     SWEEP,
     Cell,
     Experiment,
-    ExperimentEstimate,
     ExperimentRecord,
     Experiments,
     new_sweep,
 )
 from sbert_app.services.experiments.statistics import VariantRow, by_chance
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import ExperimentEstimate, RunEstimate, TrainingRate
 from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))

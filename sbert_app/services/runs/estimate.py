@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -78,6 +78,23 @@ class RunEstimate:
         evaluations = math.ceil(self.steps / self.config.evaluate_every(self.steps)) + 1
         training = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
         return STARTING_SECONDS + training
+
+
+@dataclass(frozen=True)
+class ExperimentEstimate:
+    """What an experiment would do: an estimate for each label, times seeds."""
+
+    estimates: Mapping[str, RunEstimate]
+    runs: int
+    bytes: int  # disk space of the models of all runs; 0 if it is not known
+
+    @property
+    def seeds(self) -> int:
+        return self.runs // len(self.estimates)
+
+    def seconds(self, rate: TrainingRate) -> float | None:
+        each = [one.seconds(rate) for one in self.estimates.values()]
+        return None if None in each else self.seeds * sum(filter(None, each))
 
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
