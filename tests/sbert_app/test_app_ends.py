@@ -44,6 +44,7 @@ def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again(home
     assert jobs.get(folder.name).path.read_text(encoding="utf-8").count("\n") == ROWS + 1
 
 
+@pytest.mark.slow
 def test_what_is_computed_for_an_answer_ends_without_a_traceback(home: Path, tmp_path: Path, capfd):
     def ask(path: str, body: object) -> None:
         with contextlib.suppress(OSError, http.client.HTTPException):

@@ -79,6 +79,7 @@ build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
 
 
+@pytest.mark.slow
 def test_what_gradio_can_do_without_is_not_loaded_until_it_is_asked_for():
     hidden = """
 from sbert_app.process import not_installed

@@ -193,6 +193,7 @@ def test_runs_take_turns_on_one_device(jobs, tiny):
     assert begun == sorted(begun), "first come, first served"
 
 
+@pytest.mark.slow
 def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
     until(jobs, jobs.start(tiny()), ended)
     before = {process.pid for process in workers_of(jobs.store.home)}
@@ -278,6 +279,7 @@ def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
     assert until(jobs, jobs.store.stop(run.id), ended).state == "stopped"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
     first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
     waiting, last = jobs.start(tiny()), jobs.start(tiny())
