@@ -86,6 +86,36 @@
   }).observe({type: "resource", buffered: true});
   addEventListener("pagehide", () => heartbeat && navigator.sendBeacon(heartbeat));
 
+  // The address names what is chosen on a page. A step can be undone by Back: the page then opens as the address says.
+  let shown = location.search;
+  window.showAddress = (address, isStep = false) => {
+    const url = new URL(address, location.href);
+    if (url.href === location.href) return;
+    history[isStep ? "pushState" : "replaceState"](null, "", url);
+    shown = location.search;
+  };
+  // Gradio selects the first tab before it asks what the address says.
+  let isRestored = false;
+  window.addressIsRestored = () => { isRestored = true; };
+  window.rememberControls = (ids, silent, values) => {
+    if (!isRestored) return;
+    const url = new URL(location.href), same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+    ids.forEach((id, n) => {
+      url.searchParams.delete(id);
+      if (silent[n].some((value) => same(value, values[n]))) return;
+      for (const each of [values[n]].flat()) url.searchParams.append(id, each ?? "");
+    });
+    window.showAddress(url);
+  };
+  window.rememberTab = (tab) => {
+    if (!isRestored) return;
+    const url = new URL(location.href);
+    if (tab) url.searchParams.set("tab", tab);
+    else url.searchParams.delete("tab");
+    window.showAddress(url, true);
+  };
+  addEventListener("popstate", () => location.search !== shown && location.reload());
+
   let due = 0;
   function complete() {
     if (due) return;

@@ -3,6 +3,7 @@
 Those marked slow elsewhere open each page again as on a telephone, in the dark, and go through it by keyboard.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,35 @@ def test_a_page_that_is_left_says_so(open_page):
     page.evaluate("navigator.sendBeacon = address => localStorage.setItem('left', address)")
     page.goto(page.url.replace("label", "learn"))
     assert "/gradio_api/heartbeat/" in page.evaluate("localStorage.getItem('left')")
+
+
+def test_the_address_names_what_is_chosen_and_back_undoes_a_step(open_page):
+    page = open_page("/evaluate?tab=folds&folds-steps=70")
+    expect(page.get_by_role("tab", name="Folds")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#folds-steps input")).to_have_value("70")
+    page.locator("#folds-steps input").fill("80")
+    expect(page).to_have_url(re.compile("tab=folds&folds-steps=80"))
+    page.get_by_role("tab", name="Transfer").click()
+    expect(page).to_have_url(re.compile("tab=transfer"))
+    page.go_back()
+    expect(page.get_by_role("tab", name="Folds")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#folds-steps input")).to_have_value("80")
+
+
+@pytest.mark.slow
+def test_back_returns_to_the_example_before(open_page):
+    page = open_page("/?a=A+dog+barks.&b=The+hound+is+loud.&cross=none")
+    expect(page.locator("#answer .card .score b").first).to_be_visible()
+    page.wait_for_function("Date.now() - window.answeredAt > 3000")
+    page.locator(".chip").first.click()
+    expect(page).not_to_have_url(re.compile("hound"))
+    page.go_back()
+    expect(page.locator("#sentence-b textarea")).to_have_value("The hound is loud.")
+
+
+@pytest.mark.slow
+def test_the_address_opens_a_corpus(open_page):
+    page = open_page("/explore?tab=search&corpus-source=data&corpus-data=stsb:test&corpus-pooling=max")
+    expect(page.locator("#corpus-status")).to_contain_text("max pooling")
+    expect(page.get_by_role("tab", name="Search")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("radio", name="max").first).to_be_checked()

@@ -49,6 +49,7 @@ LABELLED_DATA = [
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
 NO_RUN = "no run"  # of a cell whose run was deleted
+KEEP_NAME = """(name) => window.showAddress("?preset=" + encodeURIComponent(name), true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
@@ -100,6 +101,7 @@ def build(services: Services) -> None:
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
+    other.then(None, name, None, js=KEEP_NAME)
     form.estimate_on([each.change for each in inputs[1:]])
     show_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
 

@@ -39,7 +39,7 @@ REMEMBER_JOB = """() => {
   const status = document.querySelector("#status [data-job]");
   const job = status ? status.dataset.job : "";
   const url = window.location.pathname + (job ? "?job=" + encodeURIComponent(job) : "");
-  if (status && url !== window.location.pathname + window.location.search) window.history.replaceState(null, "", url);
+  if (status) window.showAddress(url);
 }"""
 
 EXAMPLE = asset("examples/bulk-example.csv")
@@ -81,7 +81,7 @@ class _Page:
         self.gold = gr.Dropdown(
             label="Gold score or label", info="Human judgements, if the file has them", elem_id="column-gold"
         )
-        self.model, self.pooling = model_and_pooling(services)
+        self.model, self.pooling = model_and_pooling(services, "bulk")
         self.cross = cross_encoder_picker(NO_CROSS_ENCODER)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)

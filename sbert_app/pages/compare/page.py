@@ -10,7 +10,8 @@ from markupsafe import Markup
 from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count
 from sbert_app.pages.compare.two_sentences import TwoSentences
-from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.address import inputs_of, remember
+from sbert_app.pages.components.events import UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, shown
 from sbert_app.pages.components.messages import heading
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -32,20 +33,20 @@ def build(services: Services) -> None:
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many"):
             lines = _many_sentences(services)
+    remember(inputs_of(tabs), tabs)
 
-    def opened(request: gr.Request) -> tuple[Any, Any]:
-        """/?tab=many opens the second tab, with &sentences=<token> on the sentences that another page has sent."""
-        if request.query_params.get("tab") != "many":
-            return gr.skip(), gr.skip()
-        token, sent = request.query_params.get("sentences"), gr.skip()
+    def opened(request: gr.Request) -> Any:
+        """/?tab=many&sentences=<token> opens the second tab on the sentences that another page has sent."""
+        token = request.query_params.get("sentences")
+        if not token:
+            return gr.skip()
         try:
-            if token:
-                sent = "\n".join(" ".join(each.split()) for each in services.shared_sentences.sentences(token))
+            return "\n".join(" ".join(each.split()) for each in services.shared_sentences.sentences(token))
         except UserFacingError as error:
             gr.Warning(error.public)
-        return gr.Tabs(selected="many"), sent
+            return gr.skip()
 
-    gr.context.Context.root_block.load(opened, None, [tabs, lines], queue=False, api_visibility="private")
+    gr.context.Context.root_block.load(opened, None, lines, **UNQUEUED)
 
 
 def _many_sentences(services: Services) -> gr.Textbox:
@@ -59,7 +60,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
         elem_id="lines",
     )
     with gr.Row():
-        model, pooling = model_and_pooling(services)
+        model, pooling = model_and_pooling(services, "many")
         cross = cross_encoder_picker()
     with gr.Row():
         start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")

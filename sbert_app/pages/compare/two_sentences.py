@@ -38,9 +38,13 @@ LONGEST_LINK = answers.LONGEST_LINK
 REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
   const inputs = {{a, b, model: model || "", pooling: pooling || "", cross: cross || ""}};
   if (second) inputs.second = second;
-  let query = new URLSearchParams(inputs);
+  const url = new URL(window.location.href), query = url.searchParams;
+  const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
+  window.answeredAt = Date.now();  // what is typed in one go is one step
+  query.delete("second");
+  for (const [name, value] of Object.entries(inputs)) query.set(name, value);
   if (query.toString().length > {LONGEST_LINK}) {{ query.delete("a"); query.delete("b"); }}
-  window.history.replaceState(null, "", "?" + query.toString());
+  window.showAddress(url, isStep);
 }}"""
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"

@@ -86,11 +86,10 @@ def model_picker(
     return picker
 
 
-def pooling_picker(value: str = "mean") -> gr.Radio:
+def pooling_picker(value: str = "mean", **options: Any) -> gr.Radio:
     """mean, max or CLS."""
-    return gr.Radio(
-        POOLINGS, value=value, label="Pooling", info="From token vectors to a sentence vector", min_width=270
-    )
+    hint = "From token vectors to a sentence vector"
+    return gr.Radio(POOLINGS, value=value, label="Pooling", info=hint, min_width=270, **options)
 
 
 def pooling_radio(own: str, value: str | None = None) -> gr.Radio:
@@ -99,15 +98,15 @@ def pooling_radio(own: str, value: str | None = None) -> gr.Radio:
     return gr.Radio([*POOLINGS, *others], value=value or own)
 
 
-def model_and_pooling(services: Services) -> tuple[gr.Dropdown, gr.Radio]:
-    """Both pickers; choosing a model selects the pooling that it was made with."""
-    model, pooling = model_picker(services), pooling_picker()
+def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
+    """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling that it was made with."""
+    model, pooling = model_picker(services, elem_id=f"{prefix}-model"), pooling_picker(elem_id=f"{prefix}-pooling")
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
         return gr.skip() if own is None else pooling_radio(own)
 
-    model.change(own_pooling, model, pooling, **EVERY)
+    model.input(own_pooling, model, pooling, **EVERY)
     return model, pooling
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import gradio as gr
 
+from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.messages import heading
 from sbert_app.services.container import Services
 
@@ -24,7 +25,8 @@ TABS = (
 def build(services: Services) -> None:
     """Build the page inside the open Blocks."""
     gr.HTML(heading("Evaluate", "How good is a model, and how sure is that?"))
-    with gr.Tabs():
+    with gr.Tabs() as tabs:
         for module, title, name in TABS:
             with gr.Tab(title, id=name):
                 import_module(f"sbert_app.pages.evaluate.{module}").build(services)
+    remember(inputs_of(tabs), tabs)

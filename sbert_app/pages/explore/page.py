@@ -18,6 +18,7 @@ import gradio as gr
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
+from sbert_app.pages.components.address import remember
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import (
@@ -63,11 +64,11 @@ class CorpusChoice(NamedTuple):
 def build(services: Services) -> None:
     """Build the page inside the open Blocks; the example is opened and encoded with the page."""
     page = _ExplorePage(services)
-    with gr.Tabs(elem_id="explore-tabs"):
+    with gr.Tabs(elem_id="explore-tabs") as tabs:
         for module, title in TABS:
             with gr.Tab(title, id=module):
                 import_module(f"sbert_app.pages.explore.{module}").build(services, page.shared)
-    page.wire()
+    page.wire(tabs)
 
 
 class _ExplorePage:
@@ -94,7 +95,7 @@ class _ExplorePage:
                 status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
-                    self.model, self.pooling = model_and_pooling(services)
+                    self.model, self.pooling = model_and_pooling(services, "corpus")
                 model_settings(services, self.model)
                 with gr.Row():
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
@@ -102,15 +103,16 @@ class _ExplorePage:
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
-    def wire(self) -> None:
-        root = gr.context.Context.root_block
+    def wire(self, tabs: gr.Tabs) -> None:
+        named = [self.source, self.data, self.model, self.pooling]
+        restored = remember(named, tabs, passing={self.source: (TEXT, FILE)})
         chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.column, self.data]
         inputs = [*chosen, self.model, self.pooling]
         fields = [self.text, self.upload, self.column, self.data, self.reading.read, self.reading.encoding]
         self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.column, self.tab.status], **PRIVATE)
-        for event in (root.load, self.tab.start.click):
+        for event in (restored.then, self.tab.start.click):
             self.tab.on(event, self.tab.handler(self.open, {}), inputs, [self.open_corpus], concurrency_limit=4)
 
     def describe_file(self, path: str | None) -> Update:

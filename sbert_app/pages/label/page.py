@@ -78,7 +78,7 @@ REMEMBER = """(project, rater) => {
   const url = new URL(window.location.href);
   for (const [name, value] of [["project", project], ["rater", rater]])
     if (value) url.searchParams.set(name, value); else url.searchParams.delete(name);
-  window.history.replaceState(null, "", url);
+  window.showAddress(url);
 }"""
 # Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
 BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeElement.blur(); }"""

@@ -50,8 +50,9 @@ REMEMBER_LESSON = """() => {
   const key = "sbert-lab-lessons", stored = JSON.parse(localStorage.getItem(key) || '{"done": []}');
   localStorage.setItem(key, JSON.stringify({...stored, last: n}));
   const url = new URL(window.location.href);
+  const isStep = url.searchParams.has("lesson");
   url.searchParams.set("lesson", n);  // beside the parameters of a class
-  window.history.replaceState(null, "", url);
+  window.showAddress(url, isStep);
   document.getElementById("go-" + n)?.scrollIntoView({inline: "center", block: "nearest"});
 }"""
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""

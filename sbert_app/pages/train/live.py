@@ -48,9 +48,9 @@ watch("value", () => {
 # The address names the run that is shown. A state has no value in the browser: the card has the id.
 REMEMBER_RUN = """() => {
   const run = document.querySelector("#run-status [data-run]")?.dataset.run;
-  window.history.replaceState(null, "", window.location.pathname + (run ? "?run=" + encodeURIComponent(run) : ""));
+  window.showAddress(window.location.pathname + (run ? "?run=" + encodeURIComponent(run) : ""));
 }"""
-FORGET_RUN = """() => window.history.replaceState(null, "", window.location.pathname)"""
+FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 # The zip is offered as a download button; it is clicked for the user as soon as it is ready.
 CLICK_DOWNLOAD = """() => {
   let tries = 100;

@@ -1,0 +1,91 @@
+"""The address of a page names what is chosen on it: a reload, a bookmark, a link and Back give what was seen.
+
+``assets/app.js`` keeps the address; a control is named there by its element id, and only where its value is not the
+one that the page opens with. A change replaces the address; another tab is a step that Back undoes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.components.events import UNQUEUED
+
+TAB = "tab"
+
+
+def remember(
+    controls: Sequence[Any], tabs: gr.Tabs | None = None, passing: Mapping[Any, Sequence[Any]] | None = None
+) -> Any:
+    """Keep the values of ``controls``, which have element ids, and the open tab in the address, and restore them.
+
+    Args:
+        passing: by control, the values of which the address says nothing, as a reload would not bring them back.
+
+    Returns:
+        The event after which the controls have the values that the address gives.
+    """
+    ids = [control.elem_id for control in controls]
+    sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
+
+    def restore(request: gr.Request) -> list[Any]:
+        query = request.query_params
+        found = [_value(control, query.getlist(str(control.elem_id))) for control in controls]
+        if tabs is None:
+            return found
+        is_known = query.get(TAB) in [section.id for section in sections]
+        return [*found, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
+
+    outputs = [*controls, *([] if tabs is None else [tabs])]
+    restored = gr.context.Context.root_block.load(restore, None, outputs, **UNQUEUED)
+    silent = [[control.value, *(passing or {}).get(control, ())] for control in controls]
+    keep = f"(...values) => {{ window.rememberControls({json.dumps(ids)}, {json.dumps(silent)}, values); }}"
+    gr.on([control.change for control in controls], None, list(controls), None, js=keep)
+    for section in sections:
+        name = "" if section is sections[0] else section.id
+        section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")
+    restored.then(None, None, None, js="() => window.addressIsRestored()")
+    return restored
+
+
+def inputs_of(block: Any) -> list[Any]:
+    """The controls inside of a block, such as ``gr.Tabs``, that an address can name.
+
+    They have an element id, and are there when the page opens: others depend on a file.
+    """
+    found: list[Any] = []
+    for child in getattr(block, "children", []):
+        if child.visible is True:
+            found += inputs_of(child)
+            if isinstance(child, gr.Dropdown | gr.Radio | gr.Slider | gr.Number | gr.Checkbox) and child.elem_id:
+                found.append(child)
+    return found
+
+
+def _value(control: Any, given: list[str]) -> Any:
+    """What the address gives to a control; nothing changes where that is no value of it."""
+    if not given:
+        return gr.skip()
+    if isinstance(control, gr.Checkbox):
+        return given[-1] == "true"
+    if isinstance(control, gr.Slider | gr.Number):
+        return _number(control, given[-1])
+    values = {str(value): value for _, value in control.choices}
+    takes_any = getattr(control, "allow_custom_value", False)
+    known = [values.get(text, text) for text in given if text in values or takes_any]
+    if getattr(control, "multiselect", False):
+        return known
+    return known[-1] if known else gr.skip()
+
+
+def _number(control: gr.Slider | gr.Number, text: str) -> Any:
+    try:
+        value = float(text)
+    except ValueError:
+        return gr.skip()
+    low, high = control.minimum, control.maximum
+    is_allowed = (low is None or value >= low) and (high is None or value <= high)
+    return (int(value) if value.is_integer() else value) if is_allowed else gr.skip()
