@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import gradio as gr
 from gradio.data_classes import FileData
@@ -33,7 +33,7 @@ from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.tables.table import open_table
-from training.errors import InputError, UserFacingError
+from training.errors import InputError, UserFacingError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
 from training.names import ModelName
 from training.trainer.config import SETTINGS, RunConfig
@@ -178,15 +178,24 @@ def score_file(services: Services) -> None:
     register(score_file, concurrency_limit=2)
 
 
+def shown(run: Run, **more: Any) -> dict[str, Any]:
+    """A run for visitors: without the folders in which it and the files and models lie that it names."""
+    values: dict[str, Any] = {**run.to_json(), **more}
+    del values["folder"]
+    return cast(dict[str, Any], _without_folders(values))
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_folders(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(each) for each in value]
+    return without_folders(value) if isinstance(value, str) else value
+
+
 def runs(services: Services) -> None:
     """``start_run``, ``run_status``, ``stop_run``, ``list_runs``."""
     store = services.jobs.store
-
-    def shown(run: Run) -> dict[str, Any]:
-        """Without what only whoever runs the app should know: where it lies."""
-        values = {**run.to_json(), "reason": run.reason or None}
-        del values["folder"]
-        return values
 
     def start_run(
         objective: str = "regression",
@@ -243,7 +252,7 @@ def runs(services: Services) -> None:
         run = store.get(run_id)
         events = store.events(run_id)
         new = list(events[since:]) if since <= len(events) else list(events)
-        return {**shown(run), "events": new, "events_seen": len(events)}
+        return shown(run, events=new, events_seen=len(events))
 
     @endpoint()
     def stop_run(run_id: str) -> dict[str, Any]:

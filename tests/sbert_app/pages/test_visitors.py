@@ -21,6 +21,7 @@ import sbert_app
 import training
 from sbert_app.pages.api import endpoint as endpoints
 from sbert_app.pages.api.endpoint import endpoint
+from sbert_app.pages.api.endpoints import shown
 from sbert_app.pages.components.messages import error_message, error_of, gradio_errors
 from sbert_app.pages.server.address import HEADER, MCP, McpCalls, agent_address, signed, visitor_of
 from sbert_app.pages.train.runs import status
@@ -196,6 +197,18 @@ def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
         work.state, work.reason = "failed", SAID
     shown = status(jobs.store.get(run.id), 0)
     assert "Pairs.csv cannot be read" in shown and "uploads" not in shown
+
+
+def test_a_run_names_its_files_and_models_without_their_folders(tmp_path):
+    store = Services.start(Settings(home=tmp_path)).jobs.store
+    data = f"{SERVER}/uploads/a.csv?encoding=koi8-r+stsb:train+{SERVER}/b.csv"
+    run = store.create(RunConfig("regression", train_data=data, eval_data=f"{SERVER}/c.csv", base=f"{SERVER}/my base"))
+    answer = shown(run, events=[{"kind": "info", "files": [data]}])
+    assert SERVER not in json.dumps(answer)
+    assert answer["config"]["train_data"] == answer["events"][0]["files"][0] == "a.csv?encoding=koi8-r+stsb:train+b.csv"
+    assert (answer["config"]["eval_data"], answer["config"]["base"]) == ("c.csv", "my base")
+    hub = store.create(RunConfig("regression", train_data="hf:org/name:config:train", base="org/model"))
+    assert shown(hub)["config"] == hub.config.to_dict(), "names that are no paths stay"
 
 
 def test_what_a_visitor_has_typed_is_quoted_as_it_was(tmp_path):
