@@ -75,6 +75,9 @@ class Attribution:
     shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
     shares_b: np.ndarray  # (B,)
 
+    def __repr__(self) -> str:
+        return f"Attribution(cosine {self.cosine:.4f} of {len(self.words_a)} × {len(self.words_b)} words)"
+
     def _repr_html_(self) -> str:
         return notebook.heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
 

@@ -37,7 +37,7 @@ from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.folder_checks import check_model_folder, check_replaceable, read_json
 from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
-from training.models.loading import importing, max_input_length
+from training.models.loading import importing, max_input_length, quiet
 from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.names import ModelName
 from training.progress import Progress, progress_bar
@@ -261,6 +261,7 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
     return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
 
 
+@quiet()
 def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
     check_model_folder(folder)
     with importing:

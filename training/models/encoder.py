@@ -34,7 +34,7 @@ from training.errors import InputError
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.encoder_modules import EncoderModules
 from training.models.folder_checks import check_replaceable
-from training.models.loading import open_modules
+from training.models.loading import open_modules, quiet
 from training.models.model_format import write_model_format
 from training.models.processes import encode_in_processes
 from training.models.tokenization import EncodeReport, TokenVectors, check_not_one_string, texts
@@ -340,7 +340,8 @@ class Encoder(EncoderModules):
             if isinstance(self.backbone, WordBackbone):
                 self.backbone.input_module.write(fresh)
             else:
-                self.backbone.save_pretrained(fresh)  # type: ignore[operator]
+                with quiet():
+                    self.backbone.save_pretrained(fresh)  # type: ignore[operator]
                 self.tokenizer.model_max_length = self.max_length  # type: ignore[union-attr]
                 self.tokenizer.save_pretrained(fresh)  # type: ignore[union-attr]
             before: list[Any] = list(self._token_modules)

@@ -7,7 +7,8 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,23 @@ _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, 
 importing = threading.Lock()  # transformers cannot be imported by two threads at once
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the progress bars and the warnings of transformers, whose settings are put back."""
+    with importing:
+        from transformers.utils import logging
+
+    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if had_bars:
+            logging.enable_progress_bar()
+
+
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """The fast tokenizer in ``folder``. InputError if there is none that can be opened, or the folder is no model's."""
     check_model_folder(folder)
@@ -59,6 +77,7 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         raise InputError(f"{folder} has no tokenizer that can be opened: {first_line(error)}") from error
 
 
+@quiet()
 def open_backbone(folder: Path) -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
@@ -82,7 +101,7 @@ def open_backbone(folder: Path) -> nn.Module:
         )
     except (*_WRONG_SETTINGS, SafetensorError) as error:
         raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
-    except RuntimeError as error:  # transformers has logged which weights
+    except RuntimeError as error:  # transformers says in its log which weights
         raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
     if missing:

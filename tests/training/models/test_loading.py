@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import make_model
 
 from training.errors import InputError
+from training.models.encoder import Encoder
 from training.models.loading import max_input_length, open_backbone, open_tokenizer, random_backbone
 
 
@@ -127,3 +128,18 @@ def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
     assert max_input_length(tokenizer, open_backbone(made)) == longest
     tokenizer.model_max_length = 20
     assert max_input_length(tokenizer, open_backbone(made)) == 20
+
+
+def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_stay(folder: Path, capfd):
+    from transformers.utils import logging
+
+    had_bars = logging.is_progress_bar_enabled()
+    logging.enable_progress_bar()
+    try:
+        level = logging.get_verbosity()
+        Encoder.load(str(folder)).save(folder.parent / "saved")
+        assert capfd.readouterr() == ("", "")
+        assert (logging.is_progress_bar_enabled(), logging.get_verbosity()) == (True, level)
+    finally:
+        if not had_bars:
+            logging.disable_progress_bar()

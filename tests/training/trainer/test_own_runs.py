@@ -197,7 +197,7 @@ def test_the_examples_of_the_docs_run(pairs, tmp_path, monkeypatch, capsys):
     exec(second.partition("\n\ntrain(")[0], names)  # noqa: S102
     data = load_data(pairs).select(range(64))
     config = RunConfig("cosent", base="scratch:1x32", max_steps=4, dtype="float32", eval_data=None, cosent_scale=10.0)
-    adapted = names["FromSentenceTransformers"](names["CoSENTLoss"], scale=10.0)
+    adapted = names["FromSentenceTransformers"](names["losses"].CoSENTLoss, scale=10.0)
     theirs = train(config, train_data=data, eval_data=data, objective=adapted, progress=False)
     ours = train(config, train_data=data, eval_data=data, progress=False)
     assert [e["loss"] for e in theirs.evaluations] == pytest.approx([e["loss"] for e in ours.evaluations], rel=1e-4)

@@ -1,0 +1,60 @@
+"""Runs docs/python_api.ipynb from top to bottom and stores what its cells show: `python -m scripts.run_notebook`.
+
+It needs no Jupyter: a cell is executed as a notebook does, its value is that of its last expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+NOTEBOOK = Path(__file__).parents[1] / "docs/python_api.ipynb"
+
+
+def run_cells(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Each cell of code, what it has printed, and its value."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse("".join(cell["source"]))
+        last = tree.body[-1]
+        shown = last.value if isinstance(last, ast.Expr) else None
+        tree.body = tree.body[:-1] if shown else tree.body
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile(tree, "cell", "exec"), names)  # noqa: S102
+            value = None if shown is None else eval(compile(ast.Expression(shown), "cell", "eval"), names)  # noqa: S307
+        yield cell, printed.getvalue(), value
+
+
+def outputs(printed: str, value: Any, count: int) -> list[dict[str, Any]]:
+    """What a notebook stores of a cell."""
+    found: list[dict[str, Any]] = []
+    if printed:
+        found.append({"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)})
+    if value is not None:
+        data = {"text/plain": repr(value).splitlines(keepends=True)}
+        if hasattr(value, "_repr_html_"):
+            data["text/html"] = value._repr_html_().splitlines(keepends=True)
+        found.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
+    return found
+
+
+def main() -> None:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for count, (cell, printed, value) in enumerate(run_cells(notebook["cells"]), start=1):
+            cell["execution_count"], cell["outputs"] = count, outputs(printed, value, count)
+    NOTEBOOK.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
