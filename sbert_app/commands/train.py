@@ -220,7 +220,7 @@ def _summary(result: RunResult) -> str:
     early = f": {result.reason}" if result.reason else ""
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
-        for measure in ("spearman", "accuracy"):
+        for measure in ("spearman", "average_precision", "accuracy"):
             if figures and figures.get(measure) is not None:
                 lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():

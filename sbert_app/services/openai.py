@@ -114,7 +114,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         raise InputError("documents is missing; give a list of texts")
     documents = [each if isinstance(each, str) else each.text for each in given]
     name = ModelName.parse(request.model)
-    if kind_of(name) == CROSS:
+    if kind_of(name, models.home) == CROSS:
         pairs = [(request.query, document) for document in documents]
         scores, tokens = models.cross_encoder(name).predict(pairs, should_stop=should_stop), 0
     else:

@@ -338,6 +338,7 @@ def test_the_facts_of_each_objective():
     assert names(lambda objective: objective.uses_batch) == ("mnrl", "simcse")
     assert names(lambda objective: objective.can_mine_negatives) == ("triplet", "mnrl", "margin-mse")
     assert names(lambda objective: objective.needs_dropout) == ("simcse",)
+    assert names(lambda objective: objective.scores_pairs) == ("cross-encoder",)
 
 
 def test_distillation_compares_unit_vectors_of_models_whose_output_is():

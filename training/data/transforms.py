@@ -176,6 +176,11 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
     )
 
 
+def judged_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
+    """The pairs belong together; each anchor also gets a sentence of another pair, with which it does not."""
+    return contrastive_from_triplets(triplets_from_pairs(data, draw), draw)
+
+
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
     """Each different sentence with itself: its two vectors will differ by dropout."""
     row_of: dict[str, int] = {}
@@ -258,6 +263,16 @@ TOGETHER_ROWS = Rows(
     "Pairs",
     "pairs with a label or a score, or triplets",
     {LABELLED: contrastive_from_labels, SCORED: contrastive_from_scores, TRIPLETS: contrastive_from_triplets},
+)
+JUDGED_ROWS = Rows(
+    "Pairs",
+    "pairs, with or without a score or a label, or triplets",
+    {
+        SCORED: as_it_is,
+        LABELLED: contrastive_from_labels,
+        TRIPLETS: contrastive_from_triplets,
+        PAIRS: judged_from_pairs,
+    },
 )
 TRIPLET_ROWS = Rows(
     "Triplets",

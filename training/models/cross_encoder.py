@@ -35,7 +35,7 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError, first_line
 from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
-from training.models.folder_checks import check_model_folder, check_replaceable, read_json
+from training.models.folder_checks import check_model_folder, check_replaceable, holds_cross_encoder, read_json
 from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
 from training.models.loading import importing, max_input_length, quiet
 from training.models.tokenization import Pair, PairRow, PairTokenizer
@@ -264,6 +264,8 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
 @quiet()
 def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
     check_model_folder(folder)
+    if not holds_cross_encoder(folder):
+        raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     with importing:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

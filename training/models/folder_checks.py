@@ -189,6 +189,19 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def holds_cross_encoder(folder: Path) -> bool:
+    """Whether ``CrossEncoder.load`` opens this folder: an adapter, or a sequence-classification model."""
+    try:
+        if (folder / "head.safetensors").is_file():
+            return True
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    except (InputError, OSError):  # damaged, or a name that no file system takes
+        return False
+    architectures = config.get("architectures") if isinstance(config, dict) else None
+    names = architectures if isinstance(architectures, list) else []
+    return any(str(each).endswith("ForSequenceClassification") for each in names)
+
+
 # ---------------------------------------------------------------- files
 
 

@@ -159,8 +159,7 @@ class SequenceClassifier(nn.Module):
 
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
-        types = batch.second if batch.mask is None else batch.second & batch.mask
-        token_types = {"token_type_ids": types.long()} if self.has_token_types else {}
+        token_types = {"token_type_ids": batch.token_types} if self.has_token_types else {}
         return self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types).logits[:, 0].float()
 
     def score(self, hidden: Tensor) -> Tensor:

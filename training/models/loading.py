@@ -19,7 +19,7 @@ from torch import nn
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.folder_checks import check_model_folder, read_object
+from training.models.folder_checks import check_model_folder, holds_cross_encoder, read_object
 from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.models.word_encoders import WordBackbone, build_word_encoder
@@ -164,6 +164,8 @@ def open_modules(
         tokenizer = backbone.input_module.tokenizer
     else:
         resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
+        if ModelName(name).run_id is not None and holds_cross_encoder(resolved.path):
+            raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
         source, model_format = resolved.source, read_model_format(resolved.path)
         folder = model_format.transformer
         if scratch:

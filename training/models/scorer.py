@@ -2,20 +2,22 @@
 
     load_scorer("all-MiniLM-L6-v2", "max")               or "tfidf", "glove", "minilm-stsb", "run:<id>", a Hub id
 
-A name is a cross-encoder's if it is a built-in one, starts with cross-encoder/ as on the Hub, or is a folder that
-holds one.
+A name is a cross-encoder's if it is a built-in one, starts with cross-encoder/ as on the Hub, or is a folder or a run
+that holds one.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.catalogue import CROSS_ENCODERS
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
-from training.models.folder_checks import read_json
+from training.models.folder_checks import holds_cross_encoder
 from training.names import ModelName
+from training.sources.resolve import run_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
 CROSS, BASELINE, ENCODER = "cross-encoder", "baseline", "encoder"
 
 
-def kind_of(model: ModelName | str) -> str:
-    """encoder, baseline or cross-encoder. Nothing is loaded or fetched to find out."""
-    name = ModelName.parse(model).name
-    if name in CROSS_ENCODERS or name.startswith("cross-encoder/") or _holds_cross_encoder(Path(name).expanduser()):
+def kind_of(model: ModelName | str, home: str | Path | None = None) -> str:
+    """encoder, baseline or cross-encoder. Nothing is loaded or fetched to find out. ``home``: where runs are."""
+    parsed = ModelName.parse(model)
+    name, folder = parsed.name, Path(parsed.name).expanduser()
+    if parsed.run_id is not None:
+        with suppress(InputError):  # there is no such run: said where it is loaded
+            folder = run_folder(parsed.run_id, home)
+    if name in CROSS_ENCODERS or name.startswith("cross-encoder/") or holds_cross_encoder(folder):
         return CROSS
     return BASELINE if is_baseline(name) else ENCODER
 
@@ -53,7 +59,7 @@ def load_scorer(
         InputError: the model cannot be found or opened, or does not have this pooling.
     """
     model = ModelName.parse(name).with_pooling(pooling)
-    kind = kind_of(model)
+    kind = kind_of(model, home)
     if kind == BASELINE:
         if model.has_settings:
             raise InputError(f"{model.name} has neither dimensions nor prompts to choose; leave them out")
@@ -65,16 +71,3 @@ def load_scorer(
     from training.models.encoder import Encoder
 
     return Encoder.load(model, None, dtype, device, home)
-
-
-def _holds_cross_encoder(folder: Path) -> bool:
-    """Whether ``CrossEncoder.load`` opens this folder: an adapter, or a sequence-classification model."""
-    try:
-        if (folder / "head.safetensors").is_file():
-            return True
-        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    except (InputError, OSError):  # damaged, or a name that no file system takes
-        return False
-    architectures = config.get("architectures") if isinstance(config, dict) else None
-    names = architectures if isinstance(architectures, list) else []
-    return any(str(each).endswith("ForSequenceClassification") for each in names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -212,6 +212,9 @@ class PairRow:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids)
+
 
 class PairBatch(NamedTuple):
     """Rows padded to the longest. A mask of None means that nothing is padded."""
@@ -224,6 +227,11 @@ class PairBatch(NamedTuple):
     def second(self) -> Tensor:
         """(B, T) bool: the token belongs to the second sentence, or is padding."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) >= self.split
+
+    @property
+    def token_types(self) -> Tensor:
+        """(B, T) int64: 1 for tokens of the second sentence, else 0, for padding too."""
+        return (self.second if self.mask is None else self.second & self.mask).long()
 
     @property
     def positions(self) -> Tensor:

@@ -18,6 +18,7 @@ from training.objectives.base import OBJECTIVES, Objective, Vectors, training_da
 from training.objectives.pairs import (
     CONCATENATIONS,
     AnglE,
+    BinaryCrossEntropy,
     Classification,
     Contrastive,
     CoSENT,
@@ -33,6 +34,7 @@ __all__ = [
     "METRICS",
     "OBJECTIVES",
     "AnglE",
+    "BinaryCrossEntropy",
     "Classification",
     "CoSENT",
     "Contrastive",

@@ -45,6 +45,7 @@ class Objective:
     can_mine_negatives: ClassVar[bool] = False  # its negatives may be mined, see `training.trainer.negatives`
     takes_output: ClassVar[bool] = False  # compares the model's own output, of length 1 if its folder says so
     needs_dropout: ClassVar[bool] = False  # the two vectors of a sentence differ by dropout alone
+    scores_pairs: ClassVar[bool] = False  # trains a cross-encoder: takes logits of pairs, not vectors of sentences
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from training.data.transforms import CLASS_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
+from training.data.transforms import CLASS_ROWS, JUDGED_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
 from training.objectives.base import LABELS, SCORES, Objective, Vectors, required
 
 if TYPE_CHECKING:
@@ -197,3 +197,26 @@ class Contrastive(Objective):
         distance, together = 1 - F.cosine_similarity(u, v), required(target).to(u.dtype)
         apart = (1 - together) * F.relu(self.margin - distance) ** 2
         return 0.5 * (together * distance**2 + apart).mean()
+
+
+class BinaryCrossEntropy(Objective):
+    """Cross-entropy of the score: mean over the batch of -gold · log σ(s) - (1 - gold) · log(1 - σ(s)).
+
+    Inputs: one column, the logits s of the pairs, (B, 1). Labels: gold scores divided by 5 (graded), or 1 for pairs
+    that belong together and 0 for those that do not (binary), (B,).
+    Source: `BinaryCrossEntropyLoss` in sentence-transformers' cross-encoders; the cross-encoder is the one of section 1
+    of Reimers & Gurevych 2019, after Devlin et al. 2019.
+    """
+
+    name = "cross-encoder"
+    equation = "−gold · log σ(s) − (1 − gold) · log(1 − σ(s)), s = w · BERT(u and v together)"
+    help = "a cross-encoder: both sentences are read together and get one score; scored or labelled pairs"
+    rows = JUDGED_ROWS
+    target = SCORES
+    scores_pairs = True
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
+        [logits] = vectors
+        return F.binary_cross_entropy_with_logits(logits[:, 0], required(target).to(logits.dtype))

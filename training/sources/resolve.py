@@ -65,8 +65,8 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
-        run = find_run(run, root)
-        folder = root / "runs" / run / "model"
+        folder = run_folder(run, root)
+        run = folder.parent.name
         if why := _why_no_model(folder):
             raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
@@ -88,6 +88,11 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
     else:
         sources = [("home folder", partial(_in_folder, target, _why_no_model)), cached, online, in_part]
     return _first_available(f"model {name}", sources, f"put the model's files into {target}")
+
+
+def run_folder(run: str, home: str | Path | None = None) -> Path:
+    """Where the model of a run is, found as in `find_run`; the run may not have one yet."""
+    return home_folder(home) / "runs" / find_run(run, home) / "model"
 
 
 def find_run(run: str, home: str | Path | None = None) -> str:

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from training.data.dataset import folded
 from training.errors import Stopped
 from training.models.encoder import Encoder
+from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
@@ -98,7 +100,7 @@ class TokenizedBatches:
     def __init__(
         self,
         examples: Examples,
-        encoder: Encoder,
+        encoder: Encoder | TrainableCrossEncoder,
         batch_size: int,
         seed: int,
         uses_batch: bool,
@@ -106,14 +108,17 @@ class TokenizedBatches:
         should_stop: Callable[[], bool],
     ) -> None:
         self.data = data = examples.data
-        texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
-        ids: dict[str, list[int]] = {}
+        # A cross-encoder reads the sentences of a row together: one column of pairs.
+        pairs = isinstance(encoder, TrainableCrossEncoder)
+        inputs: Sequence[Any] = [list(zip(*data.columns, strict=True))] if pairs else data.columns
+        texts = list(dict.fromkeys(chain.from_iterable(inputs)))
+        ids: dict[Any, Any] = {}
         for start in range(0, len(texts), TOKENIZE_CHUNK):
             if should_stop():
                 raise Stopped
             chunk = texts[start : start + TOKENIZE_CHUNK]
             ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
-        self.columns: list[TokenIds] = [[ids[text] for text in column] for column in data.columns]
+        self.columns: list[TokenIds] = [[ids[text] for text in column] for column in inputs]
         self.used = {token for sentence in ids.values() for token in sentence}
         self._targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]

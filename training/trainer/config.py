@@ -245,6 +245,8 @@ class RunConfig(BaseModel):
             raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
         if self.patience is not None and self.eval_data is None:
             raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
+        if facts.scores_pairs and (self.pooling or self.matryoshka_dims):
+            raise ValueError(f"{objective} has no sentence vectors; leave out pooling and matryoshka_dims")
         if facts.needs_teacher() and self.teacher is None:
             raise ValueError(
                 f"{objective} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"

@@ -31,7 +31,8 @@ OnEvent = Callable[[Event], object]
 
 Figures = dict[str, Any]
 
-HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}  # the first one measured selects the best model
+# The first one measured selects the best model.
+HIGHER_IS_BETTER = {"spearman": True, "average_precision": True, "accuracy": True, "loss": False}
 SHOWN_LAST = ("random_cosine", "effective_rank")
 # What an eval event has, but for the figures of the caller's evaluators.
 EVALUATION = {*HIGHER_IS_BETTER, *SHOWN_LAST, "t", "step", "kind", "best", "seconds", "seconds_left", "collapsed"} | {

@@ -15,6 +15,7 @@ Figures = Mapping[str, Any]
 
 NAMES = {
     "spearman": "Spearman ρ ×100 (cosine)",
+    "average_precision": "Average precision",
     "accuracy": "Triplet accuracy",
     "loss": "Loss",
     "random_cosine": "Mean cosine of random pairs of the training data",
@@ -30,6 +31,10 @@ _USES = {
         "from sentence_transformers import SentenceTransformer",
         'vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])',
     ],
+    "cross-encoder": [
+        "from sentence_transformers import CrossEncoder",
+        'scores = CrossEncoder("path/to/this/folder").predict([("A sentence.", "Another one.")])',
+    ],
     "sbert-lab": [
         "from training import Encoder",
         'vectors = Encoder.load("path/to/this/folder").encode(["A sentence.", "Another one."])',
@@ -41,6 +46,13 @@ _METRICS = {
     "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
 }
+_PAIR_METRICS = {
+    "spearman": ("cross-encoder-correlation", "Cross Encoder Correlation", "spearman", "Spearman"),
+    "average_precision": (
+        *("cross-encoder-binary-classification", "Cross Encoder Binary Classification"),
+        *("average_precision", "Average Precision"),
+    ),
+}
 
 
 def with_model_index(card: str, config: RunConfig, best: Figures, name: str, test: Figures | None = None) -> str:
@@ -48,7 +60,7 @@ def with_model_index(card: str, config: RunConfig, best: Figures, name: str, tes
 
     ``test`` has the figures of the test split beside them, if there are any.
     """
-    dev = _data_name(config.eval_data)
+    dev, metrics = _data_name(config.eval_data), _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
     measured = [(f"{dev} (chose the checkpoint)", dev, best), *([(test["data"], test["data"], test)] if test else [])]
     results = [
         {
@@ -57,7 +69,7 @@ def with_model_index(card: str, config: RunConfig, best: Figures, name: str, tes
             "metrics": [{"type": metric, "value": round(float(figures[key]), 6), "name": metric_name}],
         }
         for data_name, data, figures in measured
-        for key, (task, task_name, metric, metric_name) in _METRICS.items()
+        for key, (task, task_name, metric, metric_name) in metrics.items()
         if config.eval_data and figures.get(key) is not None
     ]
     header, body = "", card
@@ -81,7 +93,7 @@ def model_card(
     before: Figures,
     best: Figures,
     test: Figures,
-    pooling: str,
+    pooling: str | None,
     library: str = "sentence-transformers",
 ) -> str:
     """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
@@ -91,7 +103,7 @@ def model_card(
     objective, name = config.objective_class, "spearman" if "spearman" in best else "accuracy"
     settings = {
         "base": config.base,
-        "pooling": pooling,
+        **({"pooling": pooling} if pooling else {}),
         "objective": f"{config.objective}: {objective.equation}",
         **({"concatenation": config.concatenation} if "concatenation" in objective.fields else {}),
         **({"teacher": config.teacher} if config.teacher else {}),
@@ -104,19 +116,23 @@ def model_card(
         "LoRA": f"rank {config.lora_rank}, merged" if config.lora_rank else "no, all weights",
         "seed": config.seed,
     }
+    is_cross = objective.scores_pairs
+    tag = "cross-encoder" if is_cross else "sentence-similarity"
     lines = [
         "---",
         f"library_name: {library}",
-        "pipeline_tag: sentence-similarity",
-        f"tags: [{', '.join(dict.fromkeys((library, 'sentence-similarity', 'sbert-lab')))}]",
+        f"pipeline_tag: {'text-ranking' if is_cross else tag}",
+        f"tags: [{', '.join(dict.fromkeys((library, tag, 'sbert-lab')))}]",
         "---",
-        f"# {config.name or 'A sentence encoder'}",
+        f"# {config.name or ('A cross-encoder' if is_cross else 'A sentence encoder')}",
         "",
-        "Fine-tuned with SBERT Lab, after Sentence-BERT (Reimers & Gurevych 2019). It maps sentences to vectors",
-        "that are compared by their cosine.",
+        "Fine-tuned with SBERT Lab, after Sentence-BERT (Reimers & Gurevych 2019).",
+        "It reads two sentences together and gives them a score, 0 to 1."
+        if is_cross
+        else "It maps sentences to vectors that are compared by their cosine.",
         "",
         "```python",
-        *_USES[library],
+        *_USES["cross-encoder" if is_cross else library],
         "```",
         "",
         "| setting | value |",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,7 @@ from training.objectives import training_data
 from training.objectives.base import LABELS, OwnObjective
 from training.trainer.batches import TokenizedBatches
 from training.trainer.config import RunConfig
+from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
 from training.trainer.own import Own
@@ -38,7 +39,7 @@ class Parts:
 
     model: TrainingModel
     batches: TokenizedBatches
-    evaluator: Evaluator
+    evaluator: Evaluator | PairEvaluator
     data: Dataset  # the rows that are learned from
     negatives: Sequence[MinedTriplet]  # examples of mined ones
     saved_dimension: int | None  # of the vectors of the saved model; None = all
@@ -67,21 +68,26 @@ class Preparation:
         """
         config = self.config
         torch.manual_seed(config.seed)
+        objective = config.objective_class
         data, evaluation = self._load_data()
-        encoder, dimension = self._load_encoder(data)
+        encoder, dimension = self._load_cross_encoder() if objective.scores_pairs else self._load_encoder(data)
         if config.base in WORD_ENCODERS:
             data = data.with_note(f"{config.base} has {encoder.source}")
         if evaluation is not None:
             data = data.with_note(str(overlap(evaluation, [data])))
         mined = self._mine_negatives(encoder, data) if config.mine_negatives else None
         training, loss = self._with_targets(encoder, data if mined is None else mined.data, evaluation)
-        evaluator = Evaluator(training.data, evaluation, loss, config.batch_size, config.matryoshka_dims, config.seed)
+        evaluator: Any = PairEvaluator(loss)
+        if not objective.scores_pairs:
+            evaluator = Evaluator(
+                training.data, evaluation, loss, config.batch_size, config.matryoshka_dims, config.seed
+            )
         batches = TokenizedBatches(
             training,
             encoder,
             config.batch_size,
             config.seed,
-            getattr(self.own.objective, "uses_batch", config.objective_class.uses_batch),
+            getattr(self.own.objective, "uses_batch", objective.uses_batch),
             self.accelerator.num_processes,
             self.should_stop,
         )
@@ -125,6 +131,9 @@ class Preparation:
         )
         return whole, encoder.model_format.dimension
 
+    def _load_cross_encoder(self) -> tuple[Any, None]:
+        return TrainableCrossEncoder.load(self.config, str(self.accelerator.device), self.home), None
+
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
         """Triplets with mined negatives; of a resumed run those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
@@ -155,6 +164,8 @@ class Preparation:
         try:
             transformed = objective.transform(evaluation, self.config.seed)
         except InputError:
+            if objective.scores_pairs:  # nothing else could be measured
+                raise
             return None
         if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (
             training.kind,
@@ -176,7 +187,7 @@ class Preparation:
             None if config.weight_decay else batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
-            num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * len(data.columns)),
+            num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * len(batches.columns)),
             mini_batch_size=config.mini_batch_size,
             matryoshka_dims=config.matryoshka_dims,
         )

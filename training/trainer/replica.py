@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from training.inference.batching import pad
 from training.models.loading import importing
+from training.models.tokenization import PairRow, pad_pairs
 from training.pooling import Pool
 
 TokenIds = Sequence[Sequence[int]]  # of B sentences
@@ -42,6 +43,7 @@ class MicroBatch(NamedTuple):
     rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
     generator: np.random.Generator  # of dropout
+    token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
 
 
 @dataclass
@@ -99,10 +101,14 @@ class Replica:
         """Pooled vectors of a micro-batch."""
         trains_inputs = self.embeddings.weight.requires_grad and torch.is_grad_enabled()
         inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(trains_inputs)
-        mask = None if batch.mask is None else batch.mask.long()
         with use_generator(batch.generator):
-            hidden = self.module(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
-        return ForwardOutput(self.pooling(hidden, batch.mask).float(), inputs)
+            return ForwardOutput(self.vectors(inputs, batch).float(), inputs)
+
+    def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
+        """Word embeddings (B, T, D) -> pooled vectors (B, D)."""
+        mask = None if batch.mask is None else batch.mask.long()
+        hidden = self.module(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
+        return self.pooling(hidden, batch.mask)
 
     @torch.no_grad()
     def embed(self, batch: MicroBatch) -> Tensor:
@@ -130,6 +136,26 @@ class Replica:
         weights = [parameter.weight for parameter in self.parameters]
         parts = list(zip(weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
         return [partial(_sum_gradients, parts[first::pieces], add) for first in range(pieces)]
+
+
+class PairReplica(Replica):
+    """A sequence classifier in training mode: pairs go in, and the logit of each is its vector of one number."""
+
+    def __init__(
+        self, classifier: nn.Module, embeddings: CompactEmbedding, has_token_types: bool, dtype: torch.dtype
+    ) -> None:
+        super().__init__(classifier, embeddings, lambda hidden, _: hidden, dtype)
+        self.has_token_types = has_token_types
+
+    def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
+        types = batch.token_types if self.has_token_types else None
+        return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, types)
+
+    def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
+        mask = None if batch.mask is None else batch.mask.long()
+        token_types = {} if batch.token_types is None else {"token_type_ids": batch.token_types}
+        return self.module(inputs_embeds=inputs, attention_mask=mask, **token_types).logits  # (B, 1)
 
 
 @torch.no_grad()

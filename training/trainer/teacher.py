@@ -89,7 +89,7 @@ class Teacher:
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
             self.model = load_scorer(name, None, dtype, str(student.device), home)
-        if kind_of(name) != ENCODER and hasattr(self.model, "encode"):
+        if kind_of(name, home) != ENCODER and hasattr(self.model, "encode"):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 

@@ -24,10 +24,12 @@ from training.errors import Stopped
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.modules.words import BigramTokenizer
+from training.models.scorer import load_scorer
 from training.names import DataName
 from training.parallel import run_parallel
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
+from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.events import EventLog, Figures, ThroughputMeter
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
@@ -314,25 +316,26 @@ class Trainer:
         if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
-        encoder = Encoder.load(str(self.folder / "model"), dtype=self.config.dtype, device=device, home=self.home)
+        model = load_scorer(str(self.folder / "model"), None, self.config.dtype, device, self.home)
         with suppress(Stopped):
-            rho = evaluate(encoder, name, self.home, should_stop=self.should_stop)["spearman"]["cosine"]
+            rho = next(iter(evaluate(model, name, self.home, should_stop=self.should_stop)["spearman"].values()))
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}
-                self._write_card(encoder, self.folder)
+                self._write_card(model, self.folder)
                 self.events.emit("test", **self.progress.test)
 
-    def _save_model(self, encoder: Encoder) -> None:
+    def _save_model(self, encoder: Encoder | TrainableCrossEncoder) -> None:
         if self.folder is not None:
-            encoder.with_dimension(self._saved_dimension).save(self.folder / "model")
+            whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
+            whole.save(self.folder / "model")
             self._write_card(encoder, self.folder)
 
-    def _write_card(self, encoder: Encoder, folder: Path) -> None:
+    def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
         # sentence-transformers has no tokenizer that gives bigrams.
         library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
         figures = progress.baseline or {}, progress.best or {}, progress.test or {}
-        card = model_card(self.config, self.data, *figures, encoder.pooling, library)
+        card = model_card(self.config, self.data, *figures, getattr(encoder, "pooling", None), library)
         write_text(folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:

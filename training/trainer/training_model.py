@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,16 @@ from training.models.word_encoders import WordBackbone
 from training.objectives import Objective, Vectors
 from training.parallel import run_parallel
 from training.pooling import pooling_function
-from training.trainer.replica import CompactEmbedding, ForwardOutput, MicroBatch, Replica, TokenIds, gradient_norms
+from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
+from training.trainer.replica import (
+    CompactEmbedding,
+    ForwardOutput,
+    MicroBatch,
+    PairReplica,
+    Replica,
+    TokenIds,
+    gradient_norms,
+)
 
 MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory dominates
 
@@ -70,7 +80,7 @@ class TrainingModel(nn.Module):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: Encoder | TrainableCrossEncoder,
         objective: Objective,
         used: Iterable[int] | None = None,
         seed: int = 0,
@@ -93,8 +103,12 @@ class TrainingModel(nn.Module):
         table.requires_grad_(False)
         self.head = encoder.head.requires_grad_(not rank)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
-        pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
-        self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
+        self.replica: Replica
+        if isinstance(encoder, TrainableCrossEncoder):
+            self.replica = PairReplica(self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype)
+        else:
+            pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
+            self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int) -> TrainingBatch:
         """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
@@ -166,8 +180,8 @@ class TrainingModel(nn.Module):
         return [norm for task in run_parallel(tasks) for norm in task]
 
     @contextmanager
-    def export_encoder(self) -> Iterator[Encoder]:
-        """The encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
+    def export_encoder(self) -> Iterator[Any]:
+        """The encoder or cross-encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
 
         Training may continue after the block.
         """
@@ -255,4 +269,6 @@ def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
     settings = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none")
+    if heads := head_modules(backbone):  # trained as a whole: their weights are random at first
+        settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
     return get_peft_model(backbone, settings)

@@ -82,7 +82,7 @@ class _Page:
             label="Gold score or label", info="Human judgements, if the file has them", elem_id="column-gold"
         )
         self.model, self.pooling = model_and_pooling(services, "bulk")
-        self.cross = cross_encoder_picker(NO_CROSS_ENCODER)
+        self.cross = cross_encoder_picker(services, NO_CROSS_ENCODER)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
             self.halt = gr.Button("Stop", interactive=False, elem_id="stop", min_width=120)

@@ -61,7 +61,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
     )
     with gr.Row():
         model, pooling = model_and_pooling(services, "many")
-        cross = cross_encoder_picker()
+        cross = cross_encoder_picker(services)
     with gr.Row():
         start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
         stop = gr.Button("Stop", interactive=False, elem_id="stop-all")

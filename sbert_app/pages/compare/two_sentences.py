@@ -64,7 +64,7 @@ class TwoSentences:
         self.lesson = gr.HTML(note(OPENING_PAIR.lesson), elem_id="lesson")
         with gr.Row():
             self.model, self.pooling = model_picker(services), pooling_picker()
-            self.cross = cross_encoder_picker()
+            self.cross = cross_encoder_picker(services)
             hint = "Beside the first, with its own pooling"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)

@@ -13,6 +13,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
 from training.catalogue import BILSTM, CROSS_ENCODERS, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, DOWNLOADS, ENCODERS
 from training.errors import InputError
+from training.models.scorer import CROSS, ENCODER
 from training.names import BY_ROLE, DataName, ModelName
 from training.pooling import PAPER_POOLINGS, pooling_label
 
@@ -32,12 +33,12 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
     """The built-in models, with the size of those to download, then every run that has a model, the newest first."""
     to_download = {name: remark for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
     built_in = [(f"{name} ({to_download[name]})" if name in to_download else name, name) for name in MODELS]
-    return built_in + run_choices(services.jobs.store.list())
+    return built_in + run_choices(services.jobs.store.list(), ENCODER)
 
 
-def run_choices(runs: Iterable[Run]) -> list[tuple[str, str]]:
-    """The runs that have a model, by name and time."""
-    with_model = [run for run in runs if run.has_model]
+def run_choices(runs: Iterable[Run], kind: str = "") -> list[tuple[str, str]]:
+    """The runs that have a model, by name and time. ``kind``: encoder or cross-encoder; empty for both."""
+    with_model = [run for run in runs if run.has_model and kind in ("", run.kind)]
     return [
         (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id))) for run in with_model
     ]
@@ -110,10 +111,16 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
     return model, pooling
 
 
-def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
-    """A cross-encoder by name, or none."""
+def cross_encoder_picker(services: Services, value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
+    """A cross-encoder by name, or none; the list is read anew when the page is opened."""
     hint = "Reads both sentences at once"
-    return open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross")
+    picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross")
+
+    def with_runs() -> gr.Dropdown:
+        return gr.Dropdown([*CROSS_ENCODER_CHOICES, *run_choices(services.jobs.store.list(), CROSS)])
+
+    gr.context.Context.root_block.load(with_runs, None, picker, **UNQUEUED)
+    return picker
 
 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model

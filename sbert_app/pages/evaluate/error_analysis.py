@@ -105,7 +105,8 @@ class _ErrorAnalysisTab:
         from training.evaluation.attribution import attribute, why_no_map
         from training.models.scorer import ENCODER, kind_of
 
-        encoder = self.services.models.encoder(model) if kind_of(model) == ENCODER else None
+        is_encoder = kind_of(model, self.services.settings.home) == ENCODER
+        encoder = self.services.models.encoder(model) if is_encoder else None
         reason = NO_WORD_MAP if encoder is None else why_no_map(encoder)
         if encoder is None or reason:
             return {self.pair: error_pair(pair, messages.note(reason)), self.map: hidden()}

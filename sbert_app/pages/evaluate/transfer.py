@@ -76,7 +76,7 @@ def score_table(models: list[ModelName], data: ClassificationData, scores: list[
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:
     """The score, or the reason why there is none, so that the other models still get theirs."""
-    if kind_of(model) == CROSS:
+    if kind_of(model, services.settings.home) == CROSS:
         return "a cross-encoder has no sentence embeddings"
     try:
         scorer = services.models.scorer(model)

@@ -24,7 +24,7 @@ from sbert_app.services.annotations.project import Project, Projects
 from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 
 TAGLINE = "Judge pairs of your own, see whether people agree, measure a model on them, and train it."
@@ -133,7 +133,7 @@ class _LabelPage:
         self.how_read = UploadOptions(self.file, "label")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
-            self.second = cross_encoder_picker(DEFAULT_CROSS_ENCODER)
+            self.second = cross_encoder_picker(services)
             self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
             self.count = gr.Slider(15, 300, 60, step=15, label="Pairs", min_width=180, elem_id="label-count")
         ids = ("label-create", "label-stop", "label-status")

@@ -141,11 +141,11 @@ def state_label(run: Run) -> str:
 def settings(run: Run) -> str:
     """The settings that distinguish runs, in one line."""
     config = run.config
-    pooling = run.progress.pooling or config.pooling or "the base's pooling"
+    pooling = pooling_label(run.progress.pooling or config.pooling or "the base's pooling")
     parts = [
         config.objective + (f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""),
         f"teacher {config.teacher}" if config.teacher else "",
-        pooling_label(pooling),
+        "" if config.objective_class.scores_pairs else pooling,
         config.base,
         config.train_data.rsplit("/", 1)[-1],
         f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",

@@ -21,7 +21,7 @@ from training.assets import asset
 from training.catalogue import BILSTM, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
 from training.objectives import OBJECTIVES
-from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
 from training.trainer.config import RunConfig, default_learning_rate
 
 NLI = "snli:dev+snli:test"  # 19,666 labelled pairs
@@ -68,7 +68,7 @@ class Ablation:
 
 # Those that see gold scores, then labels, then neither; then those that have a teacher.
 OBJECTIVE_ORDER = sorted(
-    OBJECTIVES,
+    names(lambda objective: not objective.scores_pairs),
     key=lambda name: (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS).index(OBJECTIVES[name].target),
 )
 

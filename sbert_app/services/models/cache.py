@@ -120,7 +120,7 @@ class ModelCache:
     def scorer(self, name: ModelName | str, pooling: str | None = None) -> Scorer:
         """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
         model = self.canonical(name).with_pooling(pooling)
-        kind = kind_of(model)
+        kind = kind_of(model, self.home)
         if kind == ENCODER:
             return self.encoder(model)
         if kind == CROSS:

@@ -30,6 +30,7 @@ from training.data.dataset import Dataset, join
 from training.data.load import check_split, load_one
 from training.data.overlap import overlap
 from training.errors import InputError
+from training.models.scorer import CROSS, kind_of
 from training.names import DataName, ModelName
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import RunConfig
@@ -103,8 +104,16 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         run_id = ModelName.parse(model).run_id
         if run_id is not None and not store.get(find_run(run_id, store.home)).has_model:
             raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+    objective = config.objective_class
+    is_cross_run = ModelName.parse(config.base).run_id is not None and kind_of(config.base, store.home) == CROSS
+    if is_cross_run and not objective.scores_pairs:
+        raise InputError(
+            f"{config.base} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
+        )
     for name in DataName.parse_joined(config.eval_data) if config.eval_data is not None else ():
-        _form(name, store.home)
+        form = _form(name, store.home)
+        if objective.scores_pairs:
+            objective.rows.check(str(name), form, objective.name)
     names = DataName.parse_joined(config.train_data)
     parts = [_transformed(name, config, store.home) for name in names]
     known = [part for part in parts if isinstance(part, Dataset)]
@@ -118,11 +127,12 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         kind = next(part for part in parts if isinstance(part, str))
         each = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
         rows = None if None in each else sum(filter(None, each))
-        columns = config.objective_class.rows.example(kind)[0]
+        columns = objective.rows.example(kind)[0]
         note = "is downloaded from the Hub when the run starts, unless it was before"
         notes = [f"{name} {note}" for name in names if _on_hub(name)]
     if config.mine_negatives:
         columns, kind = 3, TRIPLETS
+    columns = 1 if objective.scores_pairs else columns  # a cross-encoder reads a row's sentences as one
     return RunEstimate(config, rows, columns, kind, (*notes, *_preparation(config, store.home)))
 
 

@@ -25,6 +25,7 @@ Event = dict[str, Any]
 # The metric of a run is the first of these that its evaluations have -> its name and the factor it is shown with.
 MEASURES: dict[str, tuple[str, float]] = {
     "spearman": ("Spearman ρ ×100", 100),
+    "average_precision": ("average precision %", 100),
     "accuracy": ("triplet accuracy %", 100),
     "loss": ("loss", 1),
 }

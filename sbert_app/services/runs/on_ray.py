@@ -37,7 +37,7 @@ from training.atomic import replace_folder, write_bytes, write_text
 from training.errors import InputError, UserFacingError, first_line
 from training.names import DataName, ModelName, join_names
 from training.sources.home import home_folder, is_offline, set_offline
-from training.sources.resolve import find_run
+from training.sources.resolve import run_folder
 from training.trainer.config import RunConfig
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _packed(run: Run, home: Path) -> tuple[Run, dict[str, Files]]:
     def pack(name: str, is_model: bool) -> str:
         run_id, path = ModelName(name).run_id, Path(name).expanduser()
         if is_model and run_id is not None:
-            path = home / "runs" / find_run(run_id, home) / "model"
+            path = run_folder(run_id, home)
         if not path.is_file() and not (is_model and path.is_dir()):
             return name
         inputs[f"input-{len(inputs)}"] = _read_files(path.parent, (path.name,))

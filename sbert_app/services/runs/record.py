@@ -16,6 +16,7 @@ from sbert_app.services.runs.events import RunProgress
 from sbert_app.services.store.documents import Timestamp, read_document
 from training.atomic import write_bytes
 from training.errors import InputError, UserFacingError, without_folders
+from training.models.scorer import CROSS, ENCODER
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -87,7 +88,12 @@ class Run:
 
     @property
     def has_model(self) -> bool:
-        return (self.folder / "model/modules.json").exists()
+        return any((self.folder / "model" / file).exists() for file in ("modules.json", "config.json"))
+
+    @property
+    def kind(self) -> str:
+        """What it trains: an encoder or a cross-encoder."""
+        return CROSS if self.config.objective_class.scores_pairs else ENCODER
 
     @property
     def is_stopping(self) -> bool:

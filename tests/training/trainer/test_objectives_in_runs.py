@@ -1,4 +1,4 @@
-"""Every objective in a run: from scored pairs, at two dimensions, in mini-batches, its loss falls."""
+"""Every objective of vectors in a run: from scored pairs, at two dimensions, in mini-batches, its loss falls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import pytest
 from run_helpers import of_kind, run
 
 from training.objectives import OBJECTIVES
-from training.trainer.config import CHOICES, RunConfig
+from training.objectives.base import names
+from training.trainer.config import RunConfig
 
 
-@pytest.mark.parametrize("objective", CHOICES["objective"])
+@pytest.mark.parametrize("objective", names(lambda objective: not objective.scores_pairs))
 def test_each_objective_learns_from_scored_pairs(objective, pairs):
     teacher = {"teacher": "scratch:2x64"} if OBJECTIVES[objective].needs_teacher() else {}
     config = RunConfig(

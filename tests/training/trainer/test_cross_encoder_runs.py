@@ -1,0 +1,164 @@
+"""Runs of a cross-encoder: the loss and the saved model are sentence-transformers', the run is one like any other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from depth import first
+from huggingface_hub import ModelCard
+from run_helpers import Events, curve, run, stop_at
+from tiny_models import WORDS, make_model
+
+from training.errors import InputError
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+from training.models.scorer import CROSS, kind_of
+from training.objectives import BinaryCrossEntropy
+from training.trainer.config import RunConfig
+from training.trainer.cross_encoder import TrainableCrossEncoder
+from training.trainer.events import read_events
+from training.trainer.train import train
+from training.trainer.training_model import TrainingModel
+
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+PAIRS = [("a man is playing", "the man was playing guitar"), ("a cat", "food on the dog"), ("woman", "a"), ("", "in")]
+GOLD = torch.tensor([1.0, 0.0, 0.35, 0.8])
+CASES = [("bert", 0), ("bert", 4), ("mpnet", 4), ("distilbert", 4)]
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> str:
+    return str(make_model(tmp_path_factory.mktemp("tiny") / "bert"))
+
+
+@pytest.fixture
+def cross(config, tiny) -> RunConfig:
+    return config.replace(objective="cross-encoder", base=tiny, max_length=32)
+
+
+@pytest.mark.parametrize("architecture", first(1, ["bert", "roberta", "mpnet"]))
+def test_loss_and_gradients_are_those_of_sentence_transformers(architecture, tmp_path):
+    base = make_model(tmp_path / "base", architecture, **NO_DROPOUT)
+    config = RunConfig("cross-encoder", base=str(base), dtype="float32", seed=3)
+    trained = TrainableCrossEncoder.load(config, "cpu")
+    trained.save(tmp_path / "start")
+    model = TrainingModel(trained, BinaryCrossEntropy(), num_micro_batches=2)
+    loss, _ = model.forward_backward(model.collate([trained.tokenize(PAIRS)], GOLD, 0))
+
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path / "start"), device="cpu")
+    losses = sentence_transformers.cross_encoder.losses
+    expected = losses.BinaryCrossEntropyLoss(theirs)(list(zip(*PAIRS, strict=True)), GOLD)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    gradients = {name: each.grad for name, each in theirs.model.named_parameters() if each.grad is not None}
+    ours = {name: each.grad for name, each in trained.backbone.named_parameters() if each.grad is not None}
+    assert ours and set(gradients) - set(ours) <= {name for name in gradients if "word_embeddings" in name}
+    for name, gradient in ours.items():
+        torch.testing.assert_close(gradient, gradients[name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("architecture", "rank"), first(2, CASES))
+def test_a_saved_model_scores_as_in_sentence_transformers(cross, architecture, rank, tmp_path):
+    base = make_model(tmp_path / "base", architecture)
+    result, _ = run(cross.replace(base=str(base), lora_rank=rank, max_steps=3), tmp_path / "run")
+    ours = CrossEncoder.load(result.path, dtype="float32", device="cpu")
+    theirs = sentence_transformers.CrossEncoder(result.path, device="cpu")
+    np.testing.assert_allclose(ours.predict(PAIRS), theirs.predict(PAIRS), atol=1e-5)
+    assert theirs.max_seq_length == ours.max_length == 32
+
+
+@pytest.mark.parametrize("rank", first(1, [4, 0]))
+def test_a_stopped_run_resumes_to_the_same_curve(cross, rank, tmp_path):
+    config = cross.replace(lora_rank=rank)
+    _, whole = run(config)
+    events: Events = []
+    stopped = train(config, events.append, tmp_path / "parts", should_stop=stop_at(7, events))
+    assert stopped.status == "stopped"
+    assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
+    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+
+
+def toy(folder, column: str, **values: float) -> dict[str, str]:
+    """Pairs whose target is decided by a word of the second sentence, to train and to evaluate on."""
+    file = folder / "toy.csv"
+    rows = [f"{word} is a {word},{other} the {word},{value}" for word in WORDS for other, value in values.items()]
+    file.write_text("\n".join([f"sentence1,sentence2,{column}", *rows]) + "\n")
+    return {"train_data": str(file), "eval_data": str(file)}
+
+
+def test_graded_pairs_are_learned_and_evaluated_by_rank(cross, tmp_path):
+    data = toy(tmp_path, "score", cat=5, food=2.5, dog=0)
+    result, _ = run(cross.replace(**data, base="scratch:1x32", max_steps=40, eval_every=40, learning_rate=3e-3))
+    assert result.best["spearman"] > max(0.5, result.baseline["spearman"])
+    assert result.best["loss"] < result.baseline["loss"]
+    assert set(result.final) == {"step", "spearman", "loss"}
+
+
+def test_labelled_pairs_are_binary_and_evaluated_by_average_precision(cross, tmp_path):
+    config = cross.replace(**toy(tmp_path, "label", cat=1, dog=0), name="Same or not")
+    result, events = run(config, tmp_path / "run")
+    assert "belong together" in events[0]["notes"][0]
+    assert 0 < result.best["average_precision"] <= 1 and result.best["loss"] > 0
+    card = ModelCard.load(tmp_path / "run/model/README.md")
+    assert card.data.pipeline_tag == "text-ranking" and "cross-encoder" in card.data.tags
+    assert "CrossEncoder(" in card.text and "Average precision" in card.text and "cosine" not in card.text
+
+
+def test_a_run_goes_on_from_a_cross_encoder_with_its_head(cross, tmp_path):
+    first, _ = run(cross, tmp_path / "first")
+    second, _ = run(cross.replace(base=first.path, max_steps=1, eval_every=1))
+    assert second.baseline["spearman"] == pytest.approx(first.best["spearman"], abs=1e-6)
+
+
+@pytest.fixture
+def home(cross, tmp_path):
+    """A home folder with the runs ``cross`` and ``bi``."""
+    for name, objective in (("cross", "cross-encoder"), ("bi", "regression")):
+        run(cross.replace(objective=objective, max_steps=1, eval_data=None), tmp_path / "runs" / name)
+    return tmp_path
+
+
+def test_a_run_is_known_by_its_kind(home):
+    assert kind_of("run:cross", home) == CROSS != kind_of("run:bi", home)
+    assert CrossEncoder.load("run:cross", home=home).predict(PAIRS).shape == (4,)
+    with pytest.raises(InputError, match="run:cross is a cross-encoder, which scores pairs"):
+        Encoder.load("run:cross", home=home)
+    with pytest.raises(InputError, match="run:bi is not a cross-encoder"):
+        CrossEncoder.load("run:bi", home=home)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pooling": "mean"}, "no sentence vectors; leave out pooling"),
+        ({"matryoshka_dims": (16,)}, "no sentence vectors"),
+        ({"base": "scratch:1x32:cls"}, "leave them out"),
+        pytest.param({"base": "scratch:dan"}, "start a cross-encoder from one such as BERT", marks=pytest.mark.slow),
+        pytest.param({"base": "minilm-stsb"}, "is an adapter", marks=pytest.mark.slow),
+        ({"max_length": 4_096}, "tokens at most"),
+        ({"mine_negatives": True}, "takes no negatives"),
+    ],
+)
+def test_what_a_cross_encoder_has_not_is_one_sentence(cross, changes, reason):
+    with pytest.raises(InputError, match=reason) as error:
+        run(cross.replace(**changes))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("architecture", first(1, ["t5", "qwen3"]))
+def test_what_reads_otherwise_than_bert_is_one_sentence(cross, architecture, tmp_path):
+    base = make_model(tmp_path / "base", architecture)
+    with pytest.raises(InputError, match="start a cross-encoder from one such as BERT"):
+        run(cross.replace(base=str(base)))
+
+
+def test_the_saved_config_names_the_sigmoid(cross, tmp_path):
+    result, _ = run(cross.replace(max_steps=1, eval_data=None), tmp_path / "run")
+    config = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert config["sentence_transformers"]["activation_fn"].endswith("Sigmoid")
+    assert len(config["id2label"]) == 1 and result.path
