@@ -193,7 +193,6 @@ def test_runs_take_turns_on_one_device(jobs, tiny):
     assert begun == sorted(begun), "first come, first served"
 
 
-@pytest.mark.slow
 def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
     until(jobs, jobs.start(tiny()), ended)
     before = {process.pid for process in workers_of(jobs.store.home)}
