@@ -17,7 +17,7 @@ import numpy as np
 from sbert_app.services.experiments.experiment import FOLDS, Experiment, ExperimentRecord, Experiments, PlannedRun
 from sbert_app.services.files.uploads import keep_pairs
 from training.catalogue import SCORED
-from training.data.dataset import Dataset
+from training.data.dataset import Dataset, sentence_groups
 from training.data.load import load_data
 from training.data.tables.table import read_columns
 from training.errors import InputError
@@ -59,13 +59,26 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
 
 
 def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
-    """k folds of equal size, assigned at random. InputError if k is out of range, or the folds would be too small."""
+    """k folds of about equal size, assigned at random; pairs that share a sentence are in one fold.
+
+    InputError if k is out of range, or the folds would be too small.
+    """
     if not 2 <= k <= MAX_FOLDS:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
         raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
-    parts = np.array_split(np.random.default_rng(seed).permutation(len(data)), k)
-    return [Fold(f"fold {i}", sorted(part.tolist()), len(data)) for i, part in enumerate(parts, start=1)]
+    random, groups = np.random.default_rng(seed), sentence_groups(data.columns)
+    sizes = np.bincount(groups)
+    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
+    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):  # of equal size at random
+        fold_of[group] = filled.argmin()
+        filled[fold_of[group]] += sizes[group]
+    if filled.min() < MIN_TEST_PAIRS:
+        raise InputError(
+            f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
+            f"{sizes.max():,} of its {len(data):,} pairs are connected. Choose fewer folds, or leave one topic out"
+        )
+    return [Fold(f"fold {i + 1}", np.flatnonzero(fold_of[groups] == i).tolist(), len(data)) for i in range(k)]
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:

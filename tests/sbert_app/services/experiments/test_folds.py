@@ -10,6 +10,7 @@ from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.experiment import FOLDS, Experiments
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
+from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
 
@@ -54,6 +55,19 @@ def test_k_folds_hold_out_every_pair_once(file, k):
     data, found = folds.split(file, k)
     assert sorted(row for fold in found for row in fold.test) == list(range(len(data)))
     assert all(sorted([*fold.training, *fold.test]) == list(range(len(data))) for fold in found)
+
+
+def test_pairs_that_share_a_sentence_are_in_one_fold():
+    first = [f"claim {number // 4}" for number in range(80)]  # each of 20 sentences in four pairs
+    data = Dataset("mine", (first, [f"answer {number}" for number in range(80)]), scores=[1.0] * 80)
+    found = folds.k_folds(data, 5)
+    assert [len(fold.test) for fold in found] == [16] * 5
+    for fold in found:
+        assert not {first[row] for row in fold.test} & {first[row] for row in fold.training}
+    assert [fold.test for fold in folds.k_folds(data, 5, seed=1)] != [fold.test for fold in found]
+    connected = Dataset("mine", (["one claim"] * 80, data.columns[1]), scores=[1.0] * 80)
+    with pytest.raises(InputError, match="80 of its 80 pairs are connected"):
+        folds.k_folds(connected, 2)
 
 
 def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
