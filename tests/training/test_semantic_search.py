@@ -13,7 +13,15 @@ from training.clustering import community_detection
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
-from training.search import BITS, SCORE_FUNCTIONS, QuantizedIndex, SearchIndex, semantic_search, similarity
+from training.search import (
+    BITS,
+    SCORE_FUNCTIONS,
+    QuantizedIndex,
+    SearchIndex,
+    checked_index,
+    semantic_search,
+    similarity,
+)
 
 DIMENSION = 96
 
@@ -180,6 +188,20 @@ def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
 def test_any_number_of_dimensions_will_do(vectors, dimension):
     some = unit(vectors[:200, :dimension])
     assert (QuantizedIndex(some).nearest(some, 1)[1][:, 0] == np.arange(200)).all()
+
+
+def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(vectors, monkeypatch):
+    monkeypatch.setitem(search_index.CANDIDATES, 1, 800)
+    good = checked_index(vectors)
+    assert (good.bits, "of their ten nearest." in good.note) == (1, True)
+    loud = np.random.default_rng(0).standard_normal(vectors.shape).astype(np.float32)
+    loud[:, :8] *= 30
+    loud = unit(loud)
+    index = checked_index(loud)
+    assert (index.bits, "too few; this index has one byte a dimension" in index.note) == (8, True)
+    best = np.argsort(-(loud[:20] @ loud.T), axis=1)[:, :10]
+    found = index.nearest(loud[:20], 10)[1]
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, best, strict=True)]) >= 0.99
 
 
 def test_another_number_of_bits_is_an_error(vectors):

@@ -62,7 +62,7 @@ def build(services: Services, shared: Shared) -> None:
 
 def search_status(result: SearchResult) -> Markup:
     """How long each step of the search took, and whether it is exact."""
-    explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else APPROXIMATE}"
+    explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else f'{APPROXIMATE} {result.index_note}'}"
     return macro("explore/search_status")(result=result, explanation=explanation)
 
 

@@ -53,11 +53,12 @@ class EmbeddedCorpus:
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
         """The search index, built on first use; of many vectors one that leaves them where they are."""
-        from training.search import QuantizedIndex, SearchIndex  # torch takes seconds to import
+        from training.search import QuantizedIndex, SearchIndex, checked_index  # torch takes seconds to import
 
-        if len(self) > MAX_EXACT:
-            return QuantizedIndex(self.vectors, bits=1 if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS else 8)
-        return SearchIndex(self.vectors)
+        if len(self) <= MAX_EXACT:
+            return SearchIndex(self.vectors)
+        has_bits = self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS
+        return checked_index(self.vectors) if has_bits else QuantizedIndex(self.vectors, bits=8)
 
 
 def encode(

@@ -46,6 +46,7 @@ class SearchResult:
     cross_ms: float | None = None
     candidates: int = 0  # read by the cross-encoder
     cross_encoder: str | None = None
+    index_note: str = ""  # what an index that is not exact was checked with
 
     @property
     def hits(self) -> list[Hit]:
@@ -99,6 +100,7 @@ def search(
     ]
     encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
+    result = replace(result, index_note=getattr(index, "note", ""))
     return result if cross_encoder is None else _rerank(result, nearest, k, cross_encoder)
 
 
