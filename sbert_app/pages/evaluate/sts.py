@@ -27,6 +27,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.results import paper
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, shipped_systems
+from sbert_app.services.results.ranking import rank_models
 from sbert_app.services.results.results import (
     AVERAGE,
     DEVELOPMENT_SETS,
@@ -289,7 +290,25 @@ def score_table(results: Results, table: ResultTable) -> Markup:
         speed_tooltip=SPEED_TOOLTIP,
         notes=_notes(table),
         failures=_failures(table),
+        ranking=_ranking(results, table),
     )
+
+
+def _ranking(results: Results, table: ResultTable) -> dict[str, Any] | None:
+    """Ranks, ties and P(row > column) of the models on the fullest column; None where no two can be compared."""
+    column = _fullest(table, table.columns)
+    models = [row.model for row in table.rows if column.name not in row.seen]  # as those that may be the best
+    standings, above = rank_models(results, column.name, table.metric, models or None)
+    if not any(value is not None for row in above for value in row):
+        return None
+    labels = [ModelName.parse(each.name).label for each in standings]
+    rows = []
+    for each, label, chances in zip(standings, labels, above, strict=True):
+        ranks = f"{each.highest}" if each.highest == each.lowest else f"{each.highest}–{each.lowest}"
+        rows.append([label, ranks, *(MISSING if value is None else f"{value:.2f}" for value in chances)])
+    tied = [label for each, label in zip(standings, labels, strict=True) if each.tied]
+    columns = [("model", ""), ("rank", "number"), *((f"> {label}", "number") for label in labels)]
+    return {"data": column.label, "columns": columns, "rows": rows, "tied": tied}
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:

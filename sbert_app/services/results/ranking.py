@@ -1,0 +1,94 @@
+"""Which systems cannot be told apart, and between which ranks each lies.
+
+    ranking = rank(["a", "b", "c"], compare)      best first; compare("a", "b") -> a `Comparison`, or None
+    ranking.standings[0].tied                     whether it cannot be told apart from the best
+    ranking.above[0][1]                           P(a > b)
+
+All pairs of systems are tested, by Holm's procedure (1979) at 5% together: the probability that any claim is false
+stays below that. A system lies below all that are significantly better, and above all that are significantly worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from statistics import NormalDist
+from typing import NamedTuple
+
+from sbert_app.services.results.results import ALPHA, Metric, Results
+
+NORMAL = NormalDist()
+
+
+class Comparison(NamedTuple):
+    """Two systems."""
+
+    above: float  # the probability that the first is better
+    p_value: float  # two-sided
+
+
+class Standing(NamedTuple):
+    """Where a system stands."""
+
+    name: str
+    tied: bool  # it cannot be told apart from the first
+    highest: int  # rank, from 1
+    lowest: int
+
+
+class Ranking(NamedTuple):
+    """Systems, best first."""
+
+    standings: list[Standing]
+    above: list[list[float | None]]  # P(row > column); None on the diagonal and where two cannot be compared
+
+
+def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:
+    """The standing of each of ``names``, which are best first."""
+    found = {pair: each for pair in combinations(names, 2) if (each := compare(*pair))}
+    apart = holm({pair: each.p_value for pair, each in found.items()})
+    better = {pair if found[pair].above > 0.5 else pair[::-1] for pair in apart}
+    standings = [
+        Standing(
+            name,
+            (names[0], name) not in better,
+            1 + sum((other, name) in better for other in names),
+            len(names) - sum((name, other) in better for other in names),
+        )
+        for name in names
+    ]
+    both = {pair: each.above for pair, each in found.items()}
+    both |= {pair[::-1]: 1 - above for pair, above in both.items()}
+    return Ranking(standings, [[both.get((row, column)) for column in names] for row in names])
+
+
+def holm(p_values: dict[tuple[str, str], float], level: float = ALPHA) -> set[tuple[str, str]]:
+    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (those left) ≤ ``level``."""
+    rejected: set[tuple[str, str]] = set()
+    for pair in sorted(p_values, key=lambda pair: p_values[pair]):
+        if p_values[pair] * (len(p_values) - len(rejected)) > level:
+            break
+        rejected.add(pair)
+    return rejected
+
+
+def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
+    """Those of ``models`` (all) that have a figure on a data set, or on average, by the paired bootstrap.
+
+    The p-values are normal, with the standard error of the bootstrap: 1,000 resamples show none below 0.002, and Holm's
+    procedure asks for less from eight models on.
+    """
+    values = {
+        model: each.value for model in models or results.models if (each := results.estimate(model, data, metric))
+    }
+
+    def compare(a: str, b: str) -> Comparison | None:
+        difference = results.difference(a, b, data, metric)
+        if difference is None:
+            return None
+        error = difference.ci_half_width / NORMAL.inv_cdf(0.975)
+        above = NORMAL.cdf(difference.points / error) if error else 0.5
+        return Comparison(above, 2 * min(above, 1 - above))
+
+    known = [name for name, value in values.items() if value == value]  # no NaN
+    return rank(sorted(known, key=lambda name: -values[name]), compare)
