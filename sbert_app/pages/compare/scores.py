@@ -10,8 +10,9 @@ from markupsafe import Markup
 from sbert_app.formats import format_count
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.services.compare.calibration import Calibration, error_of_model, meaning
+from sbert_app.services.compare.calibration import FITTED_ON, Calibration, error_of_model, meaning
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
+from sbert_app.services.results.results import data_label
 from training.names import ModelName
 from training.pooling import pooling_label
 
@@ -29,6 +30,7 @@ class ScoreCard:
     foot: str
     gold: float | None = None  # its place on the gold scale, 0–5; None: unknown
     error: str = ""  # how it differs from what people say
+    basis: str = ""  # how sure the gold score is, and what it was fitted on
 
 
 def result(
@@ -130,7 +132,16 @@ def _encoder_card(
         foot=foot,
         gold=score,
         error="" if score is None else error_of_model(score, gold, expected),
+        basis="" if curve is None else _basis(curve, comparison.cosine),
     )
+
+
+def _basis(curve: Calibration, cosine: float) -> str:
+    """How sure a calibrated score is, and what its curve was fitted on."""
+    band, fitted = curve.band(cosine), f"fitted on {data_label(FITTED_ON)}"
+    if band is None:
+        return fitted
+    return f"8 of 10 pairs with this cosine lie from {band[0]:.1f} to {band[1]:.1f}; {fitted}"
 
 
 def _cross_encoder_card(

@@ -21,6 +21,7 @@ import numpy as np
 from sbert_app.services.store.documents import read_document
 from training.assets import asset
 from training.atomic import write_text
+from training.data.dataset import TOP_SCORE
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ log = logging.getLogger("sbert_lab.services")
 
 SHIPPED = asset("calibration.json")
 KNOTS = 40
+BAND = (10, 90)  # percentiles of the gold scores of pairs with about the same cosine
 FITTED_ON = "stsb:train"
 QUICK_PAIRS = 2_000  # of a model that has no shipped curve: a person is waiting
 
@@ -46,14 +48,28 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """A monotone piecewise linear curve from cosine to gold score, as knots."""
+    """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
+
+    ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores; curves of earlier versions have none.
+    """
 
     cosines: tuple[float, ...]
     gold: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     def gold_score(self, cosine: float) -> float:
         """The expected gold score (0–5) of a pair with this cosine."""
-        return float(np.interp(cosine, self.cosines, self.gold))
+        return self._at(cosine, self.gold)
+
+    def band(self, cosine: float) -> tuple[float, float] | None:
+        """Between which gold scores 80% of the pairs with this cosine lie; None where that is not known."""
+        return (self._at(cosine, self.low), self._at(cosine, self.high)) if self.low else None
+
+    def _at(self, cosine: float, values: tuple[float, ...]) -> float:
+        is_open = self.cosines[-1] < 1  # no pair that it was fitted on says what equal sentences are
+        knots, heights = ((*self.cosines, 1.0), (*values, TOP_SCORE)) if is_open else (self.cosines, values)
+        return float(np.interp(cosine, knots, heights))
 
 
 def meaning(gold: float) -> str:
@@ -75,16 +91,21 @@ def error_of_model(score: float, gold: float | None, expected: tuple[float, floa
 
 
 def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
-    """Isotonic regression of gold score on cosine, reduced to 40 knots of equally many pairs."""
+    """Isotonic regression of gold score on cosine, reduced to 40 knots of equally many pairs, with an 80% band.
+
+    The band of a knot is of its own pairs and those of its neighbours.
+    """
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(cosines, kind="stable")
-    x, y = np.asarray(cosines, dtype=np.float64)[order], isotonic_regression(np.asarray(gold)[order]).x
+    x, given = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
+    y = isotonic_regression(given).x
     groups = np.array_split(np.arange(len(x)), min(KNOTS, len(x)))
-    return Calibration(
-        tuple(float(round(x[group].mean(), 5)) for group in groups),
-        tuple(float(round(y[group].mean(), 4)) for group in groups),
-    )
+    near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]
+    low, high = np.maximum.accumulate([np.percentile(given[rows], BAND) for rows in near]).T
+    columns = ([x[group].mean() for group in groups], [y[group].mean() for group in groups], low, high)
+    digits = (5, 4, 4, 4)
+    return Calibration(*(tuple(round(float(v), n) for v in column) for column, n in zip(columns, digits, strict=True)))
 
 
 def fit_on_stsb(

@@ -46,6 +46,12 @@ class TestScores:
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
 
+    def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
+        html = scores.result([comparison()], [Calibration((0.0, 1.0), (0.0, 5.0), (0.0, 4.0), (1.0, 5.0))], gold=None)
+        assert "8 of 10 pairs with this cosine lie from" in html
+        assert "fitted on STSb train" in html
+        assert "pairs with this cosine" not in scores.result([comparison()], [CURVE], gold=None)
+
     def test_an_uncalibrated_model_has_no_scale(self):
         html = scores.result([comparison()], [None], gold=None, measuring=True)
         assert "being measured" in html

@@ -33,6 +33,26 @@ def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on
     guess = np.array([curve.gold_score(value) for value in cosine(*np.split(vectors, 2))])
     gold = np.array(data.scores)
     assert np.abs(guess - gold).mean() < 0.75 * np.abs(gold.mean() - gold).mean()
+    low, high = np.array([curve.band(value) for value in cosine(*np.split(vectors, 2))]).T
+    assert 0.72 <= np.mean((low <= gold) & (gold <= high)) <= 0.9
+
+
+def test_equal_sentences_score_5_and_a_band_holds_its_curve():
+    random = np.random.default_rng(0)
+    gold = random.uniform(0, 5, 2_000)
+    curve = fit_isotonic(0.1 + 0.15 * gold + random.normal(0, 0.1, 2_000), gold)
+    assert curve.gold_score(1.0) == 5
+    assert curve.gold_score(curve.cosines[-1]) == pytest.approx(curve.gold[-1])
+    assert all(a <= b <= c for a, b, c in zip(curve.low, curve.gold, curve.high, strict=True))
+    assert curve.band(0.5)[1] - curve.band(0.5)[0] == pytest.approx(2 * 1.28 * 0.1 / 0.15, rel=0.15)
+
+
+def test_curves_of_earlier_versions_have_no_band(tmp_path):
+    file = calibration._file("m", "mean", tmp_path)
+    file.parent.mkdir()
+    file.write_text('{"m|mean": {"fitted_on": "stsb:train", "cosines": [0, 0.9], "gold": [0, 4]}}')
+    curve = load_calibration("m", "mean", tmp_path)
+    assert (curve.band(0.5), curve.gold_score(1)) == (None, 5)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"m|mean": 3}', b"\xff\xfe", b'{"m|mean": {"cosines": [0]}}'])
