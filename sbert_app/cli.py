@@ -1,4 +1,4 @@
-"""The command line: sbert-lab serve | encode | score | export | evaluate | train | ablate | runs | worker | benchmark
+"""The command line: sbert-lab serve | encode | score | export | evaluate | train | ablate | runs | home | …
 
 Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An
 error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
@@ -25,6 +25,7 @@ from sbert_app.commands.distill import distill
 from sbert_app.commands.encode import encode
 from sbert_app.commands.evaluate import evaluate
 from sbert_app.commands.export import export
+from sbert_app.commands.home import home
 from sbert_app.commands.runs import runs
 from sbert_app.commands.score import score
 from sbert_app.commands.serve import serve
@@ -47,6 +48,7 @@ app = typer.Typer(
 for command in (serve, encode, score, export, evaluate, train, distill, ablate, benchmark, worker):
     app.command()(command)
 app.add_typer(runs, name="runs")
+app.add_typer(home, name="home")
 
 
 @app.callback(invoke_without_command=True)

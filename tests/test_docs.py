@@ -178,7 +178,7 @@ def test_the_version_stands_in_one_place():
 
 def test_the_home_folder_is_listed_as_it_is_declared():
     text = (ROOT / "docs/settings.md").read_text()
-    assert "".join(f"{kept.name:15}{kept.what}\n" for kept in HOME) in text
+    assert "".join(f"{kept.name:18}{kept.what}\n" for kept in HOME) in text
     work = [kept.is_work for kept in HOME]
     assert work == sorted(work, reverse=True), "the page says that people's work is above data/"
     assert HOME[work.index(False)].name == "data/"

@@ -12,6 +12,7 @@ replaces the previous one atomically: a process that dies at any moment leaves o
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from training.atomic import replace_folder
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.trainer.training_model import TrainingModel
 
 CheckpointState = dict[str, Any]
 
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what AdamW keeps of each weight
 RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
 _RENAMED = {  # names of weights in checkpoints of earlier versions
     "words.rows": "embeddings.weight",
@@ -52,41 +54,61 @@ def save_checkpoint(
 
 
 def read_checkpoint(folder: Path) -> CheckpointState | None:
-    """The state of the checkpoint in ``folder``; None if there is no checkpoint."""
+    """The state of the checkpoint in ``folder``; None if there is no checkpoint. InputError if it is damaged."""
     file = folder / "state.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    if not os.path.lexists(file):
+        return None
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise _damaged(file, error) from error
 
 
 @torch.no_grad()
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
-    """Restore weights, moments and random generators. InputError if they belong to another model."""
+    """Restore weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = _trained_weights(model)
     saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
     if {name: weight.shape for name, weight in weights.items()} != {name: each.shape for name, each in saved.items()}:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")
     for name, weight in weights.items():
         weight.copy_(saved[name])
-    for key, value in moments.items():
-        kind, _, name = key.partition(":")
-        if kind != RANDOM:
-            weight = weights[name]
-            # The step count is on the CPU unless the fused kernel keeps it beside the weights.
-            device = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
-            optimiser.state[weight][kind] = value.to(device)
-    torch.set_rng_state(moments[f"{RANDOM}:cpu"])
-    if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
-        torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
+    try:
+        for key, value in moments.items():
+            kind, _, name = key.partition(":")
+            if kind != RANDOM:
+                weight = weights[name]
+                # The step count is on the CPU unless the fused kernel keeps it beside the weights.
+                device = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
+                optimiser.state[weight][kind] = value.to(device).expand(() if kind == "step" else weight.shape)
+        torch.set_rng_state(moments[f"{RANDOM}:cpu"])
+        if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
+            torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise _damaged(folder / "optimiser.safetensors", error) from error
+    if any(state.keys() != MOMENTS for state in optimiser.state.values()):
+        raise _damaged(folder / "optimiser.safetensors", "a moment is missing")
 
 
 def _load(file: Path) -> dict[str, Tensor]:
     """The tensors of a file under the present names: "words.rows" or "exp_avg:words.rows" are renamed."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     tensors = {}
-    for key, value in load_file(file).items():
+    try:
+        saved = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise _damaged(file, error) from error
+    for key, value in saved.items():
         kind, colon, name = key.rpartition(":")
         tensors[kind + colon + _RENAMED.get(name, name)] = value
     return tensors
+
+
+def _damaged(file: Path, why: Exception | str) -> InputError:
+    why = why if isinstance(why, str) else first_line(why)
+    return InputError(f"{file} is damaged ({why}); remove the folder {file.parent} to begin the run anew")
 
 
 def _random_states() -> dict[str, Tensor]:

@@ -69,11 +69,11 @@ def _dimensions(value: Any) -> Any:
 
 def _reporters(value: Any) -> Any:
     """Names of experiment trackers, without repetition."""
-    names = tuple(dict.fromkeys(() if value is None else _listed(value)))
+    names = () if value is None else _listed(value)
     for name in names:
         if name not in REPORTERS:
             raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
@@ -286,11 +286,11 @@ class RunConfig(BaseModel):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> RunConfig:
+    def from_json(cls, text: str | bytes) -> RunConfig:
         """Read what `to_json` wrote. Raises InputError if the text is not the JSON of a config."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"the run's config is not JSON: {error}") from error
         if not isinstance(values, dict):
             raise InputError("the run's config is not a JSON object")

@@ -16,10 +16,12 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
+
+from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, create_model
 
 from training.atomic import write_text
 from training.errors import InputError
@@ -39,6 +41,18 @@ EVALUATION = {*HIGHER_IS_BETTER, *SHOWN_LAST, "t", "step", "kind", "best", "seco
     *("by_dimension", "alignment", "uniformity", "random_cosine_std", "plain_cosine", "plain_cosine_std")
 }
 PROJECT = "sbert-lab"  # in trackio
+_COUNT = Annotated[int, Field(ge=0, le=2**53)]
+_TYPES: dict[Any, str] = {  # of what readers of events rely on; an event has more
+    _COUNT | None: "steps rows",
+    FiniteFloat | None: "t loss lr seconds seconds_left sentences_per_second memory_gb spearman accuracy random_cosine "
+    "plain_cosine",
+    str | None: "state reason base device dtype pooling collapsed",
+    list[str] | None: "notes",
+    dict[str, float] | None: "by_dimension",
+}
+_FIELDS: dict[str, Any] = {name: (kind, None) for kind, names in _TYPES.items() for name in names.split()}
+_FIELDS |= {"kind": (str, ...), "step": (_COUNT, ...)}
+_Event = create_model("_Event", __config__=ConfigDict(extra="allow", strict=True), **_FIELDS)
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
 
 
@@ -100,12 +114,18 @@ class EventLog:
             reporter.close()
 
 
+def parse_events(lines: bytes) -> list[Event]:
+    """The events of the lines of a file. A line that a crash cut short, or that is damaged, is left out."""
+    events = []
+    for line in lines.split(b"\n"):
+        with suppress(ValidationError):
+            events.append(_Event.model_validate_json(line).model_dump(exclude_unset=True))
+    return events
+
+
 def read_events(path: Path) -> list[Event]:
-    """All complete lines of an ``events.jsonl``; a last line cut short by a crash is ignored."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines if line]
+    """All complete lines of an ``events.jsonl``."""
+    return parse_events(path.read_bytes().rpartition(b"\n")[0]) if path.is_file() else []
 
 
 def _line(event: Event) -> str:

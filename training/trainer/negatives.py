@@ -14,6 +14,7 @@ Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retrieve
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,18 +23,33 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import BaseModel, FiniteFloat
 
 from training.atomic import write_text
 from training.catalogue import PAIRS, TRIPLETS
 from training.data.dataset import Dataset
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.models.encoder import Encoder
 
 MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
 ANCHORS = 1_024  # that are searched for at a time
 EXAMPLES = 20  # that a run's first event has
 
+DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
 FILE = "negatives.jsonl"  # in the run's folder: a resumed run learns from the same triplets
+
+
+class _Head(BaseModel):
+    """The first line of the file; ``rows`` is how many follow it."""
+
+    notes: tuple[str, ...]
+    rows: int | None = None
+
+
+class _Row(BaseModel):
+    row: int
+    sentences: tuple[str, str, str]
+    cosines: tuple[FiniteFloat, FiniteFloat]
 
 
 @dataclass(frozen=True)
@@ -68,20 +84,25 @@ class MinedNegatives:
             json.dumps({"row": row, "sentences": texts, "cosines": cosines}, ensure_ascii=False)
             for row, *texts, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
         ]
-        write_text(folder / FILE, "\n".join([json.dumps({"notes": self.data.notes}), *lines, ""]))
+        head = {"notes": self.data.notes, "rows": len(lines)}
+        write_text(folder / FILE, "\n".join([json.dumps(head), *lines, ""]))
 
     @classmethod
     def read(cls, folder: Path, data: Dataset) -> MinedNegatives | None:
-        """What `write` wrote, for the run on ``data``; None if there is no file."""
+        """What `write` wrote, for the run on ``data``; None if there is no file. InputError if it is damaged."""
         file = folder / FILE
-        if not file.exists():
+        if not os.path.lexists(file):
             return None
-        head, *lines = file.read_bytes().rstrip(b"\n").split(b"\n")
-        rows = [json.loads(line) for line in lines]
-        columns = tuple(list(column) for column in zip(*(row["sentences"] for row in rows), strict=True))
-        notes = tuple(json.loads(head)["notes"])
-        mined = replace(data, columns=columns, rows=[row["row"] for row in rows], notes=notes)
-        return cls(mined, np.array([row["cosines"] for row in rows]))
+        try:
+            first, *lines = file.read_bytes().rstrip(b"\n").split(b"\n")
+            head, rows = _Head.model_validate_json(first), [_Row.model_validate_json(line) for line in lines]
+        except (OSError, ValueError) as error:
+            raise InputError(DAMAGED.format(file, first_line(error))) from error
+        if head.rows not in (None, len(rows)):
+            raise InputError(DAMAGED.format(file, f"it has {len(rows)} of {head.rows} rows"))
+        columns = tuple(list(column) for column in zip(*(row.sentences for row in rows), strict=True))
+        mined = replace(data, columns=columns, rows=[row.row for row in rows], notes=head.notes)
+        return cls(mined, np.array([row.cosines for row in rows]))
 
 
 def mine_negatives(

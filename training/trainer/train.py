@@ -221,7 +221,7 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, o
         if not config_file.exists():
             raise InputError(f"there is no run to resume in {folder}")
         own.check_same(folder)
-        written = RunConfig.from_json(config_file.read_text(encoding="utf-8"))
+        written = RunConfig.from_json(config_file.read_bytes())
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
         states = [event.get("state") for event in read_events(folder / "events.jsonl") if event["kind"] == "state"]

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from training import parallel
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import Stopped
+from training.errors import InputError, Stopped, first_line
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.modules.words import BigramTokenizer
@@ -64,9 +65,18 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: CheckpointState) -> Progress:
-        """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored."""
+        """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored.
+
+        InputError if it is none.
+        """
         values = {"micro_batches" if key == "shares" else key: value for key, value in state.items()}
-        return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
+        try:
+            return TypeAdapter(cls).validate_python(
+                {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            )
+        except ValidationError as error:
+            why = first_line(error)
+            raise InputError(f"the checkpoint is damaged ({why}); remove its folder to begin the run anew") from error
 
 
 class Trainer:

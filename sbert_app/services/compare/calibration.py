@@ -149,7 +149,11 @@ def calibrate(encoder: Encoder, home: Path) -> Calibration:
     curve = load_calibration(encoder.name, encoder.pooling, home)
     if curve is None:
         curve = fit_on_stsb(encoder, home, pairs=QUICK_PAIRS)
-        save_calibration(encoder.name, encoder.pooling, curve, _file(encoder.name, encoder.pooling, home))
+        file = _file(encoder.name, encoder.pooling, home)
+        try:
+            save_calibration(encoder.name, encoder.pooling, curve, file)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", file, error.strerror or error)
     return curve
 
 

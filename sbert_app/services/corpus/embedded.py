@@ -183,7 +183,7 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
             return None
         os.utime(path)  # the modification time is the time of last use
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
-    except FileNotFoundError:
+    except OSError:  # there is none, or a link that leads nowhere
         return None
 
 

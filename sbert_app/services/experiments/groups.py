@@ -34,7 +34,7 @@ def run_groups(home: Path) -> dict[str, RunGroup]:
     groups: dict[str, RunGroup] = {}
     for store in stores(home):
         for key in store.ids():
-            with suppress(InputError, FileNotFoundError):  # deleted meanwhile
+            with suppress(InputError, OSError):  # deleted meanwhile, or a link that leads nowhere
                 group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
                 groups |= dict.fromkeys(group.runs, group)
     return groups

@@ -254,7 +254,7 @@ class ScoreJobs:
         """InputError if there is no room for what is made of a job's file, or the file is gone."""
         try:
             self._check_room(COPIES * job.path.stat().st_size)
-        except FileNotFoundError as error:
+        except OSError as error:
             raise InputError(f"{job.source} is no longer kept; upload it again") from error
 
     def _work(self, job: ScoreJob, request: ScoreRequest, visitor: str, watch: Watch) -> None:

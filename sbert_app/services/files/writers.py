@@ -9,6 +9,7 @@ the input had.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -220,7 +221,7 @@ def open_writers(
     """
     for path in paths:
         check_output(path, formats, source)
-    if len({path.resolve() for path in paths}) < len(paths):
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise InputError("Two outputs have the same name.")
     writers: list[Writer] = []
     try:

@@ -283,7 +283,7 @@ def _set_aside(file: Path) -> bool:
 def _damage(file: Path) -> str | None:
     """What is wrong with a queue; None if nothing is, or there is none."""
     if not file.is_file():
-        return "it is no file" if file.exists() else None
+        return "it is no file" if os.path.lexists(file) else None
     try:
         with closing(sqlite3.connect(file)) as database:
             database.text_factory = partial(str, encoding="utf-8", errors="replace")

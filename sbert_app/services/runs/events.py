@@ -10,17 +10,14 @@ beginning.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import fstat
 from pathlib import Path
-from typing import Any
 
 from sbert_app.services.background.state import State
 from sbert_app.services.store.documents import unreadable
-
-Event = dict[str, Any]
+from training.trainer.events import Event, parse_events
 
 # The metric of a run is the first of these that its evaluations have -> its name and the factor it is shown with.
 MEASURES: dict[str, tuple[str, float]] = {
@@ -54,19 +51,11 @@ class EventReader:
             file.seek(self._position)
             complete, newline, _ = file.read().rpartition(b"\n")
         self._position += len(complete) + len(newline)
-        self._events += [event for line in complete.split(b"\n") if (event := _parse(line))]
+        self._events += parse_events(complete)
         return self._events
 
     def _restart(self, inode: int) -> None:
         self._events, self._position, self._inode = [], 0, inode
-
-
-def _parse(line: bytes) -> Event | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):  # truncated by a crash, or damaged
-        return None
-    return event if isinstance(event, dict) and "kind" in event else None
 
 
 @dataclass(frozen=True)

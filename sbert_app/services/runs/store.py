@@ -18,6 +18,7 @@ and no process ids, which are reused. Any process may create the file ``stop``; 
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -117,23 +118,22 @@ class RunStore:
 
     def _read_all(self) -> Sequence[Run]:
         runs, damaged = [], []
-        for file in self.folder.glob("[!.]*/run.json"):
+        for file in self._records():
             try:
                 runs.append(self.get(file.parent.name))
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            except UserFacingError as error:
-                if file.exists():
-                    damaged.append(error)
+            except (UserFacingError, OSError) as error:
+                if os.path.lexists(file):  # else it was deleted meanwhile
+                    damaged.append(error if isinstance(error, UserFacingError) else unreadable(file.parent, error))
         self._damaged = damaged
         return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
 
     def ids(self, state: State) -> Sequence[str]:
         """The ids of the runs in this state, the oldest first. Quicker than `list`."""
         found = []
-        for file in self.folder.glob("[!.]*/run.json"):
-            with suppress(UserFacingError, FileNotFoundError):  # deleted meanwhile, or damaged
+        for file in self._records():
+            with suppress(UserFacingError, OSError):  # deleted meanwhile, or damaged, so that nothing can execute it
                 record = self._current_record(file.parent)
+                self._config(file.parent.name, file.parent)
                 if record.state == state:
                     found.append((record.created, file.parent.name))
         return [run_id for _, run_id in sorted(found)]
@@ -286,10 +286,15 @@ class RunStore:
 
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
-        if not is_id(run_id) or not (folder / "run.json").exists():
+        if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
             missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
             raise RunNotFound(missing, missing)  # whatever was asked for, also a path
         return folder
+
+    def _records(self) -> Sequence[Path]:
+        """The file run.json of each run, also one that is a link that leads nowhere, which a glob leaves out."""
+        files = [folder / "run.json" for folder in self.folder.glob("[!.]*")]
+        return [file for file in files if os.path.lexists(file)]
 
     def _name(self, folder: Path) -> str:
         """Its name; empty if that cannot be read, which makes no run useless."""

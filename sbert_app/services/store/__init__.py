@@ -1,32 +1,80 @@
 """What is kept on disk, and the one reader and writer of records (`documents`).
 
-`HOME` lists what a home folder has: docs/settings.md shows it, and a backup needs what is people's work and no more.
+`HOME` lists every kind of file in a home folder, as the code that writes it names it: docs/settings.md shows the list,
+`home backup` saves what is people's work, and a test damages each kind.
 """
 
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
 class Kept(NamedTuple):
-    """A folder or file of the home folder."""
+    """A folder or file of the home folder. Patterns of its files stand by what becomes of one that is damaged.
+
+    In a pattern * is also a slash. ``readers``: modules of sbert_app.services, or of training.
+    """
 
     name: str
     what: str
+    readers: str
+    said: tuple[str, ...] = ()  # one sentence names it, and what to do
+    skipped: tuple[str, ...] = ()  # what is damaged in it counts as not there
+    anew: tuple[str, ...] = ()  # it is computed anew
     is_work: bool = False  # people's work; everything else is rebuilt or fetched again
 
 
 HOME = (
-    Kept("runs/", "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/", is_work=True),
-    Kept("experiments/", "sweeps and folds: the settings and the id of each run", is_work=True),
-    Kept("sweeps/", "sweeps of earlier versions", is_work=True),
-    Kept("folds/", "folds of earlier versions, and their data", is_work=True),
-    Kept("annotations/", "Label: pairs and ratings", is_work=True),
-    Kept("explore/", "groups of sentences, names of clusters", is_work=True),
-    Kept("data/uploads/", "files that runs learn from", is_work=True),
-    Kept("data/", "data sets that were fetched"),
-    Kept("models/", "models that were fetched"),
-    Kept("cache/", "embeddings, maps, results"),
-    Kept("vectors/", "embeddings of large corpora, up to 64 GB; an incomplete file is gone on with"),
-    Kept("numba/", "compiled code of UMAP"),
-    Kept("tmp/", "uploads and results of the pages, Bulk's files and jobs among them, for a day"),
-    Kept("jobs.sqlite", "the queue"),
+    Kept(
+        "runs/",
+        "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/",
+        "runs.store, training.trainer, training.models",
+        said=("*/config.json", "*/run.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
+        skipped=("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
+        is_work=True,
+    ),
+    Kept("experiments/", "sweeps and folds: the settings and the id of each run", "experiments", ("*",), is_work=True),
+    Kept("sweeps/", "sweeps of earlier versions", "experiments", ("*",), is_work=True),
+    Kept("folds/", "folds of earlier versions, and their data", "experiments", ("*",), is_work=True),
+    Kept(
+        "annotations/",
+        "Label: pairs and ratings",
+        "annotations",
+        said=("*/project.json", "*/pairs.jsonl", "*/training.json"),
+        skipped=("*/ratings.jsonl",),
+        is_work=True,
+    ),
+    Kept("explore/groups/", "groups of sentences", "corpus.groups", ("*",), is_work=True),
+    Kept("explore/clusters/", "names of clusters", "clusters.edits", ("*",), is_work=True),
+    Kept("data/uploads/", "files that runs learn from", "training.data", ("*/*",), is_work=True),
+    Kept("models/static/", "static models that were distilled here", "training.models", ("*/*",), is_work=True),
+    Kept("data/", "data sets that were fetched", "training.data", ("*",)),
+    Kept("models/", "models that were fetched", "training.models", ("*",)),
+    Kept("cache/", "embeddings, maps, results", "store.cache", anew=("*.npz", "*.npy")),
+    Kept("calibration/", "what a cosine means, for each model and pooling", "compare.calibration", anew=("*.json",)),
+    Kept(
+        "vectors/",
+        "embeddings of large corpora, up to 64 GB; an incomplete file is gone on with",
+        "corpus.embedded",
+        anew=("*.f32", "*.f32.incomplete"),
+    ),
+    Kept("numba/", "compiled code of UMAP", "maps.umap_engine", anew=("*",)),
+    Kept(
+        "tmp/",
+        "uploads and results of the pages, Bulk's files and jobs among them, for a day",
+        "files.jobs, corpus.shared_sentences",
+        skipped=("*",),
+    ),
+    Kept("jobs.sqlite", "the queue; a damaged one is set aside beside it", "jobs.queue", anew=("*",)),
+    Kept("worker-", "logs of the processes that execute runs", "", skipped=("*.log",)),
 )
+
+
+def kept_of(path: str) -> Kept | None:
+    """What a file of the home folder is part of, by its path there; None if no part of the app writes such a one."""
+    for kept in HOME:
+        if path.startswith(kept.name):
+            patterns = (*kept.said, *kept.skipped, *kept.anew)
+            return kept if any(fnmatchcase(path.removeprefix(kept.name), each) for each in patterns) else None
+    return None

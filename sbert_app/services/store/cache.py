@@ -24,6 +24,7 @@ from training.atomic import open_atomic, sweep
 log = logging.getLogger("sbert_lab.cache")
 
 MAX_BYTES = 4 << 30
+SINGLE = "array"  # the name of an array that is stored alone
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -32,9 +33,9 @@ V = TypeVar("V")
 class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
-    A single array is stored as KEY.npy, named arrays as KEY.npz. Files are written atomically and never unpickled.
-    A file that cannot be read or written (damaged, disk full, no permission) is logged and counts as absent; what is
-    computed in its place is written over it.
+    Arrays are stored by name as KEY.npz, with checksums; a single one too, or as the KEY.npy of earlier versions.
+    Files are written atomically and never unpickled. A file that cannot be read or written (damaged, disk full, no
+    permission) is logged and counts as absent; what is computed in its place is written over it.
 
     ``folder`` is created when the first entry is stored, ``shipped`` is a second one that is only read; ``max_bytes``
     is the total size of the files, and a larger entry is not stored.
@@ -46,10 +47,11 @@ class DiskCache:
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
-        return self._load(f"{key}.npy")
+        arrays = self.get_arrays(key)
+        return self._load(f"{key}.npy") if arrays is None else arrays.get(SINGLE)
 
     def put(self, key: str, array: np.ndarray) -> None:
-        self._store(f"{key}.npy", array.nbytes, lambda file: np.save(file, array, allow_pickle=False))
+        self.put_arrays(key, {SINGLE: array})
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """The array stored under ``key``; if there is none, it is computed and stored."""
@@ -63,8 +65,16 @@ class DiskCache:
         return self._load(f"{key}.npz")
 
     def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-        size = sum(array.nbytes for array in arrays.values())
-        self._store(f"{key}.npz", size, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        if sum(array.nbytes for array in arrays.values()) > self.max_bytes:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open_atomic(self.folder / f"{key}.npz", "wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+            sweep(self.folder)
+            remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
+        except OSError as error:
+            log.warning("%s.npz cannot be stored in the cache: %s", key, error)
 
     def _load(self, name: str) -> Any:
         for folder in filter(None, (self.folder, self.shipped)):
@@ -81,18 +91,6 @@ class DiskCache:
                 continue
             return loaded
         return None
-
-    def _store(self, name: str, size: int, write: Callable[[Any], None]) -> None:
-        if size > self.max_bytes:
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with open_atomic(self.folder / name, "wb") as file:
-                write(file)
-            sweep(self.folder)
-            remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
-        except OSError as error:
-            log.warning("%s cannot be stored in the cache: %s", name, error)
 
 
 def _read(file: Path) -> Any:

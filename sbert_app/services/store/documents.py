@@ -46,7 +46,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
             raise
         raise unreadable(path, "the link leads nowhere") from error
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(path, error) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise unreadable(path, ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
@@ -79,7 +79,7 @@ def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(path, error) from error
     for number, line in enumerate(lines, start=1):
         if line:
             try:
@@ -198,7 +198,7 @@ class DocumentStore(Generic[Document]):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise unreadable(self.folder, error.strerror or str(error)) from error
+            raise unreadable(self.folder, error) from error
         for name in names:
             key = name.removesuffix(file_suffix)
             is_one = name.endswith(file_suffix) and is_id(key)
@@ -206,7 +206,9 @@ class DocumentStore(Generic[Document]):
                 yield key
 
 
-def unreadable(path: Path, why: str) -> InputError:
+def unreadable(path: Path, why: str | OSError) -> InputError:
     """The error for a file of the home folder that cannot be read."""
+    if isinstance(why, OSError):
+        why = why.strerror or str(why)
     sentence = f"cannot be read ({why}); repair it, or remove it"
     return InputError(f"{path} {sentence}", public=f"{Path(*path.parts[-2:])} {sentence}")

@@ -106,7 +106,7 @@ def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, damage):
     fresh = RunStore(store.home)
     assert [run.id for run in fresh.list()] == [sound.id]
     assert sound.id in fresh.ids("queued")
-    if (name, damage) not in product(["run.json"], ["a loop of links", "nothing"]):  # a folder without any record
+    if (name, damage) != ("run.json", "nothing"):  # a folder without any record
         (error,) = fresh.damaged()
         assert f"{broken.id}/{name} cannot be read" in str(error)
         assert str(store.home) not in error.public

@@ -1,0 +1,73 @@
+"""home | home backup FILE | home restore FILE: what the home folder holds, and people's work as one archive."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.formats import format_bytes
+from sbert_app.terminal import print_result
+
+home = typer.Typer(help="Show what the home folder holds, back up people's work, restore it.", rich_markup_mode=None)
+
+Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A ZIP file.")]
+
+
+@home.callback(invoke_without_command=True)
+def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Sizes of what is in the home folder, and what of it can be deleted."""
+    if context.invoked_subcommand is None:
+        _show(options.prepare(home, offline=False), as_json)
+    else:  # given before the command, they are its defaults
+        context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
+
+
+def _show(place: Path, as_json: bool) -> None:
+    from sbert_app.services.backup import files_of
+    from sbert_app.services.store import HOME, kept_of
+
+    sizes = dict.fromkeys((kept.name for kept in HOME), 0)
+    for file in files_of(place):
+        if (kept := kept_of(file.relative_to(place).as_posix())) is not None:
+            sizes[kept.name] += file.stat().st_size
+    lines = [str(place)]
+    for is_work, title in ((True, "people's work: home backup FILE saves it"), (False, "can be deleted")):
+        lines.append(f"{title}, {format_bytes(sum(sizes[kept.name] for kept in HOME if kept.is_work == is_work))}")
+        lines += [
+            f"  {format_bytes(sizes[kept.name]):>9}  {kept.name:17} {kept.what}"
+            for kept in HOME
+            if kept.is_work == is_work
+        ]
+    kept_here = [{"name": kept.name, "bytes": sizes[kept.name], "can_be_deleted": not kept.is_work} for kept in HOME]
+    print_result({"home": str(place), "kept": kept_here}, as_json, "\n".join(lines))
+
+
+@home.command()
+def backup(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Write people's work into a new ZIP file: runs, experiments, projects, groups, uploads that runs need."""
+    from sbert_app.services.backup import back_up
+
+    saved = back_up(options.prepare(home, offline=False), file.expanduser())
+    for problem in saved.left_out:
+        print(f"error: {problem}; it is not in the backup", file=sys.stderr)
+    for run in saved.at_work:
+        print(f"run {run} is at work: it is saved without its checkpoint and model", file=sys.stderr)
+    print_result({"file": str(file), **saved._asdict()}, as_json, f"{saved.files:,} files are in {file}")
+    if saved.left_out:
+        raise typer.Exit(1)
+
+
+@home.command()
+def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
+    """Restore what the home folder lacks from a backup. What is there stays as it is."""
+    from sbert_app.services.backup import restore as restore_work
+
+    result = restore_work(options.prepare(home, offline=False), file.expanduser())
+    for thing in result.there:
+        print(f"{thing} was there already and stays as it is", file=sys.stderr)
+    sentence = f"restored {len(result.restored):,}, and {len(result.there):,} were there already"
+    print_result({"file": str(file), **result._asdict()}, as_json, sentence)

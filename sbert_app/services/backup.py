@@ -1,0 +1,139 @@
+"""People's work in a home folder as one archive, and back again. What that is, `services.store.HOME` says.
+
+    back_up(home, Path("lab.zip"))       runs, experiments, projects, groups, uploads that runs need
+    restore(home, Path("lab.zip"))       those of them that the home folder lacks; nothing in it is written over
+
+Each run, experiment, … is restored as a whole, under its name at once. An archive is checked whole before that: its
+checksums, its size, and that each of its files is one that a home folder may have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from sbert_app.formats import format_bytes
+from sbert_app.services.background.state import State
+from sbert_app.services.runs.store import RunStore
+from sbert_app.services.store import kept_of
+from training.atomic import replace_file, replace_folder
+from training.errors import InputError
+from training.sources.home import make_home
+
+NOT_SAVED = {"lock", "stop", "reserve"}  # and what is hidden: locks, and what is being written
+BLOCK = 4096  # bytes that a file takes at least
+_NAME = re.compile(r"(?:[^/\\:.][^/\\:]*/)+[^/\\:.][^/\\:]*")  # a path that leads down, to nothing that is hidden
+
+
+class Saved(NamedTuple):
+    """What `back_up` did."""
+
+    files: int
+    left_out: tuple[str, ...]  # why files could not be read, one sentence for each
+    at_work: tuple[str, ...]  # runs that were, whose checkpoint and model are left out: they begin anew
+
+
+class Restored(NamedTuple):
+    """What `restore` did, as "runs/<id>", "experiments/<id>.json", …"""
+
+    restored: tuple[str, ...]
+    there: tuple[str, ...]  # what the home folder had, which stays as it is
+
+
+def back_up(home: Path, target: Path) -> Saved:
+    """Write people's work into a new ZIP file. InputError if there is such a file; OSError if it cannot be written."""
+    if os.path.lexists(target):
+        raise InputError(f"{target} exists already; name a new file")
+    at_work = tuple(RunStore(home).ids(State.RUNNING))
+    changing = tuple(f"runs/{run}/{part}/" for run in at_work for part in ("checkpoint", "model"))
+    count, left_out = 0, []
+    with replace_file(target) as fresh, ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive:
+        archive.compresslevel = 1
+        for file in files_of(home):
+            name = file.relative_to(home).as_posix()
+            kept = kept_of(name)
+            if kept is None or not kept.is_work or file.name in NOT_SAVED or name.startswith(changing):
+                continue
+            try:
+                _check_readable(file)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            except OSError as error:
+                left_out.append(f"{file} cannot be read: {error.strerror or error}")
+                continue
+            archive.write(file, name)
+            count += 1
+    return Saved(count, tuple(left_out), at_work)
+
+
+def restore(home: Path, source: Path) -> Restored:
+    """Write what the home folder lacks. InputError, before anything is written, if the archive cannot be used."""
+    make_home(home)
+    try:
+        with ZipFile(source) as archive:
+            things = _checked(archive, source, shutil.disk_usage(home).free)
+            there = tuple(thing for thing in things if os.path.lexists(home / thing))
+            for thing, members in things.items():
+                if thing not in there:
+                    _write(archive, home / thing, thing, members)
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        raise InputError(f"{source} is damaged, or no backup ({error}); nothing of it is restored") from error
+    return Restored(tuple(thing for thing in things if thing not in there), there)
+
+
+def files_of(home: Path) -> Iterator[Path]:
+    """The files of a home folder, without links and what is hidden, in the order of their names."""
+    for folder, folders, names in os.walk(home):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if not name.startswith(".") and stat.S_ISREG(file.lstat().st_mode):
+                    yield file
+
+
+def _check_readable(file: Path) -> None:
+    """OSError if a part of it is not, as on a disk that is damaged: half a file is not saved."""
+    with file.open("rb") as opened:
+        while opened.read(1 << 20):
+            pass
+
+
+def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
+    """The members of each run, experiment, …, if all can be restored."""
+    things: dict[str, list[ZipInfo]] = {}
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    names = [member.filename for member in members]
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    for member, name in zip(members, names, strict=True):
+        kept = kept_of(name)
+        is_allowed = kept is not None and kept.is_work and _NAME.fullmatch(name) and name not in folders
+        if not is_allowed or kept is None or stat.S_ISLNK(member.external_attr >> 16) or names.count(name) > 1:
+            raise InputError(f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored")
+        thing = kept.name + name.removeprefix(kept.name).partition("/")[0]
+        things.setdefault(thing, []).append(member)
+    if (size := sum(max(member.file_size, BLOCK) for member in members)) > free:
+        raise InputError(f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored")
+    if (damaged := archive.testzip()) is not None:
+        raise InputError(f"{source} is damaged at {damaged}; nothing of it is restored")
+    return things
+
+
+def _write(archive: ZipFile, place: Path, thing: str, members: list[ZipInfo]) -> None:
+    is_file = members[0].filename == thing
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (replace_file if is_file else replace_folder)(place) as fresh:
+        for member in members:
+            target = fresh if is_file else fresh / member.filename.removeprefix(f"{thing}/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as packed, target.open("xb") as file:
+                shutil.copyfileobj(packed, file)
