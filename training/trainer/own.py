@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.objectives.base import is_own, own_name
 from training.trainer.events import EVALUATION, Figures, selection_metric
 
@@ -129,7 +129,10 @@ def _refusal(parts: Iterable[str]) -> str:
 
 def _read(folder: Path) -> dict[str, str]:
     file = folder / FILE
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    try:
+        return dict(json.loads(file.read_bytes())) if file.exists() else {}
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({first_line(error)}); remove it, and name the same objects") from error
 
 
 def _words(part: object) -> str:

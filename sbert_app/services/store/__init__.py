@@ -30,7 +30,7 @@ HOME = (
         "runs/",
         "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/",
         "runs.store, training.trainer, training.models",
-        said=("*/config.json", "*/run.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
+        said=("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
         skipped=("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
         is_work=True,
     ),

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "vectors/*.f32.incomplete": "test_large_corpora",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
+    "runs/*/own.json": "of a run with objects of one's own: test_own_runs",
     "runs/*/stop": "an empty file",
     "runs/*/reserve": "an empty file",
 }
