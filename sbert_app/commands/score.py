@@ -143,7 +143,7 @@ def score(
     from training.data.tables.table import open_table
     from training.evaluation.thresholds import CRITERIA
 
-    with clean_stdout(), ProgressBar("scoring", "rows") as bar, stop_on_signal() as should_stop:
+    with clean_stdout(), ProgressBar("scoring", "rows") as bar:
         table = open_table(options.local_path(source), encoding)  # reports errors before the model is loaded
         picked = pick_columns(table, options.names_of(columns, table.columns) or None)
         if applied:
@@ -152,9 +152,7 @@ def score(
 
         encoder = options.load_encoder(model, computing)
         cross = cross_encoder and CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
-        if should_stop():
-            raise Stopped
-        with applied.temporary() if applied else nullcontext() as copy:
+        with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
             summary = score_file(
                 table,
                 [Path(output), *([copy] if copy else [])],

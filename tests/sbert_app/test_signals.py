@@ -19,7 +19,8 @@ from started import StartedProcesses
 from waiting import wait_until
 
 from sbert_app import signals
-from sbert_app.commands import benchmark
+from sbert_app.cli import main
+from sbert_app.commands import benchmark, options
 from sbert_app.signals import ENDING, interruptible, on_ending_signal, stop_repeating
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
@@ -45,6 +46,20 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("signals") / "in.txt"
     file.write_text("".join(SLOW.format(i=i) for i in range(100_000)))
     return file
+
+
+def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "in.csv").write_text("sentence1,sentence2\na,b\n")
+    loaded = []
+
+    def load(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        loaded.append("to the end")
+
+    monkeypatch.setattr(options, "load_encoder", load)
+    assert main(["score", str(tmp_path / "in.csv"), str(tmp_path / "out.csv")]) == 130
+    assert not loaded
+    assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
 
 
 @pytest.mark.parametrize("number", first(1, ENDING))
