@@ -171,9 +171,14 @@ def test_epochs_determine_the_steps(config):
 # ---------------------------------------------------------------- every objective
 
 
-@pytest.mark.parametrize("objective", [name for name in CHOICES["objective"] if name != "simcse"])
+@pytest.mark.parametrize(
+    "objective", [name for name in CHOICES["objective"] if name not in ("simcse", "cross-encoder")]
+)
 def test_every_objective_lowers_its_loss(config, objective):
-    """But simcse, whose loss without dropout is another one: see test_objectives_in_runs.py."""
+    """But simcse, whose loss without dropout is another one: see test_objectives_in_runs.py.
+
+    A cross-encoder of random weights needs more steps: see test_cross_encoder_runs.py.
+    """
     teacher = "minilm-stsb" if OBJECTIVES[objective].needs_teacher() else None
     longer = config.replace(objective=objective, teacher=teacher, base="scratch:2x64", max_steps=25, eval_every=25)
     result, _ = run(longer)
