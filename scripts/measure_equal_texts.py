@@ -1,9 +1,10 @@
 """Measure what equal texts of a batch do to mnrl: how many pairs are masked, and Spearman's ρ with and without.
 
-    python -m scripts.measure_equal_texts --data snli-dev.csv --seeds 3
+    python -m scripts.measure_equal_texts --data snli-dev.csv --seeds 2
 
-Batches are drawn in three ways: as a run does, which keeps rows that share a sentence apart; by length alone, with
-equal texts masked; and by length alone, with equal texts as negatives.
+First, without training, the shares of pairs and of rows that the mask concerns, over an epoch with each of three seeds.
+Then ρ. Batches are drawn in three ways: as a run does, which keeps rows that share a sentence apart; by length alone,
+with equal texts masked; and by length alone, with equal texts as negatives.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from training.objectives import ranking
+from training.models.encoder import Encoder
+from training.objectives import ranking, training_data
+from training.objectives.base import TEXTS
 from training.trainer import batches
 from training.trainer.config import RunConfig
+from training.trainer.teacher import own_targets
 from training.trainer.train import train
 
 WAYS = {  # (rows that share a sentence are kept apart, equal texts are masked)
@@ -51,6 +56,26 @@ def drawn(apart: bool, masked: bool, counts: list[tuple[int, int]]) -> Iterator[
         yield
 
 
+def shares(name: str, base: str, size: int) -> Iterator[dict[str, object]]:
+    """The shares of (row, candidate) that are equal texts, and of rows with one at least, for each way to sample."""
+    data = training_data(name, "mnrl")
+    targets = own_targets(data, TEXTS).targets
+    assert targets is not None
+    encoder = Encoder.load(base, device="cpu")
+    lengths = np.max([[len(ids) for ids in encoder.tokenize(column)] for column in data.columns], axis=0).tolist()
+    rows = [frozenset(map(str, row)) for row in targets.values.tolist()]
+    ways = {"as a run": (lengths, rows), "by length": (lengths, None), "at random": ([1] * len(rows), None)}
+    for way, given in ways.items():
+        found = []
+        for seed in range(3):
+            sampler = batches.LengthGroupedSampler(given[0], size, seed, given[1])
+            steps = (torch.from_numpy(sampler.rows(step)) for step in range(sampler.steps_per_epoch))
+            found += [ranking.false_negatives(targets[step]) for step in steps]
+        pairs = sum(int(each.sum()) for each in found) / sum(each.numel() - len(each) for each in found)
+        some = sum(int(each.any(1).sum()) for each in found) / sum(map(len, found))
+        yield {"sampled": way, "batch_size": size, "pairs": pairs, "rows": some}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
@@ -59,6 +84,11 @@ def main() -> None:
     parser.add_argument("--max-steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
+    for size in (32, 64, 256):
+        for each in shares(given.data, given.base, size):
+            print(json.dumps(each), flush=True)
+    if not given.seeds:
+        return
     for way, (apart, masked) in WAYS.items():
         found: list[float] = []
         counts: list[tuple[int, int]] = []
