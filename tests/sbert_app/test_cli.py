@@ -726,23 +726,24 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path,
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_signal_while_a_run_is_loaded_ends_it_at_once(run: Run, folder: Path, home: Path, monkeypatch, loaded: bool):
     """Before its first step there is nothing to keep; the run can be resumed."""
+    from training.trainer.prepare import Preparation
     from training.trainer.trainer import Trainer
 
     (folder / "home").mkdir()
     (folder / "home" / "models").symlink_to(home / "models")
     at = ("--home", folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
-    place = "_run_steps" if loaded else "_load_encoder"
-    original = getattr(Trainer, place)
+    owner, place = (Trainer, "_run_steps") if loaded else (Preparation, "_load_encoder")
+    original = getattr(owner, place)
 
-    def interrupted(trainer: Trainer, *arguments: Any) -> Any:
+    def interrupted(trainer: Any, *arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.2)
         assert loaded, "it went on loading"
         return original(trainer, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, place, interrupted)
+        patch.setattr(owner, place, interrupted)
         answer = run("train", *what, "--max-steps", 3, *at)
     assert answer.code == cli.INTERRUPTED
     [listed] = run("runs", "list", *at, "--json").json["runs"]
