@@ -59,9 +59,12 @@ def read_checkpoint(folder: Path) -> CheckpointState | None:
     if not os.path.lexists(file):
         return None
     try:
-        return dict(json.loads(file.read_bytes()))
+        state = dict(json.loads(file.read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _damaged(file, error) from error
+    if type(state.get("step")) is not int:
+        raise _damaged(file, "it has no step")
+    return state
 
 
 @torch.no_grad()

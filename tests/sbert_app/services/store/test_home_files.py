@@ -143,21 +143,27 @@ def expect(services: Services, file: Path, damage: bytes | str, before: Answers)
     assert len(after) + len(said) == len(before), (after.keys(), said)
     assert all("\n" not in sentence for sentence in said)
     if kept.name != "tmp/":
-        assert all(file.name in sentence for sentence in said), said
+        # A word that changed in a mined negative is noticed by the checkpoint, which is of other data.
+        assert all(file.name in each or (file.name == "negatives.jsonl" and "checkpoint" in each) for each in said), (
+            said
+        )
         assert not said or isinstance(damage, str) or file.read_bytes() == damage
 
 
 @contextmanager
 def restored(home: Path, name: str, copies: Path) -> Iterator[None]:
     """What is done to a file, and to what lies beside it, is undone."""
-    place = home.joinpath(*name.split("/")[:3]) if name.count("/") > 2 else (home / name).parent
+    parts = 2 if name.startswith("runs/") else 3
+    place = home.joinpath(*name.split("/")[:parts]) if name.count("/") > 2 else (home / name).parent
     is_queue = place == home
     shutil.copytree(place, copies / "copy", symlinks=True, ignore=lambda *_: ["models", "data"] if is_queue else [])
-    yield
-    for path in home.glob("jobs*") if is_queue else (place,):
-        path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
-    shutil.copytree(copies / "copy", place, symlinks=True, dirs_exist_ok=is_queue)
-    shutil.rmtree(copies / "copy")
+    try:
+        yield
+    finally:
+        for path in home.glob("jobs*") if is_queue else (place,):
+            path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+        shutil.copytree(copies / "copy", place, symlinks=True, dirs_exist_ok=is_queue)
+        shutil.rmtree(copies / "copy")
 
 
 def cases() -> Iterator[Any]:
