@@ -221,7 +221,7 @@ def _general_settings(folder: Path) -> dict[str, Any]:
         prompts, default = {"default": prompts}, "default"
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise InputError(f"the prompts of the model {folder.name} are not texts by name; fetch the model again")
-    if default is not None and default not in prompts:
+    if default not in [*prompts]:  # whatever it is, also a list
         default = None
     dimension = general.get("truncate_dim")
     if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
