@@ -40,7 +40,7 @@ from training.assets import ASSETS
 from training.errors import InputError
 
 LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread still waits for something
-LAST_PROCESSOR_SECONDS = 4.0  # … or computes something
+LAST_PROCESSOR_SECONDS = 3.0  # … or computes something
 
 PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'

@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED
 
 TAB = "tab"
 
@@ -43,7 +43,7 @@ def remember(
     restored = gr.context.Context.root_block.load(restore, None, outputs, **UNQUEUED)
     silent = [[control.value, *(passing or {}).get(control, ())] for control in controls]
     keep = f"(...values) => {{ window.rememberControls({json.dumps(ids)}, {json.dumps(silent)}, values); }}"
-    gr.on([control.change for control in controls], None, list(controls), None, js=keep)
+    gr.on([control.change for control in controls], None, list(controls), None, js=keep, **EVERY)
     for section in sections:
         name = "" if section is sections[0] else section.id
         section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")

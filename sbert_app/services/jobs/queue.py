@@ -45,6 +45,7 @@ log = logging.getLogger("sbert_lab.jobs")
 MOST_WAITING = 1_000  # runs in the queue
 MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
 MOST_GROUPED_OF_ONE = 700  # runs in the queue that are of one visitor's ablations and folds: the largest ablation
+DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)  # what its file raises; the latter quotes its schema
 WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
@@ -185,7 +186,7 @@ class RunQueue:
         """The ids of the runs in the queue, the next one first."""
         try:
             pending = self.queue.pending()
-        except sqlite3.DatabaseError:
+        except DAMAGED:
             if not self.mend():
                 raise
             pending = []
@@ -241,7 +242,7 @@ class RunQueue:
         with self._enqueueing:
             try:
                 self._queue_run(run_id)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, *DAMAGED) as error:
                 if not self.mend():
                     raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
                 self._fill()
@@ -291,7 +292,7 @@ def _damage(file: Path) -> str | None:
             columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
     except sqlite3.OperationalError:  # it is locked, or may not be read
         return None
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter quotes its schema
+    except DAMAGED as error:
         return str(error)
     if found != "ok":
         return str(found)

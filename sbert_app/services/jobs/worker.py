@@ -30,7 +30,7 @@ from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.state import RESUMABLE, State
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
+from sbert_app.services.jobs.queue import DAMAGED, WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
 from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
@@ -128,13 +128,13 @@ class Worker:
         """The next message of the queue; None if there is none."""
         try:
             return self.jobs.queue.dequeue()
-        except sqlite3.DatabaseError:
-            if not self.jobs.mend():
+        except (*DAMAGED, ValueError, TypeError, HueyException) as error:
+            if self.jobs.mend():
+                self.jobs.reconcile()
+            elif isinstance(error, sqlite3.Error):
                 raise
-            self.jobs.reconcile()
-            return None
-        except (ValueError, TypeError, HueyException):  # something else has written into the queue
-            log.exception("a message of the queue cannot be read; it is left out")
+            else:  # something else has written into the queue
+                log.exception("a message of the queue cannot be read; it is left out")
             return None
 
 

@@ -87,7 +87,7 @@ def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
     first = list(jobs.follow(job))[-1]
     later = make(tmp_path)
     assert later.get(job).state == "finished"
-    assert list(later.follow(job)) == [first], "figures, notes and decision as they were, also what is NaN"
+    assert repr(list(later.follow(job))) == repr([first]), "figures, notes and decision as they were, also what is NaN"
     assert first.report.decision is not None
     assert open_table(later.get(job).path).row_estimate == 200
 
