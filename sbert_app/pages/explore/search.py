@@ -17,8 +17,8 @@ from sbert_app.services.corpus.embedded import MAX_EXACT
 from sbert_app.services.corpus.search import SearchResult, check_query, search
 
 COSINE_IS_DOT_PRODUCT = (
-    "All embeddings have length 1, so their dot product is their cosine: FAISS searches for the largest dot products "
-    "(IndexFlatIP) and finds the nearest sentences."
+    "All embeddings have length 1, so their dot product is their cosine: one matrix product compares the query with "
+    "many sentences at once."
 )
 EXACT = "Every sentence is compared: the result is exact."
 APPROXIMATE = (
