@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,10 +15,9 @@ ENDING_SECONDS = 10.0  # in which a run writes its checkpoint
 def workers_of(home: Path) -> list[psutil.Process]:
     """Those that run, however they were started: by the app, or as ``sbert-lab worker``."""
     found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
+    for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        is_worker = {"worker", "sbert_app.services.jobs.worker"} & set(line) and str(home) in line
-        if is_worker and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if {"worker", "sbert_app.services.jobs.worker"} & set(line) and str(home) in line and _runs(process):
             found.append(process)
     return found
 
@@ -28,8 +29,23 @@ def end_workers(home: Path) -> None:
         with suppress(psutil.NoSuchProcess):
             processes += [worker, *worker.children(recursive=True)]
             worker.terminate()
-    _, alive = psutil.wait_procs(processes, ENDING_SECONDS)
-    for process in alive:
+    for process in _wait(processes):
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(alive, ENDING_SECONDS)
+    _wait(processes)
+
+
+def _wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run after `ENDING_SECONDS`."""
+    end = time.monotonic() + ENDING_SECONDS
+    while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < end:
+        time.sleep(0.05)
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Not one that has ended and that its parent, such as the app, has not asked about yet."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
