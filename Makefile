@@ -13,8 +13,9 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
 # The longest files first, so that none is left for the end; a file is one process's, as its tests share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PAGES := --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
 
-.PHONY: help setup app test test-slow lint format lock bench screenshots clean
+.PHONY: help setup app test test-units test-pages test-slow lint format lock bench screenshots clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -46,17 +47,23 @@ format: $(VENV)/.installed ## let ruff format and fix what it can
 
 test test-slow: export SBERT_HOME = $(TEST_HOME)
 test: export HYPOTHESIS_PROFILE = gate
-test: setup lint ## the gate: lint, then the tests in random order, then the tests in a browser
+test: setup lint ## the gate: lint, then the tests in random order and, beside them, the tests in a browser
 	sh scripts/find_browser.sh
+	$(MAKE) --no-print-directory --jobs 2 test-units test-pages # as a browser waits for half of its time
+
+test-units:
 	$(PYTEST) -m "not slow" $(WORKERS) --ignore tests/browser
-	# In order within a file: its tests share one app and its runs.
-	$(PYTEST) -m "not slow" -p no:randomly --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
+
+# In order within a file: its tests share one app and its runs. What they print comes when they have ended.
+test-pages:
+	mkdir -p .cache
+	$(PYTEST) -m "not slow" -p no:randomly $(PAGES) > .cache/pages.txt 2>&1; code=$$?; cat .cache/pages.txt; exit $$code
 
 test-slow: export HYPOTHESIS_PROFILE = full
 test-slow: setup ## the rest: Ray, fresh environments, whole matrices, properties at full depth, audits of every page
 	sh scripts/find_browser.sh
 	$(PYTEST) -m "slow or hypothesis" $(WORKERS) --ignore tests/browser
-	$(PYTEST) -m slow -p no:randomly --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
+	$(PYTEST) -m slow -p no:randomly $(PAGES)
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock

@@ -140,7 +140,7 @@ def _experiments(services: Services) -> tuple[Answers, list[str]]:
     experiments = Experiments(services.jobs)
     listed = {each.id: str(each.record) for each in experiments.list(FOLDS)}
     groups = {group.id for group in run_groups(services.settings.home).values()}
-    assert groups == listed.keys()
+    assert groups <= listed.keys(), "an experiment whose runs are not there groups none"
     return listed, [str(error) for error in experiments.damaged()]
 
 

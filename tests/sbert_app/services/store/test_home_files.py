@@ -183,8 +183,8 @@ def test_a_damaged_file_is_a_sentence_or_made_anew_and_hides_no_other(written, p
             before, said = look_at(name)(written)
         assert said == []
         for damage in damages(data, count):
-            if pattern.startswith("vectors/") and len(damage) == len(data):
-                continue  # it is mapped into memory, without a checksum
+            if pattern.startswith(("vectors/", "calibration/")) and len(damage) == len(data):
+                continue  # they have no checksum, and another digit is a number too
             with restored(home, name, tmp_path):
                 put(file, damage)
                 try:
