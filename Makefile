@@ -13,9 +13,10 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
 # The longest files first, so that none is left for the end; a file is one process's, as its tests share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# In order within a file: its tests share one app and its runs.
 PAGES := --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
 
-.PHONY: help setup app test test-units test-pages test-slow lint format lock bench screenshots clean
+.PHONY: help setup app test test-slow lint format lock bench screenshots clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -47,17 +48,10 @@ format: $(VENV)/.installed ## let ruff format and fix what it can
 
 test test-slow: export SBERT_HOME = $(TEST_HOME)
 test: export HYPOTHESIS_PROFILE = gate
-test: setup lint ## the gate: lint, then the tests in random order and, beside them, the tests in a browser
+test: setup lint ## the gate: lint, then the tests in random order, then the tests in a browser
 	sh scripts/find_browser.sh
-	$(MAKE) --no-print-directory --jobs 2 test-units test-pages # as a browser waits for half of its time
-
-test-units:
 	$(PYTEST) -m "not slow" $(WORKERS) --ignore tests/browser
-
-# In order within a file: its tests share one app and its runs. What they print comes when they have ended.
-test-pages:
-	mkdir -p .cache
-	$(PYTEST) -m "not slow" -p no:randomly $(PAGES) > .cache/pages.txt 2>&1; code=$$?; cat .cache/pages.txt; exit $$code
+	$(PYTEST) -m "not slow" -p no:randomly $(PAGES)
 
 test-slow: export HYPOTHESIS_PROFILE = full
 test-slow: setup ## the rest: Ray, fresh environments, whole matrices, properties at full depth, audits of every page
