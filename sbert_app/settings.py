@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from training.errors import InputError
+from training.names import ENDPOINT, ModelName
 from training.sources.home import home_folder
 
 
@@ -27,6 +28,7 @@ class Settings(BaseModel):
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
+    allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
     upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
@@ -80,7 +82,7 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         return (user, password) if user and password else value
 
-    @field_validator("allow_hosts", "allow_paths", mode="before")
+    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", mode="before")
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
         """A text is split at the separator; other collections are taken as they are."""
@@ -88,6 +90,13 @@ class Settings(BaseModel):
         parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
         names = [name for part in parts if (name := str(part).strip())]
         return tuple(Path(name).expanduser().absolute() for name in names) if of_paths else tuple(names)
+
+    @field_validator("allow_endpoints", mode="after")
+    @classmethod
+    def _with_ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        """As `Endpoint.address` writes them; without a port they are reached by https."""
+        found = (ModelName(f"{ENDPOINT}https://{each}/v1#model").endpoint for each in addresses)
+        return tuple(each.address for each in found if each)
 
     @property
     def temp_folder(self) -> Path:

@@ -20,6 +20,7 @@ from sbert_app import __version__, cli
 from sbert_app.services.store import HOME
 from sbert_app.settings import Settings
 from scripts import api_reference
+from training.sources.endpoint import KEY
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -152,6 +153,7 @@ def test_the_table_of_settings_is_complete():
     read = {f"SBERT_{name.upper()}" for name in Settings.model_fields} | {
         "SBERT_AUTH_FILE",
         "SBERT_DEBUG",
+        KEY,
     }
     table = (ROOT / "docs" / "settings.md").read_text().partition("\n\n`HF_ENDPOINT`")[0]
     assert set(re.findall(r"`(SBERT_\w+)`", table)) == read

@@ -7,6 +7,7 @@ intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
 all-MiniLM-L6-v2?dtype=int8                      computed in 8-bit integers
 run:20261121-collapse                            the model of a run, by its id or its name
 scratch:6x384                                    a transformer of random weights: layers, dimension
+endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
 tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
 
 stsb:dev                                         data: a built-in set and its split
@@ -29,8 +30,9 @@ from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label
 
-RUN, SCRATCH, HUB, MTEB = "run:", "scratch:", "hf:", "mteb:"
+RUN, SCRATCH, ENDPOINT, HUB, MTEB = "run:", "scratch:", "endpoint:", "hf:", "mteb:"
 ENCODING = "?encoding="
+PORTS = {"http": 80, "https": 443}
 BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
 
@@ -38,6 +40,10 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
+# Neither credentials nor a query: what is connected to is what stands here.
+_ENDPOINT = re.compile(
+    r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.ASCII | re.I
+)
 
 
 def is_id(text: str) -> bool:
@@ -48,6 +54,15 @@ def is_id(text: str) -> bool:
 def is_repo_id(text: str) -> bool:
     """Whether a repository of the Hub may have this name: name or org/name."""
     return _REPO_ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model behind an OpenAI-compatible server. What is sent to it leaves this program, and mostly this machine."""
+
+    url: str  # to which /embeddings is added
+    address: str  # host:port, in lower case
+    model: str  # by the name that the server knows
 
 
 @dataclass(frozen=True)
@@ -70,11 +85,13 @@ class ModelName:
             return ModelName(text)
         whole, pooling = text.strip(), None
         before, _, last = whole.rpartition(":")
-        if last in POOLINGS:
+        if last in POOLINGS and not whole.startswith(ENDPOINT):
             whole, pooling = before, last
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
         name, mark, query = whole.partition("?")
+        if name.startswith(ENDPOINT):
+            _read_endpoint(name)
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
@@ -127,6 +144,11 @@ class ModelName:
         """The layers and the dimension of a transformer of random weights; None for any other model."""
         shape = _SHAPE.fullmatch(self.name)
         return shape and (int(shape[1]), int(shape[2]))
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Of ``endpoint:URL#model``: where it is; None for any other model."""
+        return _read_endpoint(self.name) if self.name.startswith(ENDPOINT) else None
 
     def with_pooling(self, pooling: str | None) -> ModelName:
         """The same under another pooling; None and "" change nothing."""
@@ -253,6 +275,15 @@ def absolute_names(text: str, encoding: str | None = None) -> str:
 def names_file(text: str) -> bool:
     """Whether a part of joined names is a file or a folder that exists."""
     return any(part.exists for part in DataName.parse_joined(text))
+
+
+def _read_endpoint(name: str) -> Endpoint:
+    found = _ENDPOINT.fullmatch(name.removeprefix(ENDPOINT))
+    if found is None:
+        raise InputError(f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key")
+    scheme, host, port, path, model = found.groups()
+    scheme, address = scheme.lower(), f"{host.lower()}:{int(port or PORTS[scheme.lower()])}"
+    return Endpoint(f"{scheme}://{address}{path}", address, model)
 
 
 def _is_folder(text: str) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
 
+NO_POOLING = "none"  # of a model that has no tokens here
 PAPER_POOLINGS = ("mean", "max", "cls")  # those of Table 6, which the pages compare
 
 
@@ -144,8 +145,8 @@ def parse_pooling(name: str) -> tuple[str, ...]:
 
 
 def check_pooling(name: str | None) -> None:
-    """InputError unless ``name`` is None, in ``POOLINGS`` or a concatenation of those."""
-    if name is not None:
+    """InputError unless ``name`` is None, "none", in ``POOLINGS`` or a concatenation of those."""
+    if name not in (None, NO_POOLING):
         parse_pooling(name)
 
 

@@ -31,6 +31,10 @@ def serve(
     allow_path: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="A folder whose data and models visitors may name by path.")
     ] = None,
+    allow_endpoint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="A server that texts may be sent to, as endpoint:URL#MODEL."),
+    ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
     ray: Annotated[
@@ -47,6 +51,7 @@ def serve(
         "auth_file": auth_file,
         "allow_hosts": tuple(allow_host or ()),
         "allow_paths": tuple(allow_path or ()),
+        "allow_endpoints": tuple(allow_endpoint or ()),
         "offline": offline,
         "mcp": mcp,
         "ray": ray,

@@ -2,14 +2,15 @@
 
 On the command line a name may also be a path: whoever runs a command can read their files anyway. A visitor of the
 web app, over the pages, HTTP or MCP, is somebody else. For them a path is refused unless it lies in an upload folder
-or in a folder named by ``serve --allow-path``, and the refusal is the same whether or not the file exists.
+or in a folder named by ``serve --allow-path``, and the refusal is the same whether or not the file exists. Texts
+are sent to no server but those named by ``serve --allow-endpoint``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,11 @@ _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}"
 
 
 class AccessPolicy:
-    """Decides which names are passed on to the loaders of models and data: paths only below ``folders``."""
+    """Decides which names are passed on to the loaders: paths only below ``folders``, endpoints only as host:port."""
 
-    def __init__(self, folders: Iterable[Path] = ()) -> None:
+    def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = ()) -> None:
         self._folders = [folder.expanduser().resolve() for folder in folders]
+        self._endpoints = endpoints
 
     def check_model(self, name: str) -> str:
         """``name``, if it is a bi-encoder, baseline or cross-encoder that a visitor may name.
@@ -41,6 +43,13 @@ class AccessPolicy:
         """
         model = ModelName.parse(name)
         _check_scratch(model)
+        if model.endpoint:
+            if model.endpoint.address in self._endpoints:
+                return name
+            raise _refused(
+                f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
+                "with serve --allow-endpoint HOST:PORT"
+            )
         known = model.name in (*BASELINES, *CROSS_ENCODERS) or _PREFIXED.fullmatch(model.name) is not None
         on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
         if known or on_hub or self._in_allowed_folder(model.name):

@@ -22,6 +22,7 @@ from sbert_app.services.store.temp_folder import TempFolder, folder_size
 from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
+from training.names import ModelName
 from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
@@ -48,7 +49,8 @@ class Services:
     def start(cls, settings: Settings) -> Services:
         """Create the services. Models are loaded at their first use."""
         make_home(settings.home)
-        access = AccessPolicy([settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths])
+        folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
+        access = AccessPolicy(folders, settings.allow_endpoints)
         models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
         limits = CorpusLimits(
             settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
@@ -89,9 +91,10 @@ class Services:
     def calibrate_later(self, model: str, pooling: str) -> None:
         """Calibrate the cosine of this model in a background thread: this pooling first, then the others.
 
-        `is_calibrating` says until when; a model that cannot be calibrated is not tried again.
+        `is_calibrating` says until when; a model that cannot be calibrated is not tried again. Nothing is sent to
+        an endpoint that nobody has asked for.
         """
-        if model in self._calibrating:
+        if model in self._calibrating or ModelName.parse(model).endpoint:
             return
         self._calibrating[model] = True
         threading.Thread(target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True).start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,9 @@ from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 from training.names import ModelName
 from training.pooling import normalize_rows
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
 
 MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
 MOST_CHARACTERS = 100_000  # of a text
@@ -91,7 +94,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         vectors, tokens = encoder.encode_ids(ids, should_stop=should_stop), sum(map(len, ids))
     else:
         texts: list[Any] = [given] if isinstance(given, str) else given
-        vectors, tokens = encoder.encode(texts, should_stop=should_stop), sum(map(len, encoder.tokenize(texts)))
+        vectors, tokens = encoder.encode(texts, should_stop=should_stop), _tokens(encoder, texts)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors)
@@ -121,7 +124,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         encoder = models.encoder(name)
         vectors = encoder.encode([request.query, *documents], should_stop=should_stop)
         scores = vectors[1:] @ vectors[0]
-        tokens = sum(map(len, encoder.tokenize([request.query, *documents])))
+        tokens = _tokens(encoder, [request.query, *documents])
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         {
@@ -144,6 +147,11 @@ def list_models(store: RunStore) -> dict[str, Any]:
 
 def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
+
+
+def _tokens(encoder: Encoder, texts: list[str]) -> int:
+    """How many there are; 0 of an endpoint, whose server alone knows."""
+    return 0 if encoder.sent_to else sum(map(len, encoder.tokenize(texts)))
 
 
 def _usage(model: str, tokens: int) -> dict[str, int]:

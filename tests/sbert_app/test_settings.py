@@ -60,6 +60,15 @@ def test_hosts_and_folders_are_lists_in_the_environment(monkeypatch, tmp_path):
     assert Settings.gather(allow_hosts=("one",)).allow_hosts == ("one",)
 
 
+def test_endpoints_are_hosts_with_a_port(monkeypatch):
+    monkeypatch.setenv("SBERT_ALLOW_ENDPOINTS", "LOCALHOST:11434, api.openai.com")
+    assert Settings.gather().allow_endpoints == ("localhost:11434", "api.openai.com:443")
+    assert Settings.gather(allow_endpoints=("[::1]:8080",)).allow_endpoints == ("[::1]:8080",)
+    for wrong in ("http://localhost", "user@localhost", "*", "a b"):
+        with pytest.raises(InputError, match=r"allow_endpoints .* must be HOST or HOST:PORT"):
+            Settings.gather(allow_endpoints=(wrong,))
+
+
 class TestAuthFile:
     def test_its_first_line_is_user_and_password(self, tmp_path):
         (tmp_path / "auth").write_text("ada:se:cret\nmore\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.names import BY_ROLE, DataName, ModelName, absolute_names, join_names, names_file
+from training.names import BY_ROLE, DataName, Endpoint, ModelName, absolute_names, join_names, names_file
 from training.pooling import POOLINGS
 
 names = st.sampled_from(["all-MiniLM-L6-v2", "org/model", "run:20260101-x", "scratch:2x32", "/a/folder"])
@@ -64,6 +64,41 @@ def test_the_kinds_of_model_names():
     assert ModelName.parse("scratch:6x384:cls").scratch_shape == (6, 384)
     assert ModelName.parse("scratch:dan").scratch_shape is None
     assert ModelName.parse("m").run_id is None
+
+
+def test_an_endpoint_is_an_address_and_a_model():
+    name = ModelName.parse("endpoint:http://LocalHost:11434/v1/#bge:cls?dim=64&prompt=query%3A+")
+    assert name.endpoint == Endpoint("http://localhost:11434/v1", "localhost:11434", "bge:cls")
+    assert (name.dimension, name.prompt, name.pooling) == (64, "query: ", None)
+    assert ModelName.parse(str(name)) == name
+    assert ModelName.parse("endpoint:https://api.example/v1#org/m").endpoint.url == "https://api.example:443/v1"
+    assert ModelName.parse("endpoint:http://[::1]:8080/v1#m").endpoint.address == "[::1]:8080"
+    assert ModelName.parse("all-MiniLM-L6-v2").endpoint is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "localhost:11434/v1#m",
+            "http://localhost/v1",
+            "http://localhost/v1#",
+            "ftp://localhost/v1#m",
+            "file:///etc#m",
+        ),
+        *(
+            "http://user:key@localhost/v1#m",
+            "http://a\\@b/v1#m",
+            "http://a b/v1#m",
+            "http://a/v1\nX: y#m",
+            "http://a:1:2#m",
+        ),
+        *("http:///v1#m", "http://a/v1#m#n", "http://a//b#m", "http://a:123456/v1#m", "http://a/v1?key=secret#m"),
+    ],
+)
+def test_what_is_no_endpoint_is_refused(text):
+    with pytest.raises(InputError, match="is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or"):
+        ModelName.parse(f"endpoint:{text}")
 
 
 def test_a_folder_with_a_question_mark_is_a_folder(tmp_path):

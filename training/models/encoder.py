@@ -33,6 +33,7 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.encoder_modules import EncoderModules
+from training.models.endpoint import EndpointBackbone, EndpointRunner
 from training.models.folder_checks import check_replaceable
 from training.models.loading import open_modules, quiet
 from training.models.model_format import write_model_format
@@ -92,9 +93,10 @@ class Encoder(EncoderModules):
         prompt_name: str | None = None,
         vocabulary_of: Iterable[str] = (),
     ) -> Encoder:
-        """Load by name: a short name, Hub id, local folder, ``run:<id>``, or ``scratch:`` and what has random weights.
+        """Load by name: a short name, Hub id, folder, ``run:<id>``, ``endpoint:URL#model``, ``scratch:`` and a shape.
 
-        That is a transformer, ``scratch:<layers>x<dim>``, or one of `training.models.word_encoders`.
+        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.word_encoders`. An
+        endpoint is an OpenAI-compatible server, to which texts are sent (`training.models.endpoint`).
 
         Dimension, prompt, dtype and pooling can be part of the name (`training.names`):
         ``all-mpnet-base-v2?dim=256:cls``.
@@ -125,7 +127,7 @@ class Encoder(EncoderModules):
         head.to(torch_device).eval()
         if torch_dtype == torch.int8:
             check_int8(stated.name, backbone)
-        elif isinstance(backbone, WordBackbone):
+        elif isinstance(backbone, WordBackbone | EndpointBackbone):
             torch_dtype = torch.float32
         encoder = cls(str(stated.weights), backbone, tokenizer, model_format, torch_dtype, source, head)
         if prompt is None and prompt_name is None:
@@ -383,7 +385,9 @@ class Encoder(EncoderModules):
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:
             if self._runner is None:
-                if self._is_static:
+                if isinstance(self.backbone, EndpointBackbone):
+                    self._runner = EndpointRunner(self.backbone)
+                elif self._is_static:
                     self._runner = StaticRunner(self.backbone.get_input_embeddings(), self.pooling)  # type: ignore[operator]
                 else:
                     calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()

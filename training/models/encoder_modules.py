@@ -21,12 +21,13 @@ from torch import Tensor, nn
 
 from training.errors import InputError
 from training.inference.batching import pad
+from training.models.endpoint import EndpointBackbone, vectors_only
 from training.models.loading import DEFAULT_MAX_LENGTH
 from training.models.model_format import ModelFormat
-from training.models.tokenization import EncodeReport, text_tokenizer
+from training.models.tokenization import EncodeReport, TextTokenizer, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.pooling import check_pooling, parse_pooling, pooling_function
+from training.pooling import NO_POOLING, check_pooling, parse_pooling, pooling_function
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,7 +43,7 @@ class EncoderModules:
         self,
         name: str,
         backbone: nn.Module,
-        tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer,
+        tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer | TextTokenizer,
         model_format: ModelFormat,
         dtype: torch.dtype,
         source: str = "",
@@ -62,8 +63,13 @@ class EncoderModules:
 
     @property
     def pooling(self) -> str:
-        """mean, max, cls, …: a name in `training.pooling.POOLINGS`, or several joined by +."""
-        return self.model_format.pooling or "mean"
+        """mean, max, cls, …: a name in `training.pooling.POOLINGS`, or several joined by +; none of an endpoint."""
+        return NO_POOLING if self.sent_to else self.model_format.pooling or "mean"
+
+    @property
+    def sent_to(self) -> str:
+        """The host and port that texts are sent to, of an endpoint; "" if they stay on this machine."""
+        return self.backbone.endpoint.address if isinstance(self.backbone, EndpointBackbone) else ""
 
     @property
     def normalizes(self) -> bool:
@@ -124,6 +130,8 @@ class EncoderModules:
         check_pooling(pooling)
         if pooling is None or pooling == self.pooling:
             return self
+        if self.sent_to:
+            raise InputError(f"{self.name} is an endpoint, whose server pools; leave the pooling out")
         if self.model_format.input_module == "StaticEmbedding":
             raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
         return self._with_settings(pooling=pooling)
@@ -188,7 +196,9 @@ class EncoderModules:
         return self
 
     def tokenize(self, sentences: Sequence[str], report: EncodeReport | None = None) -> list[list[int]]:
-        """Token ids with special tokens, truncated at ``max_length``, not padded."""
+        """Token ids with special tokens, truncated at ``max_length``, not padded. InputError for an endpoint."""
+        if self.sent_to:
+            raise vectors_only(self.name)
         ids, truncated = self._text_tokenizer.ids(sentences)
         if report is not None:
             report.truncated += truncated
@@ -229,14 +239,15 @@ class EncoderModules:
     def _apply_settings(self) -> None:
         """What follows from ``model_format``: the pooling function, the dimension. InputError if they do not fit."""
         model_format, tokenizer = self.model_format, self._text_tokenizer
-        pooled = len(parse_pooling(self.pooling)) * self._hidden_dimension
+        pooling = model_format.pooling or "mean"
+        pooled = len(parse_pooling(pooling)) * self._hidden_dimension
         head: Iterable[Any] = self.head
         # The length of a sentence vector before truncation to ``dimension``.
         self.full_dimension = int(reduce(lambda size, module: module.output_dimension(size), head, pooled))
         if model_format.dimension is not None and model_format.dimension > self.full_dimension:
             raise InputError(f"{self.name} keeps {model_format.dimension} dimensions of {self.full_dimension}")
         skipped = 0 if model_format.include_prompt or not self.prompt else tokenizer.prompt_length()
-        self._pool = pooling_function(self.pooling, skipped)
+        self._pool = pooling_function(pooling, skipped)
         self.skipped_tokens = skipped
         self._advice = advice(self.name, model_format)
 

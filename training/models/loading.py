@@ -19,6 +19,7 @@ from torch import nn
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
+from training.models.endpoint import open_endpoint
 from training.models.folder_checks import check_model_folder, holds_cross_encoder, read_object
 from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
@@ -157,6 +158,8 @@ def open_modules(
     Returns the backbone, the tokenizer, the head, the format with a pooling and a longest input, and the source in
     words.
     """
+    if (endpoint := ModelName(name).endpoint) is not None:
+        return open_endpoint(name, endpoint)
     backbone: Any
     scratch = ModelName(name).scratch_shape
     if name in WORD_ENCODERS:

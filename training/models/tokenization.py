@@ -140,9 +140,13 @@ class WordTokenizer(TextTokenizer):
 
 
 def text_tokenizer(
-    tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer, model_format: ModelFormat, empty_id: int = 0
+    tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer | TextTokenizer,
+    model_format: ModelFormat,
+    empty_id: int = 0,
 ) -> TextTokenizer:
     """The ``TextTokenizer`` for a model's tokenizer. ``empty_id``: a static embedding's, of texts without tokens."""
+    if isinstance(tokenizer, TextTokenizer):
+        return tokenizer.with_prompt(model_format.prompt)
     if isinstance(tokenizer, WhitespaceTokenizer):
         return WordTokenizer(tokenizer, model_format)
     if isinstance(tokenizer, Tokenizer):

@@ -29,6 +29,7 @@ from pydantic.fields import FieldInfo
 
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError
+from training.names import ENDPOINT
 from training.objectives import CONCATENATIONS, METRICS, OBJECTIVES, Objective
 from training.objectives.base import is_own, names, objective_class
 from training.pooling import POOLINGS
@@ -241,6 +242,8 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
         objective, facts = self.objective, self.objective_class
+        if self.base.strip().startswith(ENDPOINT):
+            raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
         if facts.uses_batch and self.batch_size < 2:
             raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
         if self.patience is not None and self.eval_data is None:

@@ -77,7 +77,8 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         watch.report(0, "Measuring the rates of this machine")
-        rates = throughput.measure(encoder, cross_encoder, services.settings.home)
+        # An endpoint's are not this machine's, and it is sent no text that nobody has asked for.
+        rates = None if encoder.sent_to else throughput.measure(encoder, cross_encoder, services.settings.home)
         return {
             tab.status: all_pairs_times(pairs, rates),
             cosine_matrix: shown(figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder")),
@@ -106,8 +107,8 @@ def ranked(pairs: AllPairs) -> Markup:
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
 
 
-def all_pairs_times(pairs: AllPairs, throughput: Throughput) -> Markup:
-    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine."""
+def all_pairs_times(pairs: AllPairs, throughput: Throughput | None) -> Markup:
+    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine, if they are known."""
     n = len(pairs.lines)
     return render(
         "compare/templates/all_pairs.html",

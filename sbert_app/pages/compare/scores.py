@@ -62,6 +62,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """What a model did not read, and sentences in a language that it was not made for."""
     remarks = []
     for comparison in comparisons:
+        if comparison.sent_to:
+            remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
         if comparison.advice:
             remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
         for name, side in (("first", comparison.a), ("second", comparison.b)):
@@ -125,8 +127,9 @@ def _encoder_card(
     foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         foot += f" · the model was made with {pooling_label(comparison.own_pooling)} pooling, not with this one"
+    how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
     return ScoreCard(
-        title=f"Cosine · {ModelName.parse(comparison.model).label} · {pooling_label(comparison.pooling)} pooling",
+        title=f"Cosine · {ModelName.parse(comparison.model).label}{how}",
         figure=f"{comparison.cosine:.2f}",
         meaning=unknown if score is None else meaning(score),
         foot=foot,

@@ -280,7 +280,7 @@ class TwoSentences:
         return {
             self.map_note: word_map_note(exact.cosine) if exact else note(comparison.no_map),
             self.word_map: gr.Plot(plot, visible=plot is not None),
-            self.tokens: scores.tokens(comparison.a, comparison.b),
+            self.tokens: note(comparison.no_map) if comparison.sent_to else scores.tokens(comparison.a, comparison.b),
         }
 
     def _copies(self, answer: Answer, inputs: Question, base_url: str) -> Update:

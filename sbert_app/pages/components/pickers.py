@@ -20,6 +20,7 @@ from training.pooling import PAPER_POOLINGS, pooling_label
 MODELS = list(ENCODERS)
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
+HINT = "Or type a Hub id or run:<name>"
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
@@ -75,12 +76,18 @@ def open_dropdown(label: str, choices: Sequence[Any], info: str, min_width: int 
     return gr.Dropdown(choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options)
 
 
+def endpoint_hint(services: Services) -> str:
+    """How an endpoint is named, and where the texts go, for the hint of a picker; "" where none is allowed."""
+    allowed = services.settings.allow_endpoints
+    return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}" if allowed else ""
+
+
 def model_picker(
     services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
 ) -> gr.Dropdown:
     """A bi-encoder by name; the list is read anew when the page is opened. ``optional``: or none."""
     none = [("none", NO_MODEL)] if optional else []
-    options = {"info": "Or type a Hub id or run:<name>", "elem_classes": "model", **options}
+    options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
     picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
     root = gr.context.Context.root_block
     root.load(lambda: gr.Dropdown([*none, *model_choices(services)]), None, picker, **UNQUEUED)

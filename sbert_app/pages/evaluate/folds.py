@@ -10,7 +10,7 @@ from markupsafe import Markup
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, Output
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
-from sbert_app.pages.components.pickers import model_picker
+from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.server.address import visitor_of
@@ -41,7 +41,7 @@ def build(services: Services) -> None:
         with gr.Column(min_width=260):
             split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
             k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
-        base = model_picker(services)
+        base = model_picker(services, info=HINT)
         steps = gr.Number(
             DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import open_dropdown, run_choices
+from sbert_app.pages.components.pickers import HINT, endpoint_hint, open_dropdown, run_choices
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.catalogue import DOWNLOADS
@@ -30,7 +30,7 @@ FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
     """A dropdown of models by name, multiselect where ``value`` is a list; runs are added when the page is opened."""
-    several, info = not isinstance(value, str), f"Or type a Hub id, run:<name>, NAME?dim=64{hint}"
+    several, info = not isinstance(value, str), f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     options |= {"value": list(value) if several else value, "multiselect": several}
     picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
     root = gr.context.Context.root_block

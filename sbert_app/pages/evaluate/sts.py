@@ -355,6 +355,8 @@ def _notes(table: ResultTable) -> list[str]:
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
         SEEN_NOTE: any(row.seen for row in table.rows),
     }
+    if hosts := {each.address for row in table.rows if (each := ModelName.parse(row.model).endpoint)}:
+        notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True
     if table.system_rows:  # those between the rows that were measured and the paper's
         seeds = {system.label: system.seeds for system in shipped_systems()}
         trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]

@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
-from sbert_app.pages.components.pickers import model_picker
+from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.train import form, live
@@ -183,7 +183,7 @@ def _build_distillation(services: Services) -> None:
     with gr.Accordion("Distil into a static model", open=False, elem_id="distil"):
         gr.HTML(note(DISTILLED))
         with gr.Row():
-            model = model_picker(services, elem_id="distil-model")
+            model = model_picker(services, info=HINT, elem_id="distil-model")
             dimension = gr.Dropdown(
                 DIMENSIONS, value=256, label="Dimensions", info="At most the model's", min_width=160
             )

@@ -66,6 +66,7 @@ class Comparison:
     dimension: int = 0  # D of the vectors that were compared
     prompts: tuple[str, str] = ("", "")  # texts put before each sentence
     advice: str = ""  # the model was trained with prompts, and none is used
+    sent_to: str = ""  # the host that the sentences were sent to; "" if they stayed here
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as the HTTP API returns it."""
@@ -106,6 +107,8 @@ def compare(
     _check(b, "second")
     started = time.perf_counter()
     encoders = (encoder, encoder if second is None else second)
+    if encoder.sent_to:
+        return _compare_vectors(encoders, cross_encoder, a, b)
     if second is None:
         vectors = encoder.token_vectors([a, b])
     else:
@@ -125,11 +128,6 @@ def compare(
         language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
         unread = len(text[read:].split()) if report.truncated else 0
         sides.append(Side(text, vector.tokens, words, report.truncated > 0, unread, language))
-    cross_score, cross_ms = None, None
-    if cross_encoder is not None:
-        started = time.perf_counter()
-        cross_score = float(cross_encoder.predict([(a, b)])[0])
-        cross_ms = (time.perf_counter() - started) * 1000
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
@@ -143,11 +141,54 @@ def compare(
         dimension=encoder.dimension,
         prompts=(encoders[0].prompt, encoders[1].prompt),
         advice=encoder.prompt_advice if not any(each.prompt for each in encoders) else "",
-        cross_encoder=cross_encoder.name if cross_encoder else None,
-        cross_score=cross_score,
-        cross_ms=cross_ms,
-        card=cross_encoder.card if cross_encoder else None,
+        **_crossed(cross_encoder, a, b),
     )
+
+
+def _compare_vectors(
+    encoders: tuple[Encoder, Encoder], cross_encoder: CrossEncoder | None, a: str, b: str
+) -> Comparison:
+    """Of an endpoint: no tokens, and the words that can be left out are those between white space."""
+    from training.models.endpoint import vectors_only
+
+    started, (encoder, _) = time.perf_counter(), encoders
+    cosine = _cosine(*(each.encode(text) for each, text in zip(encoders, (a, b), strict=True)))
+    return Comparison(
+        model=encoder.name,
+        pooling=encoder.pooling,
+        a=Side(a, [], _words(a), truncated=False),
+        b=Side(b, [], _words(b), truncated=False),
+        cosine=cosine,
+        by_pooling={encoder.pooling: cosine},
+        encoder_ms=(time.perf_counter() - started) * 1000,
+        attribution=None,
+        no_map=str(vectors_only(encoder.name)),
+        dimension=encoder.dimension,
+        prompts=(encoders[0].prompt, encoders[1].prompt),
+        sent_to=encoder.sent_to,
+        **_crossed(cross_encoder, a, b),
+    )
+
+
+def _words(text: str) -> list[Word]:
+    from training.evaluation.attribution import Word
+
+    return [Word(found[0], found.start(), found.end(), ()) for found in re.finditer(r"\S+", text)]
+
+
+def _crossed(cross_encoder: CrossEncoder | None, a: str, b: str) -> dict[str, Any]:
+    """The fields of a comparison that are the cross-encoder's."""
+    if cross_encoder is None:
+        return {}
+    started = time.perf_counter()
+    score = float(cross_encoder.predict([(a, b)])[0])
+    milliseconds = (time.perf_counter() - started) * 1000
+    return {
+        "cross_encoder": cross_encoder.name,
+        "cross_score": score,
+        "cross_ms": milliseconds,
+        "card": cross_encoder.card,
+    }
 
 
 def compare_by_name(

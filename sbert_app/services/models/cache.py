@@ -103,7 +103,8 @@ class ModelCache:
                     f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {model.weights}"
                 )
             model = replace(model, prompt_name=None)
-        encoder = self._get(ENCODER, model.weights).with_pooling(pooling or model.pooling)
+        chosen = None if model.endpoint else pooling or model.pooling  # pages send one with any model
+        encoder = self._get(ENCODER, model.weights).with_pooling(chosen)
         encoder = encoder.with_dimension(model.dimension).with_prompt(model.prompt, model.prompt_name)
         return encoder if role is None or model.states_prompt else encoder.for_role(role)
 
@@ -166,7 +167,7 @@ def _load_encoder(name: ModelName, home: Path) -> Encoder:
     from training.models.encoder import Encoder
 
     encoder = Encoder.load(name, home=home)
-    return encoder.with_runner(BatchingRunner(encoder.inference))
+    return encoder if encoder.sent_to else encoder.with_runner(BatchingRunner(encoder.inference))
 
 
 def _load_cross_encoder(name: ModelName, home: Path) -> CrossEncoder:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.embedded import fingerprint
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.results import (
     AVERAGE,
@@ -161,7 +162,8 @@ def evaluate_one(
     spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
     """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
-    key = model_fingerprint(spec, models.home), data_fingerprint(data)
+    of_model = fingerprint(models.encoder(spec)) if spec.endpoint else model_fingerprint(spec, models.home)
+    key = of_model, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
         return cached
     scorer = models.scorer(spec)

@@ -139,3 +139,19 @@ def test_the_base_and_the_teacher_of_a_run_are_checked(policy):
     for names in ({"base": "/etc/passwd"}, {"teacher": "/etc/passwd"}):
         with pytest.raises(InputError, match="model '/etc/passwd' cannot be used here"):
             policy.check_run(RunConfig("mse", **{"teacher": "minilm-stsb", **names}))
+
+
+def test_texts_are_sent_to_the_servers_that_are_allowed_and_to_no_others(files):
+    policy = AccessPolicy(endpoints=("localhost:11434", "api.openai.com:443"))
+    for url in ("http://localhost:11434/v1", "HTTP://LocalHost:11434/v1", "https://api.openai.com/v1"):
+        assert policy.check_model(f"endpoint:{url}#m?dim=8")
+    for address in ("localhost:11435", "localhost:80", "127.0.0.1:11434", "[::1]:11434", "localhost.:11434"):
+        name = f"endpoint:http://{address}/v1#m"
+        with pytest.raises(
+            InputError, match=r"no texts are sent to '.*' from here; .* serve --allow-endpoint HOST:PORT"
+        ):
+            policy.check_model(name)
+        with pytest.raises(InputError, match="no texts are sent to"):
+            policy.check_run(RunConfig("mse", teacher=name))
+    with pytest.raises(InputError, match=r"no texts are sent to 'api\.openai\.com:80' from here"):
+        policy.check_model("endpoint:http://api.openai.com/v1#m")  # which would send the key readable to all

@@ -1,0 +1,186 @@
+"""A model behind a server is an encoder: our own /v1 gives the vectors that the model gives here, and vectors only."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from embedding_server import Server, embedding_server, vectors
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from sbert_app.commands.options import Computing, ModelOptions, load_encoder
+from sbert_app.pages.api import openai as v1
+from sbert_app.services.access import AccessPolicy
+from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.compare.comparison import compare_by_name, leave_one_out
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.files.score import score_file
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.grid import evaluate_grid, make_grid
+from sbert_app.settings import Settings
+from training.data.dataset import Dataset
+from training.errors import InputError
+from training.evaluation.attribution import attribute
+from training.evaluation.scoring import evaluate
+from training.models.distill import distill
+from training.models.encoder import Encoder
+from training.models.endpoint import PROBE
+from training.models.scorer import ENCODER, kind_of, load_scorer
+from training.names import ModelName
+from training.trainer.config import RunConfig
+
+MODEL, TEXTS = "scratch:1x32", ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"]
+PAIRS = Dataset("pairs", (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A bird.", "A cat!"]), scores=[3, 1, 5])
+
+
+@pytest.fixture(scope="module")
+def server(home) -> Iterator[Server]:
+    """This app's own /v1, over HTTP."""
+    with TestClient(Starlette(routes=v1.routes(Services.start(Settings(home=home))))) as app:
+
+        def answer(path, body):
+            found = app.post(path, json=body)
+            return found.status_code, {}, found.content
+
+        with embedding_server(answer) as running:
+            yield running
+
+
+@pytest.fixture
+def name(server) -> str:
+    server.requests.clear()
+    return f"endpoint:{server.url}/v1#{MODEL}"
+
+
+@pytest.fixture(scope="module")
+def local(home) -> Encoder:
+    return Encoder.load(MODEL, home=home, dtype="float32")
+
+
+def test_its_vectors_are_the_models_own(name, server, local):
+    encoder = Encoder.load(name)
+    assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (32, "none", server.url.removeprefix("http://"))
+    assert np.allclose(encoder.encode(TEXTS), local.encode([text or " " for text in TEXTS]), atol=2e-2)
+    assert server.texts == [PROBE, *dict.fromkeys(text or " " for text in [*TEXTS[:-1], "? is half"])]
+    assert repr(encoder).startswith(f"Encoder('{name}', none, 32 dimensions, float32")
+
+
+def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
+    encoder = Encoder.load(name)
+    sentences = [f"Sentence {number}." for number in range(70)]
+    first, reports = encoder.encode(sentences), []
+    again = encoder.encode([*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total)))
+    assert np.array_equal(first, again[:70])
+    assert [len(body["input"]) for _, _, body in server.requests] == [1, 32, 32, 6, 1]
+    assert reports[-1] == (71, 71)
+    assert [len(body["input"]) for _, _, body in _asked(encoder, server, ["a", "b", "c"], batch_size=2)] == [2, 1]
+
+
+def _asked(encoder, server, sentences, **options):
+    server.requests.clear()
+    encoder.encode(sentences, **options)
+    return server.requests
+
+
+def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
+    encoder = Encoder.load(f"{name}?dim=8&prompt=query%3A+")
+    assert (encoder.dimension, encoder.name) == (8, f"{name}?dim=8&prompt=query%3A+")
+    expected = local.with_dimension(8).with_prompt("query: ").encode("A cat.")
+    assert np.allclose(encoder.encode("A cat."), expected, atol=2e-2)
+    assert server.texts[-1] == "query: A cat."
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda encoder, folder: encoder.tokenize(["a"]),
+        lambda encoder, folder: encoder.token_vectors(["a"]),
+        lambda encoder, folder: encoder.encode_ids([[1, 2]]),
+        lambda encoder, folder: encoder.embed([[1, 2]]),
+        lambda encoder, folder: encoder.save(folder / "model"),
+        lambda encoder, folder: encoder.encode(["a"], device=["cpu"]),
+        lambda encoder, folder: attribute(encoder, "a", "b"),
+        lambda encoder, folder: distill(encoder, 8),
+    ],
+)
+def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only(name, tmp_path, use):
+    with pytest.raises(
+        InputError, match="is an endpoint, which gives vectors only: its tokens and weights are not here"
+    ):
+        use(Encoder.load(name), tmp_path)
+    assert not (tmp_path / "model").exists()
+
+
+def test_it_is_no_base_and_pools_for_itself(name):
+    with pytest.raises(InputError, match="is an endpoint, which gives vectors only and cannot be trained"):
+        RunConfig("regression", base=name)
+    with pytest.raises(InputError, match="is an endpoint, whose server pools; leave the pooling out"):
+        Encoder.load(name, pooling="cls")
+    with pytest.raises(InputError, match="int8"):
+        Encoder.load(f"{name}?dtype=int8")
+
+
+def test_another_model_behind_the_same_name_is_noticed():
+    size = [4]
+    with embedding_server(lambda path, body: vectors(*([1.0] * size[0] for _ in body["input"]))) as server:
+        encoder = Encoder.load(f"endpoint:{server.url}/v1#any")
+        size[0] = 5
+        with pytest.raises(InputError, match="gave 4 dimensions before and gives 5 now"):
+            encoder.encode(["a"])
+
+
+class TestWhereItIsUsed:
+    """Compare, Evaluate, Bulk, Explore, the command line."""
+
+    @pytest.fixture
+    def models(self, home, server) -> ModelCache:
+        allowed = AccessPolicy(endpoints=[server.url.removeprefix("http://")])
+        return ModelCache(home, check_name=allowed.check_model)
+
+    def test_compare_has_the_cosine_and_words_to_leave_out_and_no_map(self, models, name, local):
+        found = compare_by_name(models, "A cat sleeps.", "A dog sleeps.", ModelName.parse(name))
+        u, v = local.encode(["A cat sleeps.", "A dog sleeps."])
+        assert found.cosine == pytest.approx(float(u @ v), abs=2e-2)
+        assert found.by_pooling == {"none": found.cosine}
+        assert (found.attribution, "vectors only" in found.no_map) == (None, True)
+        assert found.sent_to and found.sent_to in name
+        changes = leave_one_out(models.encoder(name, "mean"), None, found)  # a page sends a pooling with any model
+        assert [change.word for change in changes] == ["A", "cat", "sleeps.", "A", "dog", "sleeps."]
+
+    def test_evaluate_measures_it_as_the_model_itself(self, models, name, local, home, tmp_path):
+        assert (kind_of(name), load_scorer(name).name) == (ENCODER, name)
+        file = tmp_path / "pairs.csv"
+        rows = zip(*PAIRS.columns, PAIRS.scores, strict=True)
+        file.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
+        grid = evaluate_grid(make_grid([name], [str(file)]), models, home, UNWATCHED)
+        [result] = grid.results.values()
+        first, second = map(local.encode, PAIRS.columns)
+        assert np.allclose(result.scores["cosine"], (first * second).sum(axis=1), atol=2e-2)
+        assert evaluate(Encoder.load(name), PAIRS)["n"] == 3
+
+    def test_bulk_and_the_command_score_a_file(self, name, tmp_path):
+        (tmp_path / "in.csv").write_text("sentence1,sentence2\nA cat.,A cat.\nA dog.,It rains.\n")
+        encoder = load_encoder(ModelOptions(name), Computing())
+        summary = score_file(tmp_path / "in.csv", [tmp_path / "out.csv"], encoder)
+        assert (summary.scored, summary.model) == (2, name)
+        assert (tmp_path / "out.csv").read_text().split("\n")[1].startswith("A cat.,A cat.,1")
+
+    def test_explore_encodes_a_corpus_once(self, models, name, server, tmp_path):
+        embeddings = EmbeddingCache(models, tmp_path)
+        key = embeddings.add(Corpus.from_text("A cat.\nA dog.\nIt rains."))
+        first = embeddings.embed(key, name, "mean")
+        assert first.vectors.shape == (3, 32)
+        server.requests.clear()
+        assert EmbeddingCache(ModelCache(tmp_path), tmp_path).cache.get(first.key) is not None
+        assert server.requests == []
+
+    def test_what_nobody_has_named_is_not_asked(self, models, name, home):
+        other = name.replace("127.0.0.1", "localhost")
+        for use in (models.encoder, models.scorer, models.canonical):
+            with pytest.raises(InputError, match=r"no texts are sent to 'localhost:.*serve --allow-endpoint HOST:PORT"):
+                use(other)
+        services = Services.start(Settings(home=home))
+        services.calibrate_later(name, "none")
+        assert not services.is_calibrating(name)  # which would send 11,498 sentences
