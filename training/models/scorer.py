@@ -8,11 +8,12 @@ that holds one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.catalogue import CROSS_ENCODERS
+from training.catalogue import CROSS_ENCODERS, DEFAULT_MODEL
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
 from training.models.folder_checks import holds_cross_encoder
@@ -71,3 +72,17 @@ def load_scorer(
     from training.models.encoder import Encoder
 
     return Encoder.load(model, None, dtype, device, home)
+
+
+def default_encode(home: str | Path | None = None, device: str = "auto") -> Callable[[list[str]], np.ndarray]:
+    """Sentences -> their vectors (n, D) by the default model, which is opened when this is called."""
+
+    def encode(sentences: list[str]) -> np.ndarray:
+        import torch
+
+        from training.models.encoder import Encoder
+
+        with torch.random.fork_rng(devices=[]):  # a run stays what it is
+            return Encoder.load(DEFAULT_MODEL, device=device, home=home).encode(sentences)
+
+    return encode

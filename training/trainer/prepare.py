@@ -17,6 +17,7 @@ from training.data.load import load_data
 from training.data.overlap import overlap
 from training.errors import InputError
 from training.models.encoder import Encoder
+from training.models.scorer import default_encode
 from training.objectives import training_data
 from training.objectives.base import LABELS, OwnObjective
 from training.trainer.batches import TokenizedBatches
@@ -74,7 +75,8 @@ class Preparation:
         if config.base in WORD_ENCODERS:
             data = data.with_note(f"{config.base} has {encoder.source}")
         if evaluation is not None:
-            data = data.with_note(str(overlap(evaluation, [data])))
+            encode = default_encode(self.home, str(self.accelerator.device))
+            data = data.with_note(str(overlap(evaluation, [data], encode)))
         mined = self._mine_negatives(encoder, data) if config.mine_negatives else None
         training, loss = self._with_targets(encoder, data if mined is None else mined.data, evaluation)
         evaluator: Any = PairEvaluator(loss)

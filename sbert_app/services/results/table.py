@@ -77,7 +77,9 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
     rows = [_row(results, model, names, metric) for model in results.models]
     best = {name: _best(rows, name) for name in names}
     overlaps = [
-        f"{ModelName.parse(model).label}: {each}" for (model, _), each in results.overlaps.items() if each.shared
+        f"{ModelName.parse(model).label}: {each}"
+        for (model, _), each in results.overlaps.items()
+        if each.shared or each.near
     ]
     if metric != Metric():
         return ResultTable(metric, columns, rows, [], [], best, overlaps)

@@ -9,6 +9,7 @@ from training.catalogue import CROSS_ENCODERS
 from training.data.dataset import Dataset
 from training.data.overlap import Overlap, overlap
 from training.errors import UserFacingError
+from training.models.scorer import default_encode
 from training.names import DataName, ModelName
 from training.objectives import training_data
 from training.sources.resolve import find_run
@@ -37,4 +38,4 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
     """How much of ``data`` a model has learned from; None where that is not known."""
     rows = trained_on(model, home)
-    return overlap(data, rows) if rows else None
+    return overlap(data, rows, default_encode(home)) if rows else None
