@@ -34,6 +34,7 @@ except InputError as error:
 LOADER = """
 import dataclasses, json, sys
 from training.data.load import load_data
+from training.data.retrieval import load_retrieval
 from training.errors import InputError
 from training.sources import hub_dataset
 names, limits = json.loads(sys.argv[1])
@@ -41,8 +42,8 @@ for name, value in limits.items():
     setattr(hub_dataset, name, value)
 for name, split in names:
     try:
-        found = dataclasses.asdict(load_data(name, split=split))
-        print(json.dumps({**found, "rows": list(found["rows"])}))
+        found = load_retrieval(name) if "beir:" in name else load_data(name, split=split)
+        print(json.dumps(dataclasses.asdict(found), default=list))
     except InputError as error:
         print(json.dumps({"error": str(error)}))
 """

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from training.clustering import community_detection
     from training.data.dataset import Dataset
     from training.data.load import load_data
+    from training.data.retrieval import RetrievalData
     from training.errors import InputError
     from training.evaluation.attribution import attribute
     from training.evaluation.scoring import evaluate
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.distill import distill
     from training.models.encoder import Encoder
+    from training.models.retrievers import load_retriever
     from training.quantization import quantize
     from training.search import (
         QuantizedIndex,
@@ -40,6 +42,7 @@ __all__ = [
     "Encoder",
     "InputError",
     "QuantizedIndex",
+    "RetrievalData",
     "RunConfig",
     "SearchIndex",
     "attribute",
@@ -48,6 +51,7 @@ __all__ = [
     "distill",
     "evaluate",
     "load_data",
+    "load_retriever",
     "near_duplicates",
     "paraphrase_mining",
     "quantize",
@@ -62,6 +66,7 @@ _MODULES = {
     "Encoder": "training.models.encoder",
     "InputError": "training.errors",
     "QuantizedIndex": "training.search",
+    "RetrievalData": "training.data.retrieval",
     "RunConfig": "training.trainer.config",
     "SearchIndex": "training.search",
     "attribute": "training.evaluation.attribution",
@@ -70,6 +75,7 @@ _MODULES = {
     "distill": "training.models.distill",
     "evaluate": "training.evaluation.scoring",
     "load_data": "training.data.load",
+    "load_retriever": "training.models.retrievers",
     "near_duplicates": "training.search",
     "paraphrase_mining": "training.search",
     "quantize": "training.quantization",

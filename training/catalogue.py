@@ -20,6 +20,7 @@ CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODE
 
 TFIDF, GLOVE = "tfidf", "glove"
 BASELINES = (TFIDF, GLOVE)
+BM25 = "bm25"  # ranks documents for a query, and scores no pairs
 
 # Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
 # Sentence Encoder's.
@@ -30,6 +31,7 @@ WORD_ENCODERS = (BILSTM, DAN)
 MODEL_LABELS = {
     TFIDF: "TF-IDF",
     GLOVE: "GloVe average, 50 d",
+    BM25: "BM25",
     **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
 }
 # What has to be downloaded before the first use; the default model and its adapter come with the app.

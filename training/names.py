@@ -9,11 +9,16 @@ run:20261121-collapse                            the model of a run, by its id o
 scratch:6x384                                    a transformer of random weights: layers, dimension
 endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
 tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
+all-MiniLM-L6-v2+bm25                            of retrieval: the ranks of a model and those of BM25, fused
+bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that ranks its best documents again
 
 stsb:dev                                         data: a built-in set and its split
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
 a.csv?encoding=koi8-r+b.csv                      several, joined
+beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
+beir:judged.csv, beir:stsb:dev                   a file of query, document, relevance; a set of pairs
+nanobeir:SciFact                                 a set of NanoBEIR, on the Hub
 
 A path that exists may itself contain these marks. Records on disk, addresses and requests hold the text.
 """
@@ -31,6 +36,7 @@ from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label
 
 RUN, SCRATCH, ENDPOINT, HUB, MTEB = "run:", "scratch:", "endpoint:", "hf:", "mteb:"
+BEIR, NANOBEIR = "beir:", "nanobeir:"
 ENCODING = "?encoding="
 PORTS = {"http": 80, "https": 443}
 BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
@@ -226,9 +232,23 @@ class DataName:
         return self.name.removeprefix(MTEB) if self.name.startswith(MTEB) else None
 
     @property
+    def is_retrieval(self) -> bool:
+        """Whether it is queries, documents and judgements: ``beir:`` or ``nanobeir:``."""
+        return self.name.startswith((BEIR, NANOBEIR))
+
+    @property
+    def judged(self) -> tuple[DataName, str]:
+        """Of ``beir:`` the folder, file or set behind it, and the split of a folder, "" if the name says none."""
+        whole = replace(self, name=self.name.removeprefix(BEIR))
+        folder, _, split = whole.name.rpartition(":")
+        if whole.exists or not is_id(split) or not _is_folder(folder):
+            return whole, ""
+        return replace(whole, name=folder), split
+
+    @property
     def is_set(self) -> bool:
         """Whether it is a built-in set or one on the Hub, and not a path."""
-        return self.built_in is not None or self.name.startswith(HUB)
+        return self.built_in is not None or self.name.startswith((HUB, NANOBEIR))
 
     @property
     def path(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,9 @@ class _ModelOptions(options.ModelOptions):
 def evaluate(
     data: Annotated[
         str,
-        typer.Option("--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sts16, sickr, a file, or mteb:TASK."),
+        typer.Option(
+            "--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, mteb:TASK, beir:FOLDER, …"
+        ),
     ],
     *,
     model: _ModelOptions,
@@ -47,15 +49,19 @@ def evaluate(
     """Measure a model on a data set.
 
     Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets. With
-    --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other.
+    --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other. On
+    retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP; there --model may also be bm25,
+    NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
     place = computing.prepare()
     if encoding is not None:
         data = options.data_names(data, encoding)
     from sbert_app.services.runs.training_data import overlap_with
     from training.data.load import load_data
+    from training.data.retrieval import load_retrieval
     from training.evaluation.mteb_tasks import evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
+    from training.models.retrievers import load_retriever
 
     found: dict[str, Any]
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
@@ -65,6 +71,14 @@ def evaluate(
             task = find_task(name)  # reports a wrong name before the model is loaded
             scorer = options.load_scorer(model, computing)
             found = evaluate_task(scorer, task, place, on_progress=bar)
+        elif DataName.parse(data).is_retrieval:
+            judged = load_retrieval(data, place)  # the same
+            retriever = load_retriever(
+                model.model, lambda name: options.load_scorer(replace(model, model=name), computing)
+            )
+            found = measure(retriever, judged, on_progress=bar)
+            for note in judged.notes:
+                print(f"{judged.name}: {note}", file=sys.stderr)
         else:
             dataset = load_data(data, place, split="test")  # the same
             scorer = options.load_scorer(model, computing)
@@ -73,7 +87,8 @@ def evaluate(
             found |= {} if read is None else {"overlap": asdict(read)}
             for note in (*dataset.notes, *([] if read is None else [f"of what {model.name} was trained on: {read}"])):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
-    table = _decision if "choices" in found else _table if "n" in found else _mteb_table
+    by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
+    table = next(table for key, table in by_key.items() if key in found)
     print_result(found, computing.as_json, table(found))
 
 
@@ -83,8 +98,9 @@ def _decide(
     from training.data.load import load_data
     from training.evaluation.thresholds import decide_data, match_labels, parse_criteria
 
-    if DataName.parse(data).mteb_task is not None:
-        raise InputError("mteb chooses its own thresholds; leave --threshold out, or name a data set")
+    name = DataName.parse(data)
+    if name.mteb_task is not None or name.is_retrieval:
+        raise InputError(f"{data} has no pairs to choose a threshold by; leave --threshold out, or name data of pairs")
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     started, dataset = time.perf_counter(), load_data(data, home, split="test")
     match_labels(dataset, match_from)  # reports what is wrong before the model is loaded
@@ -168,3 +184,13 @@ def _mteb_table(found: dict[str, Any]) -> str:
         for subset, figures in subsets.items():
             lines.append(f"{split}, {subset}: " + ", ".join(f"{name} {100 * x:.2f}" for name, x in figures.items()))
     return "\n".join(lines)
+
+
+def _retrieval_table(found: dict[str, Any]) -> str:
+    """The figures ×100, each with its interval."""
+    size = f"{found['queries']:,} queries, {found['documents']:,} documents, {found['seconds']:.1f} s"
+    lines = [f"{found['model']} on {found['data']}: {size}"]
+    for figure, interval in found["intervals"].items():
+        low, high = (100 * interval[end] for end in ("low", "high"))
+        lines.append(f"{figure:12}{100 * found[figure]:8.2f}   (95% {low:.2f} to {high:.2f})")
+    return "\n".join([*lines, f"×100; {found['method']}"])

@@ -61,18 +61,22 @@ class AccessPolicy:
 
     def check_data(self, name: str) -> str:
         """``name``, if each part (joined by +) is a data set that a visitor may name. InputError as `check_model`."""
+        given = DataName.parse(name)
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
         parts = (
-            DataName.parse_joined(name)
-            if self._in_allowed_folder(DataName.parse(name).name)
+            (given.judged[0],)
+            if given.is_retrieval
+            else DataName.parse_joined(name)
+            if self._in_allowed_folder(given.name)
             else tuple(DataName.parse(part.strip()) for part in name.split("+"))
         )
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
             if not part.is_set and not self._in_allowed_folder(part.name):
+                refused = _quoted(name if given.is_retrieval else str(part))
                 raise _refused(
-                    f"data {_quoted(str(part))} cannot be used here; upload a file, or give {', '.join(DATA_SETS)} or "
+                    f"data {refused} cannot be used here; upload a file, or give {', '.join(DATA_SETS)} or "
                     "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
                 )
         return name

@@ -268,6 +268,23 @@ def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
     ).out  # fmt: skip
 
 
+def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
+    (folder / "set/qrels").mkdir(parents=True)
+    for name, texts in {"corpus": ["the man", "a cat", "a dog"], "queries": ["cat", "dog", "food"]}.items():
+        rows = [json.dumps({"_id": f"{name[0]}{i}", "text": text}) for i, text in enumerate(texts)]
+        (folder / f"set/{name}.jsonl").write_text("\n".join(rows))
+    (folder / "set/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tc1\t1\nq1\tc2\t1\n")
+    said = run("evaluate", "--data", "beir:set", "--model", "bm25", "--json")
+    assert (said.json["ndcg@10"], said.json["mrr@10"], said.json["recall@10"]) == (1.0, 1.0, 1.0)
+    assert said.json["intervals"]["ndcg@10"] == {"low": 1.0, "high": 1.0}
+    assert "beir:set: 1 queries without a relevant document are left out" in said.err
+    both = run("evaluate", "--data", "beir:set:test", "--model", f"{model}+bm25", "--pooling", "max")
+    assert f"{model}+bm25 on beir:set:test: 2 queries, 3 documents" in both.out
+    assert "recall@100    100.00   (95% 100.00 to 100.00)" in both.out
+    for wrong in (("--threshold", "best-f1"), ("--model", "minilm-stsb"), ("--data", "beir:no")):
+        assert run("evaluate", "--data", "beir:set", *wrong).code == 2
+
+
 # ---------------------------------------------------------------- train, runs
 
 

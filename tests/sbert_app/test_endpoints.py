@@ -69,6 +69,14 @@ def test_the_endpoint_scores_baselines_and_cross_encoders(client):
     assert client.predict("stsb:dev", "glove", api_name="/evaluate")["pooling"] == "mean"
 
 
+def test_the_endpoint_measures_retrieval(client):
+    found = client.predict("beir:stsb:dev", "bm25", api_name="/evaluate")
+    low, high = (found["intervals"]["ndcg@10"][end] for end in ("low", "high"))
+    assert 0.5 < low < found["ndcg@10"] < high < 1
+    with pytest.raises(AppError, match="bm25 ranks documents for queries"):
+        client.predict("stsb:dev", "bm25", api_name="/evaluate")
+
+
 def test_the_api_starts_follows_and_stops_runs(client):
     run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
     assert (run["state"], run["config"]["objective"]) == ("queued", "regression")

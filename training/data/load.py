@@ -62,6 +62,8 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
         return _load_from_hub(file.hub_parts, split, home)
+    if file.is_retrieval:
+        raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
     path = file.path
     if not path.is_file():
         known = ", ".join(DATA_SETS)

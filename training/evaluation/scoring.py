@@ -21,14 +21,17 @@ import numpy as np
 from training.catalogue import LABELLED, SCORED, TRIPLETS
 from training.data.dataset import Data, Dataset, as_dataset
 from training.data.load import load_data
+from training.data.retrieval import RetrievalData
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
 from training.evaluation.mteb_tasks import Progress, ShouldStop, evaluate_task, find_task
+from training.evaluation.retrieval import evaluate_retrieval
 from training.models.baselines import TfIdf
 from training.names import DataName
 
 if TYPE_CHECKING:
+    from training.models.retrievers import Retriever
     from training.models.scorer import BiEncoder, Scorer, Vectors
 
 SCORE = "score"  # the name of a cross-encoder's only similarity
@@ -87,7 +90,7 @@ def row_scores(
 
 
 def evaluate(
-    encoder: Scorer,
+    encoder: Scorer | Retriever,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
@@ -100,9 +103,9 @@ def evaluate(
     count whose labels say that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``load_scorer`` returns.
-        data: a `Dataset` or what `as_dataset` makes one of; a data set's name; or ``mteb:<task>`` (see
-            `training.evaluation.mteb_tasks`).
+        encoder: any model that ``load_scorer`` returns; for retrieval data also a `Retriever`.
+        data: a `Dataset` or what `as_dataset` makes one of; a data set's name; ``mteb:<task>`` (see
+            `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
@@ -113,12 +116,17 @@ def evaluate(
         of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations; for
         labelled pairs ``"average_precision"``, ``"f1"``, ``"threshold"``, ``"precision"`` and ``"recall"`` (see
         `training.evaluation.metrics`) and ``"positives"``, the number of pairs that belong together.
-        A cross-encoder has one ``score`` in place of the four similarities.
+        A cross-encoder has one ``score`` in place of the four similarities. Retrieval data has figures of its own, see
+        `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10", "mrr@10", "recall@10",
+        …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
 
     Raises:
         InputError: the data has no scores, no triplets, and no labels of this kind.
     """
     started = time.perf_counter()
+    if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
+        return evaluate_retrieval(encoder, data, home, on_progress=on_progress, should_stop=should_stop).to_dict()
+    encoder = cast("Scorer", encoder)
     if isinstance(data, str):
         if (task := DataName.parse(data).mteb_task) is not None:
             return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)

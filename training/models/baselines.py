@@ -36,7 +36,7 @@ ENDINGS = (".txt", ".npy")
 MAX_DENSE_BYTES = 1 << 30  # of a dense TF-IDF matrix
 PROGRESS_EVERY = 4_096  # sentences between two calls of on_progress
 
-_WORD_PATTERN = r"\w+"
+WORD_PATTERN = r"\w+"
 
 
 def is_baseline(name: str) -> bool:
@@ -130,9 +130,9 @@ class TfIdf(Baseline):
         from scipy.sparse import csr_matrix  # scipy and scikit-learn take a second to import
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        if not any(re.search(_WORD_PATTERN, sentence) for sentence in sentences):  # scikit-learn raises an error
+        if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):  # scikit-learn raises an error
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
-        vectorizer = TfidfVectorizer(token_pattern=_WORD_PATTERN)
+        vectorizer = TfidfVectorizer(token_pattern=WORD_PATTERN)
         matrix = vectorizer.fit_transform(_with_progress(sentences, on_progress, should_stop))
         return csr_matrix(matrix, dtype=np.float32)
 

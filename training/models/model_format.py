@@ -21,6 +21,7 @@ from training.errors import InputError
 from training.models.folder_checks import only_pickles, read_json, read_object, write_json
 from training.models.modules import INPUT_MODULES, KINDS, POOLING, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.pooling import POOLINGS, parse_pooling
+from training.search import SCORE_FUNCTIONS
 
 # The flags with which older folders name their pooling.
 _FLAGS = {
@@ -63,6 +64,7 @@ class ModelFormat:
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name
     default_prompt: str | None = None  # the name of the one that is put before every sentence
     dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
+    similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SCORE_FUNCTIONS`
 
     @property
     def prompt(self) -> str:
@@ -131,7 +133,7 @@ def write_model_format(
             "__version__": {name: version(name) for name in ("transformers", "torch")},
             "prompts": dict(model_format.prompts),
             "default_prompt_name": model_format.default_prompt,
-            "similarity_fn_name": "cosine",
+            "similarity_fn_name": model_format.similarity,
             **({} if model_format.dimension is None else {"truncate_dim": model_format.dimension}),
         },
     )
@@ -227,7 +229,9 @@ def _general_settings(folder: Path) -> dict[str, Any]:
     if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
         raise InputError(f"the model {folder.name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
     prompts = {str(name): text or "" for name, text in prompts.items()}
-    return {"prompts": prompts, "default_prompt": default, "dimension": dimension}
+    stated = general.get("similarity_fn_name")
+    similarity = stated if isinstance(stated, str) and stated in SCORE_FUNCTIONS else "cosine"
+    return {"prompts": prompts, "default_prompt": default, "dimension": dimension, "similarity": similarity}
 
 
 def _check_weights(folder: Path) -> None:

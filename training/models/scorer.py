@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.catalogue import CROSS_ENCODERS, DEFAULT_MODEL
+from training.catalogue import BM25, CROSS_ENCODERS, DEFAULT_MODEL
 from training.errors import InputError
 from training.models.baselines import is_baseline, load_baseline
 from training.models.folder_checks import holds_cross_encoder
@@ -36,8 +36,12 @@ CROSS, BASELINE, ENCODER = "cross-encoder", "baseline", "encoder"
 
 
 def kind_of(model: ModelName | str, home: str | Path | None = None) -> str:
-    """encoder, baseline or cross-encoder. Nothing is loaded or fetched to find out. ``home``: where runs are."""
+    """encoder, baseline or cross-encoder, found out without loading; InputError for bm25. ``home``: where runs are."""
     parsed = ModelName.parse(model)
+    if parsed.name == BM25:
+        raise InputError(
+            f"{BM25} ranks documents for queries: choose it for data such as beir:FOLDER, or another model"
+        )
     name, folder = parsed.name, Path(parsed.name).expanduser()
     if parsed.run_id is not None:
         with suppress(InputError):  # there is no such run: said where it is loaded

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -35,7 +36,7 @@ from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
-from training.names import ModelName
+from training.names import DataName, ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
 UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
@@ -102,8 +103,10 @@ def core(services: Services) -> None:
         """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches.
 
         Args:
-            data: stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line.
-            model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb.
+            data: stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line. Retrieval
+                (nDCG, MRR, recall, MAP): nanobeir:SciFact, …, or beir: before a set of pairs.
+            model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb. For retrieval also bm25,
+                NAME+bm25 and NAME?rerank=CROSS_ENCODER.
             pooling: mean, max or cls; empty = the model's own.
             threshold: best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not
                 chosen on, in place of the correlations.
@@ -112,12 +115,17 @@ def core(services: Services) -> None:
         from training.data.load import load_data
         from training.evaluation.scoring import evaluate as measure
         from training.evaluation.thresholds import decide_data
+        from training.models.retrievers import load_retriever
 
         services.access.check_data(data)
-        scorer = services.models.scorer(model or DEFAULT_MODEL, pooling or None)
+        model, home = model or DEFAULT_MODEL, services.settings.home
+        if DataName.parse(data).is_retrieval and not threshold:
+            load = partial(services.models.scorer, pooling=pooling or None)
+            return measure(load_retriever(model, load), data, home, should_stop=is_ending.is_set)
+        scorer = services.models.scorer(model, pooling or None)
         if not threshold:
-            return measure(scorer, data, services.settings.home)
-        pairs = load_data(data, services.settings.home, split="test")
+            return measure(scorer, data, home)
+        pairs = load_data(data, home, split="test")
         found = decide_data(scorer, pairs, threshold.split(","), match_from)
         return json_values({"model": scorer.name, "data": pairs.name, **found.to_dict()})
 

@@ -15,7 +15,8 @@ from itertools import combinations
 from statistics import NormalDist
 from typing import NamedTuple
 
-from sbert_app.services.results.results import ALPHA, Metric, Results
+from sbert_app.services.results.results import Metric, Results
+from training.evaluation.paired import ALPHA
 
 NORMAL = NormalDist()
 

@@ -32,6 +32,8 @@ def policy(files):
         "hf:mteb/sts12-sts",
         "hf:glue:stsb:train",
         "hf:org/name:validation",
+        "nanobeir:SciFact",
+        "beir:stsb:dev",
     ],
 )
 def test_known_sets_and_sets_on_the_hub_may_be_named(policy, name):
@@ -69,6 +71,20 @@ def test_the_refusal_does_not_tell_whether_a_file_exists(policy, files):
                 check(name)
             refusals.add(str(error.value).replace("sekret", "secret"))
         assert len(refusals) == 1
+
+
+def test_retrieval_data_is_where_other_data_may_be(policy, files):
+    folder = files / "uploads" / "beir"
+    folder.mkdir()
+    for name in (f"beir:{folder}", f"beir:{folder}:test", f"beir:{files}/uploads/mine.csv"):
+        assert policy.check_data(name) == name
+    for name in (f"{files}:test", f"{folder}/..:test", f"{folder}/../..:test", f"{files}/secret.env"):
+        with pytest.raises(InputError, match="cannot be used here"):
+            policy.check_data(f"beir:{name}")
+    with pytest.raises(
+        InputError, match="data 'beir:/tmp:test' cannot be used here"
+    ):  # as if there were no such folder
+        policy.check_data("beir:/tmp:test")
 
 
 def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HTTPError
 from remote import Client, write
 
 from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
+from training.data.retrieval import NANO_REPO
 from training.errors import InputError
 from training.sources import hub_dataset
 from training.sources.hub_dataset import read_dataset
@@ -106,6 +107,23 @@ def sts13(folder: Path) -> Path:
     return folder
 
 
+def nanobeir(folder: Path) -> Path:
+    """Two sets of NanoBEIR: a configuration for each table, a split for each set."""
+    tables = {
+        "corpus": {"_id": ["d1", "d2"], "text": ["A dog.", "A cat."]},
+        "queries": {"_id": ["q1"], "text": ["dogs"]},
+        "qrels": {"query-id": ["q1"], "corpus-id": ["d1"]},
+    }
+    card = "---\nconfigs:\n"
+    for config, columns in tables.items():
+        card += f"- config_name: {config}\n  data_files:\n"
+        for split in ("NanoSciFact", "NanoNQ"):
+            parquet(folder / f"{config}/{split}.parquet", **columns)
+            card += f"  - {{split: {split}, path: {config}/{split}.parquet}}\n"
+    text(folder / "README.md", f"{card}---\n")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("hub")
@@ -130,6 +148,7 @@ def server(folder):
             "org/script": write(folder / "script", "script.py", "train.csv"),
             "org/damaged": write(folder / "damaged", "train.parquet"),
             "org/gated": sentences(folder / "gated"),
+            NANO_REPO: nanobeir(folder / "nanobeir"),
         }
     ) as server:
         server.gated.add("org/gated")
@@ -151,6 +170,7 @@ LOADED = (
     "hf:org/nli:train+hf:org/nli:dev",
     "snli:dev",
     "sts13",
+    "nanobeir:SciFact",
 )
 REFUSED = {
     "hf:org/no-such": "it has no data set of this name (misspelt, or private?)",
@@ -164,6 +184,7 @@ REFUSED = {
     "hf:org/script": "is made by a script, and scripts of others are not run",
     "hf:org/damaged": "data set org/damaged cannot be read",
     "hf:org/nli:a:b:c": "write hf:org/name, hf:org/name:config:split",
+    "nanobeir:Zork": "has no split or configuration 'NanoZork'; its splits are NanoSciFact, NanoNQ",
     "hf:": "write hf:org/name, hf:org/name:config:split",
     "hf:../x": "write hf:org/name, hf:org/name:config:split",
 }
@@ -186,6 +207,11 @@ def kind(found: dict) -> str:
     if len(found["columns"]) != 2:
         return {1: SENTENCES, 3: TRIPLETS}[len(found["columns"])]
     return SCORED if found["scores"] is not None else LABELLED
+
+
+def test_nanobeir_by_name(answers):
+    found = answers["nanobeir:SciFact"]
+    assert (found["queries"], found["documents"], found["relevant"]) == (["dogs"], ["A dog.", "A cat."], [{"0": 1.0}])
 
 
 def test_class_labels_are_known_by_their_names(answers, server):

@@ -1,0 +1,118 @@
+"""Evaluate retrieval: how high the relevant documents stand among those that are found for a query.
+
+    evaluate_retrieval(load_retriever("bm25"), "beir:scifact").estimate("ndcg@10")      0.662 (0.615, 0.708)
+
+    ndcg@k      discounted cumulative gain, Σ 1 / log2(rank + 1) over the relevant documents among the best k, divided
+                by that of the best order (Järvelin and Kekäläinen 2002)
+    mrr@k       1 / the rank of the first relevant document; 0 if none is among the best k
+    map@k       average precision: the precisions at the ranks of relevant documents, divided by min(k, their number)
+    recall@k    the share of the relevant documents that are among the best k
+
+Each is a mean over queries, in 0 to 1, as in sentence-transformers' InformationRetrievalEvaluator. That takes a set of
+relevant documents without grades: each counts 1, in nDCG too, and so does here each document with a grade above 0.
+(trec_eval, with which BEIR's leaderboard is computed, counts a document by its grade.) Of equal scores the document
+with the lower id comes first; a document with the id of the query is not left out, as BEIR does in ArguAna and Quora.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from training.data.retrieval import RetrievalData, load_retrieval
+from training.errors import InputError
+from training.evaluation.metrics import RESAMPLES, Estimate, percentile_interval, resample_weights
+from training.evaluation.paired import Difference
+from training.models.retrievers import Retriever, as_retriever
+
+if TYPE_CHECKING:
+    from training.models.scorer import Scorer
+
+CUTOFFS = (10, 100)  # the k of each figure
+
+
+def _ndcg(hits: np.ndarray, ranks: np.ndarray, ideal: np.ndarray) -> np.ndarray:
+    discounts = 1 / np.log2(ranks + 1)
+    return hits @ discounts / np.cumsum(discounts)[ideal - 1]
+
+
+# Whether the document at each rank is relevant (Q, k), the ranks 1 to k, min(k, all that are relevant) (Q,) -> (Q,).
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+    "ndcg": _ndcg,
+    "mrr": lambda hits, ranks, ideal: (hits / ranks).max(axis=1),
+    "map": lambda hits, ranks, ideal: (hits * np.cumsum(hits, axis=1) / ranks).sum(axis=1) / ideal,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalResult:
+    """The figures of one retriever for each query of the data: by name such as ndcg@10, float64 (Q,) in 0 to 1."""
+
+    model: str
+    data: RetrievalData
+    values: dict[str, np.ndarray]
+    seconds: float
+
+    @cached_property
+    def replicates(self) -> dict[str, np.ndarray]:
+        """Each mean in 1,000 bootstrap resamples of the queries, the same for every model: float64 (R,)."""
+        columns = np.stack(list(self.values.values()), axis=1)
+        means = [weights @ columns for weights in resample_weights(len(columns), RESAMPLES)]
+        return dict(zip(self.values, np.concatenate(means).T / len(columns), strict=True))
+
+    def estimate(self, figure: str) -> Estimate:
+        """The mean over the queries, with the 95% percentile interval of the bootstrap."""
+        return percentile_interval(float(self.values[figure].mean()), self.replicates[figure])
+
+    def difference(self, other: RetrievalResult, figure: str) -> Difference | None:
+        """By how much this one is better than another on the same data: a paired bootstrap test over the queries."""
+        ours, theirs = (float(each.values[figure].mean()) for each in (self, other))
+        return Difference.of(ours, theirs, self.replicates[figure], other.replicates[figure])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `evaluate` returns."""
+        found = {figure: self.estimate(figure) for figure in self.values}
+        return {
+            "model": self.model,
+            "data": self.data.name,
+            "queries": len(self.data.queries),
+            "documents": len(self.data.documents),
+            **{figure: estimate.value for figure, estimate in found.items()},
+            "intervals": {figure: {"low": each.low, "high": each.high} for figure, each in found.items()},
+            "method": f"bootstrap over queries, {RESAMPLES:,} resamples",
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def evaluate_retrieval(
+    model: Retriever | Scorer,
+    data: RetrievalData | str,
+    home: str | Path | None = None,
+    cutoffs: Sequence[int] = CUTOFFS,
+    **watch: Any,
+) -> RetrievalResult:
+    """Rank the documents for each query by a retriever or a bi-encoder, and compute each figure at each of ``cutoffs``.
+
+    ``watch``: on_progress, called with (done, all) of each stage, and should_stop. InputError if the data, which may be
+    a name for `load_retrieval`, cannot be read, the model is a cross-encoder, or a cutoff is less than 1.
+    """
+    if not cutoffs or min(cutoffs) < 1:
+        raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")
+    started, retriever = time.perf_counter(), as_retriever(model)
+    data = data if isinstance(data, RetrievalData) else load_retrieval(data, home)
+    found = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
+    hits, values = np.zeros((len(found), max(cutoffs)), dtype=bool), dict[str, np.ndarray]()
+    for row, (rows, grades) in enumerate(zip(found, data.relevant, strict=True)):
+        hits[row, : len(rows)] = np.isin(rows, list(grades))
+    relevant = np.array([len(each) for each in data.relevant])
+    for k in cutoffs:
+        part, ranks, ideal = hits[:, :k], np.arange(1, k + 1), np.minimum(relevant, k)
+        values |= {f"{name}@{k}": metric(part, ranks, ideal) for name, metric in METRICS.items()}
+        values[f"recall@{k}"] = part.sum(axis=1) / relevant
+    return RetrievalResult(retriever.name, data, values, time.perf_counter() - started)
