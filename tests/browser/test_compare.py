@@ -62,12 +62,29 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     expect(page.locator("#answer")).to_contain_text("the model was made with mean pooling")
     expect(page.locator("#word-map")).to_be_hidden()
     assert cosine(page) != mean
-    expect(page.locator("#map-note")).to_contain_text("CLS pooling has no exact word map")
+    expect(page.locator("#map-note")).to_contain_text("Integrated gradients, 32 steps, remainder")
+    expect(page.locator("#map-note tbody tr")).to_have_count(6 + 7)
     page.locator(".model input").first.fill("no/such-model")
     page.locator(".model input").first.press("Enter")
     expect(page.locator("#answer .problem")).to_contain_text("no/such-model was not found")
     page.locator("#answer .problem summary").click()
     expect(page.locator("#answer .problem details li").first).to_be_visible()
+
+
+def test_the_words_of_the_cross_encoder_are_shown_when_asked_for(open_page):
+    page = open_page("/?a=The+film+was+good.&b=The+film+was+not+good.")
+    expect(page.locator("#cross-words")).to_be_empty()
+    page.click("#explain-cross")
+    expect(page.locator("#cross-words")).to_contain_text("Occlusion")
+    expect(page.locator("#cross-words tbody tr")).to_have_count(5 + 6)
+    fill(page, "Short one.", "Another.")
+    expect(page.locator("#cross-words table")).to_be_hidden()  # of the pair before
+
+
+def test_a_cross_encoder_that_cannot_be_read_is_said_beside_the_cosine(open_page):
+    page = open_page("/?a=A+dog+barks.&b=The+hound+is+loud.&cross=minilm-stsb%3Fdepth%3D3")
+    expect(page.locator("#answer .card")).to_have_count(1)
+    expect(page.locator("#answer .problem")).to_contain_text("'depth' is no setting of a model")
 
 
 def test_a_word_left_out_changes_both_scores(open_page):

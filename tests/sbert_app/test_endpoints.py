@@ -37,6 +37,9 @@ def test_the_endpoint_answers_curl_as_the_page_writes_it(app_url):
 def test_for_the_client_every_argument_but_the_text_has_a_default(client):
     found = client.predict("A cat.", "A kitten.", api_name="/compare")
     assert 0 <= found["cross_encoder"] <= 1
+    explained = client.predict("A cat.", "A kitten.", pooling="cls", words=True, api_name="/compare")["words"]
+    assert [each["kind"].partition(",")[0] for each in explained] == ["integrated gradients", "occlusion"]
+    assert len(explained[1]["words_b"]) == len(explained[1]["added_b"]) == 3
     encoded = client.predict(["A cat.", ""], api_name="/encode")
     assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
     with pytest.raises(AppError, match="the first sentence is empty"):

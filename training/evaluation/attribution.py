@@ -1,6 +1,8 @@
-"""Attribution: the cosine of two sentences as a sum over pairs of their words.
+"""Attribution: which words make the score of two sentences. `attribute` takes the first of three kinds that there is.
 
-**Mean pooling.** u is the mean of its token vectors h_i and v of its h_j, so the cosine is a sum over pairs:
+**Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
+
+*Mean pooling.* u is the mean of its token vectors h_i and v of its h_j, so the cosine is a sum over pairs:
 
     cos(u, v) = Σij  h_i·h_j / (T_u T_v |u| |v|)
 
@@ -8,50 +10,48 @@ This is exact: each cell is the share of a token pair, and all cells add up to t
 pooling that is a weighted sum of tokens, and after linear modules (Dense without activation), which map a sum to a sum;
 a bias is shared equally by the tokens. Cutting the vector to its first dimensions cuts every h_i.
 
-**Max pooling.** Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
+*Max pooling.* Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
 the pair of tokens whose values are largest. This map sums to the cosine too; the shares are the fractions of
 dimensions in which each token has the largest value.
 
-**CLS and last-token pooling.** The vector is the output of one token. The other words act within the transformer, which
-is not a sum over words, so there is no such map; nor is there one after a module that is not linear. Leave words out
-one by one instead. `why_no_map` says which it is.
+**Integrated gradients** (Sundararajan et al. 2017, equation 1), where the words act on one another within the network:
+CLS and last-token pooling, or a module after the pooling that is not linear. To the cosine with the other sentence,
+which stays as it is, a token adds (x − x')·∫ ∂cos/∂x dα along x' + α (x − x') from α = 0 to 1: x is its embedding, and
+x', the baseline, that of the padding token; special tokens stay. The integral is a sum over Gauss-Legendre nodes, the
+steps. Up to a remainder, which shrinks as they grow, the words add the cosine minus the baseline's (completeness).
 
-The cells of sub-words are added up to words. [CLS] and [SEP] have rows of their own: they are pooled too.
+**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: by how much the score falls where a word is the mask token.
+
+Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from training import notebook
 from training.errors import InputError
-from training.pooling import POOLINGS, pooling_label
+from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder, TokenVectors
 
-NO_MAP_FOR_CLS = (
-    "CLS pooling has no exact word map: the sentence vector is the output of one token, and the other words act on "
-    "it inside the transformer. Leaving words out one by one shows their effect."
-)
-_NO_MAP = " has no exact word map. Leaving words out one by one shows their effect."
+STEPS = 32
+TOKENS_AT_ONCE = 512  # whose activations are in memory for a backward pass, on each core
 
 
-def why_no_map(encoder: Encoder) -> str:
-    """Why there is no exact word map for this encoder, in one or two sentences; "" if there is one."""
-    pooling = encoder.pooling
-    if pooling == "cls":
-        return NO_MAP_FOR_CLS
-    if pooling == "max" and not len(encoder.head):
-        return ""
-    if pooling not in POOLINGS or POOLINGS[pooling].weights is None:
-        label = pooling_label(pooling)
-        return f"{label[0].upper()}{label[1:]} pooling{_NO_MAP}"
-    bent = [type(module).__name__ for module in encoder.head if not (module.is_linear or _scales(module))]
-    return f"A {bent[0]} module, which is not linear, comes after the pooling: that{_NO_MAP}" if bent else ""
+def has_exact_map(encoder: Encoder) -> bool:
+    """Whether the cosine is a sum over pairs of tokens."""
+    if encoder.pooling == "max":
+        return not len(encoder.head)
+    is_sum = encoder.pooling in POOLINGS and POOLINGS[encoder.pooling].weights is not None
+    return is_sum and all(module.is_linear or _scales(module) for module in encoder.head)
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Attribution:
     cosine: float
     shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
     shares_b: np.ndarray  # (B,)
+    kind: str = "exact"
 
     def __repr__(self) -> str:
         return f"Attribution(cosine {self.cosine:.4f} of {len(self.words_a)} × {len(self.words_b)} words)"
@@ -82,16 +83,54 @@ class Attribution:
         return notebook.heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
 
 
-def attribute(encoder: Encoder, a: str, b: str) -> Attribution:
-    """Attribute the cosine of ``a`` and ``b`` to word pairs. InputError if the encoder has no such map."""
-    first, second = encoder.token_vectors([a, b])
-    return attribute_tokens(encoder, a, b, first, second)
+@dataclass(frozen=True)
+class WordAttribution:
+    """What each word of two sentences adds to their score, the other sentence being as it is."""
+
+    words_a: list[str]  # A
+    words_b: list[str]  # B
+    added_a: np.ndarray  # (A,) float64
+    added_b: np.ndarray  # (B,)
+    score: float  # the cosine, or the score of a cross-encoder
+    kind: str = "occlusion"  # or integrated gradients, with their steps and the larger remainder
+    baselines: tuple[float, ...] = ()  # the cosine where the first, or the second sentence is its baseline
+    remainders: tuple[float, ...] = ()  # the cosine without the baseline's and without what the words add, of each
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, without NumPy."""
+        added = {"added_a": self.added_a.round(6).tolist(), "added_b": self.added_b.round(6).tolist()}
+        return {**asdict(self), **added}
+
+    def __repr__(self) -> str:
+        return f"WordAttribution({self.kind}, of {len(self.words_a)} and {len(self.words_b)} words, {self.score:.4f})"
+
+    def _repr_html_(self) -> str:
+        first = notebook.heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
+        return first + notebook.heat_map(["second"], self.words_b, self.added_b[None], "")
+
+
+def attribute(encoder: Encoder | CrossEncoder, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
+    """Which words make the score of ``a`` and ``b``: ``kind`` says how that was found.
+
+    Args:
+        encoder: under mean or max pooling, without modules that are not linear: a matrix of word pairs that sums to
+            the cosine, exactly. Any other: what each word adds to the cosine, by integrated gradients. A
+            cross-encoder: what each word adds to its score, by occlusion.
+        a: the first sentence.
+        b: the second sentence.
+        steps: of the integrated gradients; the more, the smaller the remainder.
+    """
+    from training.models.cross_encoder import CrossEncoder  # torch takes seconds to import
+
+    if isinstance(encoder, CrossEncoder):
+        return occlusion(encoder, a, b)
+    if not has_exact_map(encoder):
+        return integrated_gradients(encoder, a, b, steps)
+    return attribute_tokens(encoder, a, b, *encoder.token_vectors([a, b]))
 
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
-    """Attribute the cosine of ``a`` and ``b`` to word pairs, given their token vectors. InputError as `attribute`."""
-    if reason := why_no_map(encoder):
-        raise InputError(reason)
+    """The exact map of ``a`` and ``b``, given their token vectors. The encoder must have one: `has_exact_map`."""
     to_terms = _max_map if encoder.pooling == "max" else _sum_map
     tokens, share_a, share_b = to_terms(encoder, first, second)
     words_a, words_b = words_of(a, first), words_of(b, second)
@@ -140,6 +179,8 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
+# ---------------------------------------------------------------- exact
+
 TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to the cosine, shares (T_u,), (T_v,)
 
 
@@ -159,7 +200,7 @@ def _is_pooled(side: TokenVectors) -> np.ndarray:
 def _weights(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     """(T,) the weight of each token in the pooled vector."""
     weights = POOLINGS[encoder.pooling].weights
-    assert weights is not None  # noqa: S101 - `why_no_map` has said so
+    assert weights is not None  # noqa: S101 - `has_exact_map` has said so
     return np.array(weights(len(side.hidden), side.skipped)) * _is_pooled(side)
 
 
@@ -196,3 +237,94 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> Tok
     dimensions = h.shape[1]
     wins = np.bincount(winner_h, minlength=len(h)), np.bincount(winner_k, minlength=len(k))
     return tokens, wins[0] / dimensions, wins[1] / dimensions
+
+
+# ---------------------------------------------------------------- integrated gradients
+
+
+@dataclass(frozen=True)
+class _Path:
+    """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
+
+    encoder: Encoder
+    words: list[Word]
+    start: Tensor  # (T, E) float32
+    end: Tensor  # (T, E)
+
+    @classmethod
+    def of(cls, encoder: Encoder, text: str) -> _Path:
+        import torch
+
+        (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
+        is_special = [word is None for word in vectors.words] or [True]
+        start = [each if special else encoder.pad_id for each, special in zip(ids, is_special, strict=True)]
+        embed = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
+        with torch.no_grad():
+            ends = embed(torch.tensor([start, ids], device=encoder.device))
+        return cls(encoder, words_of(text, vectors), *ends)
+
+    def vectors(self, points: Tensor) -> Tensor:
+        """Points of the path (S, T, E) -> sentence vectors (S, D), differentiable."""
+        hidden = self.encoder.backbone(inputs_embeds=points).last_hidden_state
+        return self.encoder.pool(hidden, None)[:, : self.encoder.dimension]
+
+    def added(self, other: Tensor, steps: int) -> np.ndarray:
+        """What each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
+        import torch
+        from torch.nn.functional import cosine_similarity
+
+        from training import parallel
+
+        nodes, weights = np.polynomial.legendre.leggauss(steps)  # of an integral from -1 to 1
+        way = self.end - self.start
+
+        def gradient(part: np.ndarray) -> Tensor:
+            alphas, shares = (torch.from_numpy(each[part] / 2).to(way) for each in (nodes + 1, weights))
+            points = (self.start + alphas[:, None, None] * way).requires_grad_()
+            cosines = cosine_similarity(self.vectors(points), other[None])
+            return torch.autograd.grad((shares * cosines).sum(), points)[0].sum(0)
+
+        at_once = max(1, TOKENS_AT_ONCE // len(way))
+        parts = np.array_split(np.arange(steps), -(-steps // at_once))
+        total = torch.stack(list(parallel.imap(gradient, parts))).sum(0)
+        return _merger(self.words, len(way)) @ (way * total).sum(1).double().cpu().numpy()
+
+
+def integrated_gradients(
+    encoder: Encoder, a: str, b: str, steps: int = STEPS, second: Encoder | None = None
+) -> WordAttribution:
+    """What each word adds to the cosine of ``a`` and ``b``. ``second``: reads ``b``, with another prompt."""
+    import torch
+    from torch.nn.functional import cosine_similarity
+
+    if steps < 1:
+        raise InputError(f"integrated gradients take at least 1 step, not {steps}")
+    paths = _Path.of(encoder, a), _Path.of(second or encoder, b)
+    with torch.no_grad():
+        (u0, u), (v0, v) = (path.vectors(torch.stack([path.start, path.end])) for path in paths)
+        pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
+    score, *baselines = cosine_similarity(*pairs).tolist()
+    added = paths[0].added(v, steps), paths[1].added(u, steps)
+    remainders = tuple(score - base - float(each.sum()) for base, each in zip(baselines, added, strict=True))
+    kind = f"integrated gradients, {steps} steps, remainder {max(map(abs, remainders)):.3f}"
+    words_a, words_b = ([word.text for word in path.words] for path in paths)
+    return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
+
+
+# ---------------------------------------------------------------- occlusion
+
+
+def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
+    """By how much the score falls where a word is masked, one at a time, all pairs in one batch."""
+    tokenizer = cross_encoder.tokenizer
+    first, second = (
+        [word for word in words_of(text, tokenizer.tokens(text)) if word.end > word.start] for text in (a, b)
+    )
+    masked_a, masked_b = (
+        [f"{text[: word.start]}{tokenizer.mask}{text[word.end :]}" for word in words]
+        for text, words in ((a, first), (b, second))
+    )
+    scores = cross_encoder.predict([(a, b), *((each, b) for each in masked_a), *((a, each) for each in masked_b)])
+    added_a, added_b = np.split((scores[0] - scores[1:]).astype(np.float64), [len(first)])
+    words_a, words_b = ([word.text for word in words] for words in (first, second))
+    return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))

@@ -87,6 +87,11 @@ class EncoderModules:
         return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
 
     @property
+    def pad_id(self) -> int:
+        """The id of the token that pads a batch."""
+        return self._text_tokenizer.pad_id
+
+    @property
     def dimension(self) -> int:
         """D, the length of a sentence vector."""
         return min(self.model_format.dimension or self.full_dimension, self.full_dimension)

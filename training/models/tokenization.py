@@ -256,6 +256,7 @@ class PairTokenizer:
         self.separately = separately
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)
+        self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")  # stands for a word that is left out
         self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
         self._rust.no_padding()
         self._rust.enable_truncation(max_length, strategy="longest_first")
@@ -270,6 +271,11 @@ class PairTokenizer:
         known = {t: (e.ids, bool(e.overflowing)) for t, e in zip(texts, encodings, strict=True)}
         joined = ((*known[a], *known[b]) for a, b in pairs)
         return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
+
+    def tokens(self, text: str) -> TokenVectors:
+        """The tokens of one text, without vectors."""
+        found = self._rust.encode(self._part(text))
+        return TokenVectors(found.tokens, found.word_ids, found.offsets, np.empty((len(found.ids), 0)))
 
     def _part(self, text: str) -> str:
         return replace_surrogates(read_part(text, self._rust))

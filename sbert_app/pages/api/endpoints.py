@@ -19,7 +19,7 @@ from sbert_app.formats import json_values
 from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint, register
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.process import is_ending
-from sbert_app.services.compare.comparison import compare_by_name
+from sbert_app.services.compare.comparison import compare_by_name, explain
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
@@ -58,6 +58,7 @@ def core(services: Services) -> None:
         model: str = DEFAULT_MODEL,
         pooling: str = "",
         cross_encoder: str = DEFAULT_CROSS_ENCODER,
+        words: bool = False,
     ) -> dict[str, Any]:
         """Compare two sentences: cosine, cross-encoder score (0 to 1; none with cross_encoder="none"), word map.
 
@@ -67,9 +68,16 @@ def core(services: Services) -> None:
             model: a bi-encoder: short name, Hub id, run:<id>.
             pooling: mean, max or cls; empty = the model's own.
             cross_encoder: a cross-encoder's name, or "none".
+            words: also what each word adds: to the cosine where there is no word map, by integrated gradients; to the
+                score of the cross-encoder, by occlusion.
         """
         name = ModelName.parse(model or DEFAULT_MODEL)
-        return compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder).to_json()
+        found = compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder)
+        answer = found.to_json()
+        if words:
+            scores = [False] * found.lacks_words + [True] * (found.cross_encoder is not None)
+            answer["words"] = [explain(services.models, found, each).to_json() for each in scores]
+        return answer
 
     @endpoint(at_once=MOST_AT_ONCE)
     def encode(

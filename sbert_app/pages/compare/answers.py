@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
 from sbert_app.services.compare.examples import ExamplePair, example_of
 from sbert_app.services.models.cache import ModelCache
-from training.errors import UserFacingError
+from training.errors import InputError, UserFacingError
 from training.names import ModelName
 
 LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
@@ -26,19 +27,22 @@ class Question:
     b: str
     model: ModelName
     pooling: str = ""
-    cross: ModelName | None = None
-    second: ModelName | None = None  # another model, beside the first, with its own pooling
+    cross: str = ""  # as it was typed
+    second: str = ""  # another model, beside the first, with its own pooling
 
     @classmethod
     def parse(cls, a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
-        """What the fields of the page say. InputError if a model's name cannot be read."""
-        crosser = None if cross in (None, "", NO_CROSS_ENCODER) else ModelName.parse(cross)
-        return cls(a, b, named_model(model), pooling, crosser, ModelName.parse(second) if second else None)
+        """What the fields of the page say. InputError if the name of the first model cannot be read."""
+        return cls(a, b, named_model(model), pooling, "" if cross in (None, NO_CROSS_ENCODER) else cross, second or "")
 
     @property
     def models(self) -> list[ModelName]:
-        """The models that are needed."""
-        return [name for name in (self.model, self.second, self.cross) if name]
+        """The models that are needed, without those whose names cannot be read: `compute` says why."""
+        names = [self.model]
+        for typed in filter(None, (self.second, self.cross)):
+            with suppress(InputError):
+                names.append(ModelName.parse(typed))
+        return names
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,11 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as unusable:  # the cosine is worth showing without it
         errors.append(error_message(unusable))
-        cross_encoder = None
+        cross_encoder = ""
     comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
     if inputs.second:
         try:
-            second = compare_by_name(models, inputs.a, inputs.b, inputs.second)
+            second = compare_by_name(models, inputs.a, inputs.b, ModelName.parse(inputs.second))
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
     return Answer(comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors))
@@ -94,13 +98,13 @@ def as_python(asked: Question) -> str:
         'print("cosine", float(u @ v))',
     ]
     if asked.cross:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({str(asked.cross)!r}).predict([(a, b)])[0]))')
+        lines.append(f'print("cross-encoder", float(CrossEncoder.load({asked.cross!r}).predict([(a, b)])[0]))')
     return "\n".join(lines)
 
 
 def as_curl(base_url: str, asked: Question) -> str:
     """The comparison with the HTTP API."""
-    models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": str(asked.cross or "none")}
+    models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": asked.cross or NO_CROSS_ENCODER}
     body = json.dumps({"sentence_a": asked.a, "sentence_b": asked.b, **models}, ensure_ascii=False)
     return (
         f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.components.templates import macro, render
+from sbert_app.pages.components.templates import macro, render, tint
 from sbert_app.services.compare.calibration import FITTED_ON, Calibration, error_of_model, meaning
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
 from sbert_app.services.results.results import data_label
@@ -17,7 +17,6 @@ from training.names import ModelName
 from training.pooling import pooling_label
 
 MEASURING, NOT_MEASURED = "being measured …", "not measured for this model"
-BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
     """Both sentences, each word coloured by what leaving it out changes, and the changes in a table."""
     if not changes:
         return note("There is no word to leave out.")
-    largest = max(max(abs(change.cosine_change) for change in changes), 1e-6)
+    largest = max(abs(change.cosine_change) for change in changes)
     texts = {"a": comparison.a.text, "b": comparison.b.text}
     sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
     columns = [("word", ""), ("sentence", ""), ("cosine", "number")]
@@ -168,8 +167,7 @@ def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[t
     """The sentence in (text, colour, title), each word's colour as strong as its change relative to the ``largest``."""
     pieces, end = [], 0
     for change in sorted(changes, key=lambda change: change.start):
-        opacity = 0.08 + 0.55 * min(1.0, abs(change.cosine_change) / largest)
-        colour = f"rgba({BLUE if change.cosine_change < 0 else ORANGE},{opacity:.2f})"
+        colour = tint(-change.cosine_change, largest)
         pieces.append((sentence[end : change.start], "", ""))
         pieces.append((sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
         end = change.end

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -13,9 +14,9 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers, scores
 from sbert_app.pages.compare.answers import Answer, Question, compute
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, follow
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Asked, Update, ask, follow
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.messages import error_message, note, waiting, word_map_note
+from sbert_app.pages.components.messages import attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
     cross_encoder_picker,
     model_picker,
@@ -26,7 +27,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
-from sbert_app.services.compare.comparison import Comparison, leave_one_out
+from sbert_app.services.compare.comparison import Comparison, explain, leave_one_out
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
@@ -85,6 +86,10 @@ class TwoSentences:
             with gr.Tab("Which words make it"):
                 self.map_note = gr.HTML(elem_id="map-note")
                 self.word_map = gr.Plot(show_label=False, visible=False, elem_id="word-map")
+                self.explain_cross = gr.Button(
+                    "Which words make the cross-encoder's score?", size="sm", visible=False, elem_id="explain-cross"
+                )
+                self.cross_words = gr.HTML(elem_id="cross-words")
             with gr.Tab("What if a word is left out") as self.left_out_tab:
                 self.left_out = gr.HTML(elem_id="what-if")
                 self.left_out_is_open = gr.State(False)
@@ -104,7 +109,7 @@ class TwoSentences:
         outputs = [
             *(self.result, self.pooling, self.shown_model, self.lesson, self.answer, self.stop, self.poolings),
             *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
-            self.calibration,
+            *(self.calibration, self.explain_cross, self.cross_words),
         ]
         # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
         # alone is also set by the answer, which must not ask again.
@@ -121,13 +126,10 @@ class TwoSentences:
         opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REPLACE_URL, trigger_mode="always_last")
-            event.then(
-                self.update_left_out,
-                [self.result, self.left_out_is_open],
-                self.left_out,
-                trigger_mode="always_last",
-                **PRIVATE,
-            )
+            event.then(self.explain, [self.result, self.asked], self.map_note, **LATEST)
+            event.then(self.update_left_out, [self.result, self.left_out_is_open], self.left_out, **LATEST)
+        of_cross_encoder = partial(self.explain, of_cross_encoder=True)
+        self.explain_cross.click(of_cross_encoder, [self.result, self.asked], self.cross_words, **PRIVATE)
         shown = [self.answer, self.poolings, self.calibration]
         follow(self.calibration, self.show_calibrated, [self.result], shown)
         # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
@@ -229,6 +231,17 @@ class TwoSentences:
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
+    def explain(self, answer: Answer | None, asked: Asked, of_cross_encoder: bool = False) -> Any:
+        """What each word adds to a score without an exact map, after the answer, unless another pair is asked for."""
+        if answer is None or not (of_cross_encoder or answer.comparison.lacks_words):
+            return gr.skip()
+        question = asked.get("")
+        try:
+            found = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
+        except UserFacingError as wrong:
+            found = error_message(wrong)
+        return found if asked.get("") is question else gr.skip()
+
     def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
         """A random pair of STSb dev."""
         pair = examples.random_stsb_pair(self.services.settings.home)
@@ -241,13 +254,14 @@ class TwoSentences:
 
     def _nothing(self) -> Update:
         """No result: nothing of an earlier one may stand beside an error."""
-        empty = (self.lesson, self.poolings, self.map_note, self.tokens, self.link)
+        empty = (self.lesson, self.poolings, self.map_note, self.cross_words, self.tokens, self.link)
         code = (self.as_json, self.as_python, self.as_curl)
         return {
             self.result: None,
             **dict.fromkeys(empty, ""),
             **dict.fromkeys(code, ""),
             self.word_map: gr.Plot(None, visible=False),
+            self.explain_cross: gr.Button(visible=False),
             self.calibration: gr.Timer(active=False),
         }
 
@@ -276,11 +290,14 @@ class TwoSentences:
 
     def _words(self, comparison: Comparison) -> Update:
         exact = comparison.attribution
+        vectors_only = note(comparison.no_map) if comparison.no_map else ""
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
-            self.map_note: word_map_note(exact.cosine) if exact else note(comparison.no_map),
+            self.map_note: attribution(exact) if exact else vectors_only or waiting("Attributing the cosine …"),
             self.word_map: gr.Plot(plot, visible=plot is not None),
-            self.tokens: note(comparison.no_map) if comparison.sent_to else scores.tokens(comparison.a, comparison.b),
+            self.explain_cross: gr.Button(visible=comparison.cross_score is not None),
+            self.cross_words: "",
+            self.tokens: vectors_only or scores.tokens(comparison.a, comparison.b),
         }
 
     def _copies(self, answer: Answer, inputs: Question, base_url: str) -> Update:

@@ -15,6 +15,7 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
 from sbert_app.services.background.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError, summary_of
+from training.evaluation.attribution import Attribution, WordAttribution
 
 log = logging.getLogger("sbert_lab.pages")
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
@@ -91,9 +92,11 @@ def estimate_plan(
     return macro("plan")(facts, estimate, source, remarks)
 
 
-def word_map_note(total: float) -> Markup:
-    """How to read the word map, whose cells sum to ``total``."""
+def attribution(found: Attribution | WordAttribution) -> Markup:
+    """How to read a word map; or the words, what each adds to the score, and how that was found."""
+    if isinstance(found, WordAttribution):
+        return macro("word_attribution")(found)
     return note(
         "Each cell is what a word pair adds to the cosine, blue, or takes from it, orange. "
-        f"All cells sum to {total:.4f}: nothing is approximated."
+        f"All cells sum to {found.cosine:.4f}: nothing is approximated."
     )

@@ -18,12 +18,22 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.services.results.results import data_label
 
+BLUE, ORANGE = "0,114,178", "213,94,0"  # RGB: the word makes the sentences alike, sets them apart
+
+
+def tint(value: float, largest: float) -> str:
+    """The background of a word that adds ``value``, as strong as that is beside the ``largest``."""
+    opacity = 0.08 + 0.55 * min(1.0, abs(value) / max(largest, 1e-6))
+    return f"rgba({BLUE if value >= 0 else ORANGE},{opacity:.2f})"
+
+
 FILTERS: dict[str, Callable[..., str]] = {
     "count": format_count,  # {{ 1 | count("pair") }} -> 1 pair
     "dataset": data_label,  # {{ "stsb:dev" | dataset }} -> STSb dev
     "duration": format_duration,
     "estimate": format_estimate,
     "time": format_time,
+    "tint": tint,
     "number": format_number,  # {{ 12345.678 | number(1) }} -> 12,345.7
 }
 
@@ -38,6 +48,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= FILTERS
+    environment.globals["zip"] = zip
     return environment
 
 

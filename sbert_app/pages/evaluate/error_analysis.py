@@ -20,11 +20,10 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
 from sbert_app.services.results.results import Metric, data_label
+from training.errors import InputError
 from training.names import ModelName
 
-NO_WORD_MAP = (
-    "This model is not a bi-encoder: its score cannot be decomposed by words. Choose a bi-encoder to see a word map."
-)
+NO_WORD_MAP = "This model is neither a bi-encoder nor a cross-encoder: its score cannot be decomposed by words."
 
 
 error_pair = macro("evaluate/error_pair")  # the chosen pair, its scores, and how to read the word map below
@@ -101,18 +100,20 @@ class _ErrorAnalysisTab:
         return explain
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
-        """The pair, its word map and how to read it, or the reason why there is none."""
-        from training.evaluation.attribution import attribute, why_no_map
-        from training.models.scorer import ENCODER, kind_of
+        """The pair, its words and how to read them, or the reason why that cannot be."""
+        from training.evaluation.attribution import Attribution, attribute
+        from training.models.scorer import BASELINE, CROSS, kind_of
 
-        is_encoder = kind_of(model, self.services.settings.home) == ENCODER
-        encoder = self.services.models.encoder(model) if is_encoder else None
-        reason = NO_WORD_MAP if encoder is None else why_no_map(encoder)
-        if encoder is None or reason:
-            return {self.pair: error_pair(pair, messages.note(reason)), self.map: hidden()}
-        exact = attribute(encoder, pair.first, pair.second)
-        figure = word_map(exact.words_a, exact.words_b, exact.matrix)
-        return {self.pair: error_pair(pair, messages.word_map_note(exact.cosine)), self.map: shown(figure)}
+        models, kind = self.services.models, kind_of(model, self.services.settings.home)
+        if kind == BASELINE:
+            return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
+        scorer = models.cross_encoder(model) if kind == CROSS else models.encoder(model)
+        try:
+            found = attribute(scorer, pair.first, pair.second)
+        except InputError as vectors_only:  # an endpoint
+            return {self.pair: error_pair(pair, messages.note(str(vectors_only))), self.map: hidden()}
+        figure = word_map(found.words_a, found.words_b, found.matrix) if isinstance(found, Attribution) else None
+        return {self.pair: error_pair(pair, messages.attribution(found)), self.map: shown(figure)}
 
 
 def _error_list(label: str, name: str) -> gr.Radio:

@@ -23,14 +23,14 @@ from training.names import BY_ROLE, ModelName
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
-    from training.evaluation.attribution import Attribution, Word
+    from training.evaluation.attribution import Attribution, Word, WordAttribution
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 
 MAX_LINES = 500  # of the many-sentences view
 MAX_CROSS_LINES = 30  # 435 pairs, which take a cross-encoder seconds
-MAX_WORDS_LEFT_OUT = 120  # words of both sentences together
+MAX_WORDS_LEFT_OUT = 120  # words of both sentences together, also of those that are explained
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,21 @@ class Comparison:
     by_pooling: dict[str, float]
     encoder_ms: float
     attribution: Attribution | None  # None where there is no exact one, such as under CLS pooling
+    no_map: str = ""  # why nothing can be said of its words at all
     cross_encoder: str | None = None
     cross_score: float | None = None  # 0..1
     cross_ms: float | None = None
     card: dict[str, Any] | None = None  # the cross-encoder's card: training data and measured correlations
     own_pooling: str = ""  # that the model was made with
-    no_map: str = ""  # why there is no attribution
     dimension: int = 0  # D of the vectors that were compared
     prompts: tuple[str, str] = ("", "")  # texts put before each sentence
     advice: str = ""  # the model was trained with prompts, and none is used
     sent_to: str = ""  # the host that the sentences were sent to; "" if they stayed here
+
+    @property
+    def lacks_words(self) -> bool:
+        """Whether `explain` has to say which words make the cosine."""
+        return self.attribution is None and not self.no_map
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as the HTTP API returns it."""
@@ -99,7 +104,7 @@ def compare(
 
     ``second``: the same encoder with the prompt for the second sentence; None = that of the first.
     """
-    from training.evaluation.attribution import attribute_tokens, why_no_map, words_of
+    from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
     from training.models.encoder import EncodeReport
     from training.pooling import PAPER_POOLINGS
 
@@ -136,8 +141,7 @@ def compare(
         cosine=by_pooling[encoder.pooling],
         by_pooling=by_pooling,
         encoder_ms=encoder_ms,
-        attribution=None if (reason := why_no_map(encoder)) else attribute_tokens(encoder, a, b, *vectors),
-        no_map=reason,
+        attribution=attribute_tokens(encoder, a, b, *vectors) if has_exact_map(encoder) else None,
         dimension=encoder.dimension,
         prompts=(encoders[0].prompt, encoders[1].prompt),
         advice=encoder.prompt_advice if not any(each.prompt for each in encoders) else "",
@@ -211,6 +215,25 @@ def compare_by_name(
     crosser = models.cross_encoder_or_none(cross_encoder)
     comparison = compare(first.with_pooling(pooling or None), crosser, a, b, second)
     return replace(comparison, model=str(model), own_pooling=first.pooling)
+
+
+def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool = False) -> WordAttribution:
+    """What each word adds to the cosine, which has no exact map, or to the cross-encoder's score.
+
+    Raises InputError for more than 120 words.
+    """
+    from training.evaluation.attribution import integrated_gradients, occlusion
+
+    a, b, model = comparison.a, comparison.b, ModelName.parse(comparison.model)
+    if (words := len(a.words) + len(b.words)) > MAX_WORDS_LEFT_OUT:
+        raise InputError(
+            f"the two sentences have {words:,} words; the words of up to {MAX_WORDS_LEFT_OUT} are explained"
+        )
+    if of_cross_encoder:
+        return occlusion(models.cross_encoder(comparison.cross_encoder or ""), a.text, b.text)
+    roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
+    first, second = (models.encoder(model, comparison.pooling, role) for role in roles)
+    return integrated_gradients(first, a.text, b.text, second=second)
 
 
 class LeftOut(NamedTuple):

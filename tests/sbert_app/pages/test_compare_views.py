@@ -5,15 +5,18 @@ import shlex
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 
 from sbert_app.pages.compare import answers, page, scores
 from sbert_app.pages.compare.answers import Question
-from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.messages import attribution, error_message
 from sbert_app.services.compare.calibration import Calibration
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import Throughput
+from sbert_app.services.models.cache import ModelCache
 from training.errors import NotFoundError
+from training.evaluation.attribution import WordAttribution
 from training.names import ModelName
 
 HOSTILE = "<script>alert(1)</script>"
@@ -136,6 +139,40 @@ class TestLeftOut:
         assert "no word to leave out" in scores.left_out([], comparison())
 
 
+class TestAttribution:
+    GRADIENTS = "integrated gradients, 64 steps, remainder 0.012"
+
+    def test_each_word_has_what_it_adds_and_the_sums_stand_beside_the_cosine(self):
+        added = np.array([0.0, 0.4]), np.array([-0.1])
+        html = attribution(
+            WordAttribution(["[CLS]", "dog"], ["cat"], *added, 0.632, self.GRADIENTS, (0.22, 0.73), (0.012, 0.002))
+        )
+        assert "<b>Integrated gradients, 64 steps, remainder 0.012.</b>" in html
+        assert 'style="background:rgba(0,114,178,0.63)" title="+0.400">dog</span>' in html
+        assert 'style="background:rgba(213,94,0,0.22)" title="-0.100">cat</span>' in html
+        assert (
+            "The first sentence: 0.220 with padding in the place of its words, +0.400 by its words, together 0.620 of "
+            "the cosine 0.632; remainder +0.012." in html
+        )
+        assert "<td>cat</td><td>second</td>" in html
+
+    def test_occlusion_says_that_its_figures_do_not_sum(self):
+        html = attribution(WordAttribution([HOSTILE], [], np.array([0.2]), np.array([]), 0.7))
+        assert "<b>Occlusion.</b>" in html and "do not sum to the score" in html
+        assert "of the cosine" not in html and "<script" not in html
+
+
+@pytest.mark.parametrize(("cross", "second"), [("minilm-stsb?depth=3", ""), ("", "scratch:1x32?dim=few")])
+def test_a_name_that_cannot_be_read_hides_no_cosine(home, cross, second):
+    asked = Question.parse("A dog barks.", "A cat sleeps.", "scratch:1x32", "mean", cross, second)
+    answer = answers.compute(ModelCache(home), asked, None)
+    assert [str(name) for name in asked.models] == ["scratch:1x32"]
+    assert -1 <= answer.comparison.cosine <= 1
+    assert (answer.comparison.cross_score, answer.second) == (None, None)
+    (said,) = answer.errors
+    assert "is no setting of a model" in said or "must be a whole number" in said
+
+
 def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
     change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
@@ -185,10 +222,8 @@ class TestSnippets:
         code = answers.as_python(Question('say "hi"', "it's", ModelName("m"), "mean"))
         compile(code, "snippet", "exec")
         assert "CrossEncoder" not in code
-        crosser = ModelName("minilm-stsb")
-        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python(
-            Question("a", "b", ModelName("m"), cross=crosser)
-        )
+        asked = Question("a", "b", ModelName("m"), cross="minilm-stsb")
+        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python(asked)
 
     def test_curl_survives_a_shell(self):
         asked = Question("it's", "b", ModelName("m"), "max")

@@ -1,12 +1,16 @@
 """Comparison: three poolings from one pass; leave-one-out; all pairs with measured times."""
 
+import json
+
 import numpy as np
 import pytest
 
-from sbert_app.services.compare.comparison import compare, compare_all, leave_one_out
+from sbert_app.services.compare.comparison import compare, compare_all, compare_by_name, explain, leave_one_out
+from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
+from training.names import ModelName
 
 A, B = "The medicine is safe for children.", "The medicine is not safe for <b>children</b>."
 
@@ -31,8 +35,6 @@ def test_one_pass_gives_the_cosines_of_encode_under_each_pooling(encoder):
 
 
 def test_the_answer_is_plain_json(encoder, crosser):
-    import json
-
     answer = json.loads(json.dumps(compare(encoder, crosser, A, B).to_json(), allow_nan=False))
     assert -1 <= answer["cosine"] <= 1
     assert 0 <= answer["cross_encoder"] <= 1
@@ -40,11 +42,26 @@ def test_the_answer_is_plain_json(encoder, crosser):
     assert len(answer["matrix"]) == len(answer["words_a"])
 
 
-def test_under_cls_pooling_there_is_a_cosine_and_no_map(encoder):
+def test_under_cls_pooling_there_is_a_cosine_and_no_exact_map(encoder):
     found = compare(encoder.with_pooling("cls"), None, A, B)
     assert found.attribution is None
     assert found.to_json()["matrix"] is None
     assert "medicine" in found.to_json()["words_a"]
+
+
+def test_what_has_no_exact_map_is_explained_word_by_word(home):
+    models = ModelCache(home)
+    found = compare_by_name(models, A, B, ModelName.parse("all-MiniLM-L6-v2"), "cls", "minilm-stsb")
+    of_cosine, of_score = explain(models, found), explain(models, found, of_cross_encoder=True)
+    assert of_cosine.kind.startswith("integrated gradients, 32 steps, remainder 0.0")
+    assert of_cosine.score == pytest.approx(found.cosine, abs=0.01)
+    assert of_score.kind == "occlusion"
+    assert of_score.score == pytest.approx(found.cross_score, abs=1e-3)
+    assert of_score.words_b[of_score.added_b.argmin()] == "not"
+    json.dumps([of_cosine.to_json(), of_score.to_json()], allow_nan=False)
+    long = compare_by_name(models, "word " * 100, "word " * 30, ModelName.parse("all-MiniLM-L6-v2"), "cls")
+    with pytest.raises(InputError, match="the words of up to 120 are explained"):
+        explain(models, long)
 
 
 @pytest.mark.parametrize(("a", "b", "which"), [("", "x", "first"), ("x", "  \n ", "second"), ("\t", "", "first")])
