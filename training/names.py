@@ -16,6 +16,7 @@ stsb:dev                                         data: a built-in set and its sp
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
 a.csv?encoding=koi8-r+b.csv                      several, joined
+stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
 beir:judged.csv, beir:stsb:dev                   a file of query, document, relevance; a set of pairs
 nanobeir:SciFact                                 a set of NanoBEIR, on the Hub
@@ -44,6 +45,7 @@ SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
+_STATED = re.compile(r"(.+(?<!\?encoding))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)  # data and its objective
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
 # Neither credentials nor a query: what is connected to is what stands here.
@@ -185,20 +187,23 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """One data set or file, and the encoding of a file's text; None = found out."""
+    """One data set or file, the encoding of a file's text (None = found out), and what a run learns from it."""
 
     name: str
     encoding: str | None = None
+    objective: str | None = None  # of a run's training data; None = the run's
 
     @staticmethod
     def parse(text: DataName | str) -> DataName:
-        """Read the name of one set or file. A path that exists may itself contain ``?encoding=``."""
+        """Read the name of one set or file. A path that exists may itself contain ``?encoding=`` and ``=``."""
         if isinstance(text, DataName):
             return text
+        stated = None if os.path.lexists(text) else _STATED.fullmatch(text)  # False for what no file system takes
+        text, objective = stated.groups() if stated else (text, None)
         name, mark, encoding = text.rpartition(ENCODING)
-        if not mark or os.path.lexists(text):  # False also for a name that no file system takes
-            return DataName(text)
-        return DataName(name, encoding.strip() or None)
+        if not mark or os.path.lexists(text):
+            return DataName(text, None, objective)
+        return DataName(name, encoding.strip() or None, objective)
 
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
@@ -209,7 +214,8 @@ class DataName:
         return tuple(DataName.parse(part.strip()) for part in text.split("+") if part.strip()) or (whole,)
 
     def __str__(self) -> str:
-        return f"{self.name}{ENCODING}{self.encoding}" if self.encoding else self.name
+        objective = f"={self.objective}" if self.objective else ""
+        return (f"{self.name}{ENCODING}{self.encoding}" if self.encoding else self.name) + objective
 
     @property
     def built_in(self) -> DataSet | None:

@@ -54,6 +54,7 @@ def train(
 ) -> None:
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
     settings = {key: value for key, value in {**settings, "encoding": encoding}.items() if value is not None}
+    settings |= {name: SETTINGS[name].joint.join(value) for name, value in settings.items() if isinstance(value, list)}
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.experiment import is_experiment
     from sbert_app.services.runs.on_ray import executor
@@ -121,7 +122,7 @@ def _with_settings(command: Callable[..., None]) -> None:
             help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
         )
         kind = inspect.Parameter.KEYWORD_ONLY
-        annotation: Any = Annotated[setting.type | None, option]
+        annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
         if setting.name in _FOLLOWS:
             parameters.append(own.pop(_FOLLOWS[setting.name]).replace(kind=kind))

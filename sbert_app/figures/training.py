@@ -1,7 +1,8 @@
 """Training curves: events of one or several runs -> Plotly figures. A run has the same colour in every figure.
 
 measure   the run's metric on the dev data: ρ ×100 or triplet accuracy
-loss      of the training batches (thin; bold: running mean) and of the dev data (dotted)
+loss      of the training batches (thin; bold: running mean), by data set if each has an objective, and of the dev
+          data (dotted)
 random    mean cosine of random pairs, of the training data (solid) and of sentences from other domains (dashed);
           above 0.9 the vectors have collapsed
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import plotly.graph_objects as go
 
@@ -18,6 +20,7 @@ from sbert_app.services.runs.events import MEASURES, Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
+DASHES = ("solid", "dash", "dashdot", "longdash")  # of the losses of several data sets
 SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
 
 
@@ -49,9 +52,13 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
     """The loss of the training batches and of the dev data."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        steps, values = _points(curve.events, "train", "loss")
-        yield _line(curve, steps, values, None, opacity=0.25, width=1)
-        yield _line(curve, steps, _running_mean(values), "training loss %{y:.4f}")
+        by_data = [event | (event.get("loss_by_data") or {}) for event in curve.events]
+        parts = dict.fromkeys(name for event in curve.events for name in event.get("loss_by_data") or ())
+        for dash, name in zip(cycle(DASHES), parts or ["loss"]):
+            steps, values = _points(by_data, "train", name)
+            yield _line(curve, steps, values, None, opacity=0.25, width=1)
+            of = f" of {short_label(name, 40)}" if parts else ""
+            yield _line(curve, steps, _running_mean(values), f"training loss{of} %{{y:.4f}}", dash=dash)
         yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)

@@ -444,6 +444,18 @@ def test_settings_that_do_not_go_together_are_one_line(run: Run, folder: Path, o
     assert told in said.complaint
 
 
+def test_several_data_sets_are_named_with_an_objective_each(run: Run, folder: Path):
+    names = ("--train-data", "pairs.csv=cosent", "--train-data", "pairs.csv=regression", "--mix", "round-robin")
+    at = ("--home", folder / "home", "--base", "scratch:1x32", "--eval-data", "none")
+    run_id = run("train", *names, *at, "--no-start", "--json").json["id"]
+    config = json.loads((folder / "home/runs" / run_id / "config.json").read_text())
+    file = folder / "pairs.csv"
+    assert (config["objective"], config["mix"]) == ("cosent", "round-robin")
+    assert config["train_data"] == f"{file}=cosent+{file}=regression"
+    said = run("train", "--train-data", "pairs.csv=cosin", *at)
+    assert (said.code, "'cosin' is unknown" in said.complaint) == (cli.WRONG_INPUT, True)
+
+
 def test_resume_takes_no_other_settings(run: Run, folder: Path):
     said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
     assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)

@@ -134,6 +134,9 @@ def koi8(tmp_path: Path) -> Path:
         ("a?b.csv?encoding=big5", ("a?b.csv", "big5")),
         ("a.csv?encoding=", ("a.csv", None)),
         ("a.csv?x=1", ("a.csv?x=1", None)),
+        ("a.csv=margin-mse", ("a.csv", None, "margin-mse")),
+        ("a.csv?encoding=ascii", ("a.csv", "ascii")),
+        ("a.csv?encoding=ascii=mnrl", ("a.csv", "ascii", "mnrl")),
     ],
 )
 def test_the_name_of_a_file_is_read_and_written(text, file):
@@ -145,7 +148,10 @@ def test_a_path_that_exists_is_taken_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("odd.csv?encoding=koi8-r").touch()
     assert DataName.parse("odd.csv?encoding=koi8-r") == DataName("odd.csv?encoding=koi8-r")
+    Path("odd.csv=mnrl").touch()
+    assert DataName.parse("odd.csv=mnrl") == DataName("odd.csv=mnrl")
     Path("c++.csv").touch()
+    assert DataName.parse_joined("c++.csv=mnrl") == (DataName("c++.csv", None, "mnrl"),)
     assert DataName.parse_joined("c++.csv?encoding=koi8-r") == (DataName("c++.csv", "koi8-r"),)
     parts = DataName.parse_joined("a.csv?encoding=koi8-r+stsb:dev")
     assert parts == (DataName("a.csv", "koi8-r"), DataName("stsb:dev"))

@@ -342,9 +342,8 @@ def test_the_facts_of_each_objective():
 
 
 def test_distillation_compares_unit_vectors_of_models_whose_output_is():
-    assert Loss(MeanSquaredError(), normalizes=True).normalizes
-    assert not Loss(MeanSquaredError()).normalizes
-    assert not Loss(Regression(), normalizes=True).normalizes
+    assert Loss([MeanSquaredError(), Regression()], normalizes=True).normalizes == [True, False]
+    assert Loss(MeanSquaredError()).normalizes == [False]
     columns = [column.detach() for column in vectors(3)]
     cosine = MarginMSE("cosine")(columns, GOLD)
     assert Loss(MarginMSE(), normalizes=True)(columns, GOLD).item() == pytest.approx(cosine.item())

@@ -58,6 +58,8 @@ def check_data_name(name: str) -> str:
 def load_one(name: DataName | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """One named set or one file, without joining. See `load_data`."""
     file = DataName.parse(name)
+    if file.objective is not None:
+        raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:

@@ -4,6 +4,8 @@ An epoch's rows are shuffled, cut into pools of `POOL` batches, sorted by length
 whose order is shuffled again. So a batch holds sentences of similar length (the paper's smart batching, section 7),
 but other sentences together in each epoch. The order is a function of (seed, epoch): the batch of any step can be
 computed without those before it, which makes resuming exact.
+
+Several parts of training data, with an objective each, have batches of their own; `MixedBatches` says which is next.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from torch import Tensor
 from training.data.dataset import folded
 from training.errors import Stopped
 from training.models.encoder import Encoder
+from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
@@ -90,6 +93,14 @@ class LengthGroupedSampler:
         return batches
 
 
+class Batch(NamedTuple):
+    """The rows of a step."""
+
+    columns: list[TokenIds]  # token ids of each column
+    target: Tensor | None  # (B,), or as the objective needs it
+    part: int  # of the run's `parts`, by its number
+
+
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
@@ -133,7 +144,49 @@ class TokenizedBatches:
         return [[column[row] for row in rows] for column in self.columns], target
 
     def describe_rows(self, step: int, process: int = 0) -> str:
-        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
+        """The rows of a step in words."""
         numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
         more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
         return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
+
+
+class MixedBatches:
+    """The batches of a run: each is of one of its parts, in an order that is a function of (seed, epoch).
+
+    By size an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of sentence-transformers). In
+    turn it has as many of each as the smallest part has (`RoundRobinBatchSampler`), and the next epoch goes on there.
+    """
+
+    def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
+        self.parts, self.seed, self.is_shuffled = parts, config.seed, config.mix == PROPORTIONAL
+        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])  # of each part, in an epoch
+        self.steps_per_epoch = sum(self.steps)
+        self.used = set().union(*(part.used for part in parts))
+        self.columns = max(len(part.columns) for part in parts)
+        self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    def part(self, step: int) -> tuple[int, int]:
+        """The part whose batch a step has, by its number, and which of that part's own steps it is."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._order(epoch))
+        order = self._epoch[1]
+        part = int(order[position])
+        return part, epoch * self.steps[part] + int((order[:position] == part).sum())
+
+    def _order(self, epoch: int) -> np.ndarray:
+        """The part of each step of an epoch, (S,)."""
+        if not self.is_shuffled:
+            return np.tile(np.arange(len(self.parts)), self.steps[0])
+        parts = np.repeat(np.arange(len(self.parts)), self.steps)
+        return np.random.default_rng([self.seed, epoch]).permutation(parts)
+
+    def batch(self, step: int, process: int = 0) -> Batch:
+        """That of a step, which is counted from 0."""
+        number, own_step = self.part(step)
+        return Batch(*self.parts[number].batch(own_step, process), number)
+
+    def describe_rows(self, step: int, process: int = 0) -> str:
+        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
+        number, own_step = self.part(step)
+        return self.parts[number].describe_rows(own_step, process)

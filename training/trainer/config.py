@@ -11,28 +11,27 @@ their own (`default_learning_rate`).
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, NamedTuple, cast, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError
-from training.names import ENDPOINT
+from training.names import ENDPOINT, DataName
 from training.objectives import CONCATENATIONS, METRICS, OBJECTIVES, Objective
 from training.objectives.base import is_own, names, objective_class
 from training.pooling import POOLINGS
+from training.trainer.settings import Whole, describe, setting, whole_number
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
@@ -47,11 +46,6 @@ def default_learning_rate(base: str) -> float:
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
 
 
-def _whole_number(value: Any) -> Any:
-    """JSON from a browser has no integers: 8.0 is 8."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _listed(value: Any) -> Any:
     """A list, as JSON has it, or a text with commas -> a tuple of what it holds."""
     if isinstance(value, str):
@@ -59,10 +53,16 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+def _joined(value: Any) -> Any:
+    """Names of data as one text, also of a list of them."""
+    is_list = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    return "+".join(value) if is_list else value
+
+
 def _dimensions(value: Any) -> Any:
     """Dimensions, largest first, without repetition."""
     value = () if value is None else _listed(value)
-    numbers = [_whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in value]
+    numbers = [whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in value]
     if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
         raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
     return tuple(sorted(set(numbers), reverse=True))
@@ -77,31 +77,41 @@ def _reporters(value: Any) -> Any:
     return tuple(dict.fromkeys(names))
 
 
+def _names(data: str) -> tuple[DataName, ...]:
+    """The parts of training data by their names; data in memory is one."""
+    return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
+
+
+def _stated_objective(data: Any) -> dict[str, str]:
+    """The objective of the first part, as a field, if all parts of the training data state one."""
+    stated = [name.objective for name in _names(data)] if isinstance(data, str) else []
+    return {"objective": stated[0]} if stated and stated[0] and all(stated) else {}
+
+
+PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")  # as sentence-transformers calls them
 REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
 
-Whole = Annotated[int, BeforeValidator(_whole_number)]
 
+class Part(NamedTuple):
+    """Training data that a run learns from by one objective. A batch has rows of one part alone."""
 
-def setting(default: Any, label: str, help: str, **more: Any) -> Any:
-    """A field of `RunConfig` with the words for it: form, command, endpoint and docs/train.md are made from them.
+    data: str
+    objective: str
 
-    Args:
-        default: its default; ``...`` if there is none.
-        label: what it is called in a form.
-        help: what it is, as a noun phrase: "passes over the training data".
-        more: the bounds of a number (gt, ge, lt, le), pattern; and of `Setting` words, option, metavar, choices.
-    """
-    words: dict[str, Any] = {name: more.pop(name) for name in ("words", "option", "metavar", "choices") if name in more}
-    return Field(default, title=label, description=help, json_schema_extra=words, **more)
+    @property
+    def facts(self) -> type[Objective]:
+        """The class of the objective."""
+        return objective_class(self.objective)
 
 
 class RunConfig(BaseModel):
     """The settings of one run. Raises InputError for a field that is unknown or has a value that cannot be used.
 
     ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
-    derived from them. ``eval_data`` None evaluates on random pairs of the training data alone. ``pooling`` None is
-    the base's own. ``learning_rate``, if not given, is the base's `default_learning_rate`. ``eval_every`` None
-    evaluates about every 100 steps, but 4 to 20 times a run.
+    derived from them. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
+    `parts`: each has batches of its own, in the order of ``mix``. ``eval_data`` None evaluates on random pairs of the
+    training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
+    `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
 
     ``matryoshka_dims`` trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so
     many rows of a batch at a time, in the memory of as many (gradient caching); the gradient is the whole batch's.
@@ -134,12 +144,19 @@ class RunConfig(BaseModel):
         option="--concat",
         choices=CONCATENATIONS,
     )
-    train_data: str = setting(
+    train_data: Annotated[str, BeforeValidator(_joined)] = setting(
         "stsb:train",
         "Training data",
-        "a named set (a + b joins two), hf:<org>/<name>, or your own file",
+        "a named set (a + b joins two; a=cosent + b=mnrl gives each its objective), hf:<org>/<name>, or your own file",
         metavar="NAME_OR_FILE",
+        joint="+",
         pattern=r"\S",
+    )
+    mix: str = setting(
+        PROPORTIONAL,
+        "Mixing",
+        "whose batch is next of several sets with an objective each: by size, or each in its turn",
+        choices=MIXES,
     )
     eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
         "stsb:dev",
@@ -220,6 +237,7 @@ class RunConfig(BaseModel):
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
         if objective is not None:
             values["objective"] = objective
+        values |= _stated_objective(_joined(values.get("train_data")))
         if "learning_rate" not in values and isinstance(values.get("base"), str):
             values["learning_rate"] = default_learning_rate(values["base"])
         try:
@@ -241,31 +259,53 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
-        objective, facts = self.objective, self.objective_class
+        objective, parts = self.objective, self.parts
         if self.base.strip().startswith(ENDPOINT):
             raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
-        if facts.uses_batch and self.batch_size < 2:
-            raise ValueError(f"batch_size must be at least 2 for {objective}: its negatives are the batch's other rows")
+        for part in parts:
+            if part.objective not in OBJECTIVES and not is_own(part.objective):
+                raise ValueError(f"objective {part.objective!r} is unknown; choose {', '.join(OBJECTIVES)}")
+            if part.facts.uses_batch and self.batch_size < 2:
+                raise ValueError(
+                    f"batch_size must be at least 2 for {part.objective}: its negatives are the batch's other rows"
+                )
         if self.patience is not None and self.eval_data is None:
             raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
-        if facts.scores_pairs and (self.pooling or self.matryoshka_dims):
+        if len({part.facts.scores_pairs for part in parts}) > 1:
+            raise ValueError("cross-encoder trains another kind of model than the other objectives; train them apart")
+        if self.objective_class.scores_pairs and (self.pooling or self.matryoshka_dims):
             raise ValueError(f"{objective} has no sentence vectors; leave out pooling and matryoshka_dims")
-        if facts.needs_teacher() and self.teacher is None:
+        taught = [part.objective for part in parts if part.facts.needs_teacher()]
+        if taught and self.teacher is None:
             raise ValueError(
-                f"{objective} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
+                f"{taught[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        if not facts.needs_teacher() and self.teacher is not None:
+        if not taught and self.teacher is not None:
             learners = " or ".join(names(lambda each: each.needs_teacher()))
             raise ValueError(f"{objective} has no teacher; leave it out, or choose {learners}")
-        if self.mine_negatives and not facts.can_mine_negatives:
+        if self.mine_negatives and not self.objective_class.can_mine_negatives:
             learners = ", ".join(names(lambda each: each.can_mine_negatives))
             raise ValueError(f"mine_negatives is for {learners}; {objective} takes no negatives")
+        if self.mine_negatives and len(parts) > 1:
+            raise ValueError("mine_negatives is for one data set; leave it out, or train on one")
         return self
 
     @property
     def objective_class(self) -> type[Objective]:
-        """The class of the objective, with all that is to be known of it."""
-        return objective_class(self.objective)
+        """The class of the objective, with all that is to be known of it; of several parts that of the first."""
+        return self.parts[0].facts
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the run learns from: joined data is one part, unless one of its names states an objective."""
+        found = _names(self.train_data)
+        if not any(name.objective for name in found):
+            return (Part(self.train_data, self.objective),)
+        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in found)
+
+    def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
+        """The batches of each part in an epoch, of as many as it has: all, or in turn until one has no more."""
+        return [min(batches)] * len(batches) if self.mix == ROUND_ROBIN else list(batches)
 
     def evaluate_every(self, steps: int) -> int:
         """The number of steps between two evaluations in a run of ``steps`` steps."""
@@ -300,88 +340,7 @@ class RunConfig(BaseModel):
         return cls(**values)
 
 
-class Range(NamedTuple):
-    """The numbers that a field can have."""
-
-    low: float
-    high: float  # infinity if there is no limit
-    includes_low: bool
-    is_whole: bool
-    includes_high: bool = True
-
-    def __str__(self) -> str:
-        kind = "a whole number" if self.is_whole else "a number"
-        low = f"{'from' if self.includes_low else 'above'} {self.low}"
-        high = f" {'to' if self.includes_high else 'and below'} {self.high}" if math.isfinite(self.high) else ""
-        return f"{kind} {low}{high}"
-
-
-class Setting(NamedTuple):
-    """All that is to be known of a field of `RunConfig`."""
-
-    name: str
-    label: str
-    help: str
-    type: type  # bool, int, float or str; str too of what may be several words with commas
-    default: Any
-    words: str  # the default in words; empty if there is none, and of a flag
-    option: str  # of the command
-    metavar: str | None
-    allowed: Collection[str]  # the values that it can have, None apart; empty if any will do
-    range: Range | None  # of a number
-    is_optional: bool
-
-    @property
-    def choices(self) -> tuple[Any, ...]:
-        """The values that it can have, with None first if it is optional; empty if any will do."""
-        return (None,) * (self.is_optional and bool(self.allowed)) + tuple(self.allowed)
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """The objectives that it is for; none if it is for all."""
-        return names(lambda objective: self.name in objective.own_fields())
-
-    def sentence(self) -> str:
-        """What it is, beginning with the objectives that it is for, if not all."""
-        *others, last = self.objectives or ("",)
-        text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
-        return text[:1].upper() + text[1:].rstrip(",")
-
-
-def _setting(name: str, field: FieldInfo) -> Setting:
-    bounds = {
-        bound: getattr(each, bound)
-        for each in field.metadata
-        for bound in ("ge", "gt", "le", "lt")
-        if hasattr(each, bound)
-    }
-    arguments = get_args(field.annotation)
-    is_optional = type(None) in arguments
-    annotation = arguments[0] if is_optional else field.annotation
-    kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
-    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt", math.inf))
-    has_words = isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
-    in_words = (field.default if isinstance(field.default, str) else f"{field.default:g}") if has_words else ""
-    given = {
-        "option": f"--{name.replace('_', '-')}",
-        "metavar": None,
-        **cast("dict[str, Any]", field.json_schema_extra),
-    }
-    return Setting(
-        name=name,
-        label=field.title or name,
-        help=field.description or "",
-        type=kind,
-        default=field.default,
-        words=given.pop("words", None) or in_words,
-        allowed=given.pop("choices", ()),
-        range=None if low is None else Range(low, high, "ge" in bounds, kind is int, "lt" not in bounds),
-        is_optional=is_optional,
-        **given,
-    )
-
-
-SETTINGS = {name: _setting(name, field) for name, field in RunConfig.model_fields.items()}
+SETTINGS = {name: describe(name, field) for name, field in RunConfig.model_fields.items()}
 CHOICES = {name: each.choices for name, each in SETTINGS.items() if each.choices}
 
 

@@ -40,7 +40,7 @@ class Evaluator:
 
     def __init__(
         self,
-        training: Dataset,
+        training: Sequence[Dataset],
         data: Dataset | None,
         loss: Examples | None,
         batch_size: int,
@@ -48,7 +48,7 @@ class Evaluator:
         seed: int = 0,
     ) -> None:
         self.data, self.loss, self.batch_size, self.dims = data, loss, batch_size, dims
-        sentences = list(dict.fromkeys(text for column in training.columns for text in column))
+        sentences = list(dict.fromkeys(text for part in training for column in part.columns for text in column))
         generator = random.Random(seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
@@ -93,7 +93,8 @@ class Evaluator:
         for start in range(0, len(data), self.batch_size):
             rows = slice(start, start + self.batch_size)
             target = None if targets is None else targets[rows].to(device)
-            total += float(objective([column[rows] for column in columns], target)) * len(columns[0][rows])
+            batch = [column[rows] for column in columns]
+            total += float(objective(batch, target, examples.part)) * len(batch[0])
         return total / len(data)
 
 

@@ -48,7 +48,7 @@ _TYPES: dict[Any, str] = {  # of what readers of events rely on; an event has mo
     "plain_cosine",
     str | None: "state reason base device dtype pooling collapsed",
     list[str] | None: "notes",
-    dict[str, float] | None: "by_dimension",
+    dict[str, float] | None: "by_dimension loss_by_data",
 }
 _FIELDS: dict[str, Any] = {name: (kind, None) for kind, names in _TYPES.items() for name in names.split()}
 _FIELDS |= {"kind": (str, ...), "step": (_COUNT, ...)}
@@ -257,7 +257,8 @@ def figures_of(event: Event) -> dict[str, float]:
     """The numbers of a train or eval event by name; empty for other events."""
     if event["kind"] not in ("train", "eval"):
         return {}
-    flat = {**event, **{f"by_dimension/{dim}": value for dim, value in event.get("by_dimension", {}).items()}}
+    nested = ("by_dimension", "loss_by_data")
+    flat = {**event, **{f"{name}/{key}": each for name in nested for key, each in event.get(name, {}).items()}}
     return {
         f"{event['kind']}/{name}": float(value)
         for name, value in flat.items()

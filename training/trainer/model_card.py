@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -89,7 +89,8 @@ def _data_name(name: str | None) -> str:
 
 def model_card(
     config: RunConfig,
-    training: Dataset,
+    training: Sequence[Dataset],
+    notes: Sequence[str],
     before: Figures,
     best: Figures,
     test: Figures,
@@ -98,17 +99,19 @@ def model_card(
 ) -> str:
     """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
 
+    ``training`` has the rows of each part of the config, and ``notes`` say what was done to them.
     ``test`` are those of the test split: data, spearman; empty if there are none.
     """
-    objective, name = config.objective_class, "spearman" if "spearman" in best else "accuracy"
+    objective, parts, name = config.objective_class, config.parts, "spearman" if "spearman" in best else "accuracy"
     settings = {
         "base": config.base,
         **({"pooling": pooling} if pooling else {}),
-        "objective": f"{config.objective}: {objective.equation}",
-        **({"concatenation": config.concatenation} if "concatenation" in objective.fields else {}),
+        "objective": "; ".join(f"{part.objective}: {part.facts.equation}" for part in parts),
+        **({"mixing": config.mix} if len(parts) > 1 else {}),
+        **({"concatenation": config.concatenation} if any("concatenation" in p.facts.fields for p in parts) else {}),
         **({"teacher": config.teacher} if config.teacher else {}),
         **({"Matryoshka dimensions": ", ".join(map(str, config.matryoshka_dims))} if config.matryoshka_dims else {}),
-        "training data": f"{training.name}, {len(training):,} {training.kind}",
+        "training data": "; ".join(f"{data.name}, {len(data):,} {data.kind}" for data in training),
         "evaluation data": _data_name(config.eval_data) if config.eval_data else "none",
         "steps": best["step"],
         "batch size": config.batch_size,
@@ -139,7 +142,7 @@ def model_card(
         "| --- | --- |",
         *(f"| {key} | {_cell(value)} |" for key, value in settings.items()),
         "",
-        *(f"- {_cell(note)}" for note in training.notes),
+        *(f"- {_cell(note)}" for note in notes),
         "",
         "| figure | before | after |",
         "| --- | --- | --- |",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FILE = "own.json"
 HOOKS = ("on_step", "on_evaluate", "on_checkpoint", "on_end")
 NAMED = ("objective", "train_data", "eval_data")  # what the config names
+UNNAMED = ("optimizer", "schedule")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Own:
 
     def listed(self) -> dict[str, str]:
         """What there is, in words, by its name; equal words are taken for the same."""
-        parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, "optimizer", "schedule")}
+        parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, *UNNAMED)}
         words = {name: _words(part) for name, part in parts.items() if part is not None}
         several = {"evaluators": self.evaluators, "callbacks": self.callbacks}
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}

@@ -18,14 +18,13 @@ from training.data.overlap import overlap
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.scorer import default_encode
-from training.objectives import training_data
-from training.objectives.base import LABELS, OwnObjective
-from training.trainer.batches import TokenizedBatches
+from training.objectives.base import LABELS, Objective, OwnObjective, training_data
+from training.trainer.batches import MixedBatches, TokenizedBatches
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
-from training.trainer.own import Own
+from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
@@ -39,9 +38,10 @@ class Parts:
     """What the training loop needs."""
 
     model: TrainingModel
-    batches: TokenizedBatches
+    batches: MixedBatches
     evaluator: Evaluator | PairEvaluator
-    data: Dataset  # the rows that are learned from
+    data: Sequence[Dataset]  # the rows that are learned from, of each part of the config
+    notes: Sequence[str]  # what was done to the data
     negatives: Sequence[MinedTriplet]  # examples of mined ones
     saved_dimension: int | None  # of the vectors of the saved model; None = all
 
@@ -69,51 +69,59 @@ class Preparation:
         """
         config = self.config
         torch.manual_seed(config.seed)
-        objective = config.objective_class
+        is_cross = config.objective_class.scores_pairs
         data, evaluation = self._load_data()
-        encoder, dimension = self._load_cross_encoder() if objective.scores_pairs else self._load_encoder(data)
+        encoder, dimension = self._load_cross_encoder() if is_cross else self._load_encoder(data)
+        notes = [f"the {part} is {words}" for part, words in self.own.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
-            data = data.with_note(f"{config.base} has {encoder.source}")
+            notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
             encode = default_encode(self.home, str(self.accelerator.device))
-            data = data.with_note(str(overlap(evaluation, [data], encode)))
-        mined = self._mine_negatives(encoder, data) if config.mine_negatives else None
-        training, loss = self._with_targets(encoder, data if mined is None else mined.data, evaluation)
+            notes.append(str(overlap(evaluation, data, encode)))
+        mined = self._mine_negatives(encoder, data[0]) if config.mine_negatives else None
+        training, loss = self._with_targets(encoder, data if mined is None else [mined.data], evaluation)
+        batches = MixedBatches([self._tokenized(encoder, examples) for examples in training], config)
+        data = [examples.data for examples in training]
         evaluator: Any = PairEvaluator(loss)
-        if not objective.scores_pairs:
-            evaluator = Evaluator(
-                training.data, evaluation, loss, config.batch_size, config.matryoshka_dims, config.seed
-            )
-        batches = TokenizedBatches(
-            training,
-            encoder,
-            config.batch_size,
-            config.seed,
-            getattr(self.own.objective, "uses_batch", objective.uses_batch),
-            self.accelerator.num_processes,
-            self.should_stop,
-        )
-        model = self._model(encoder, training.data, batches, micro_batches)
-        return Parts(model, batches, evaluator, training.data, () if mined is None else mined.examples(), dimension)
+        if not is_cross:
+            evaluator = Evaluator(data, evaluation, loss, config.batch_size, config.matryoshka_dims, config.seed)
+        model = self._model(encoder, data, batches, micro_batches)
+        negatives = () if mined is None else mined.examples()
+        return Parts(model, batches, evaluator, data, (*self._notes(data, batches), *notes), negatives, dimension)
 
-    def _load_data(self) -> tuple[Dataset, Dataset | None]:
-        """The training data in the form that the objective needs, and the evaluation data as it is."""
+    def _load_data(self) -> tuple[list[Dataset], Dataset | None]:
+        """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
         config, own = self.config, self.own
         if own.train_data is None:
-            data = training_data(config.train_data, config.objective, config.seed, self.home)
+            data = [training_data(*part, config.seed, self.home) for part in config.parts]
         else:
-            data = config.objective_class.transform(own.train_data, config.seed)
-        for part in ("optimizer", "schedule"):
-            if part in own.listed():
-                data = data.with_note(f"the {part} is {own.listed()[part]}")
+            data = [config.objective_class.transform(own.train_data, config.seed)]
         if own.eval_data is not None or config.eval_data is None:
             return data, own.eval_data
         return data, load_data(config.eval_data, self.home, split="dev")
 
-    def _load_encoder(self, data: Dataset) -> tuple[Encoder, int | None]:
+    def _notes(self, data: Sequence[Dataset], batches: MixedBatches) -> list[str]:
+        """What was done to each part of the data, and how many batches of it an epoch has."""
+        if len(data) == 1:
+            return [*data[0].notes]
+        return [
+            f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
+            for part, of, steps in zip(data, self.config.parts, batches.steps, strict=True)
+        ]
+
+    def _tokenized(self, encoder: Encoder, examples: Examples) -> TokenizedBatches:
+        config = self.config
+        facts = config.parts[examples.part].facts
+        uses_batch = facts.uses_batch if facts is not OwnObjective else getattr(self.own.objective, "uses_batch", False)
+        processes = self.accelerator.num_processes
+        return TokenizedBatches(
+            examples, encoder, config.batch_size, config.seed, uses_batch, processes, self.should_stop
+        )
+
+    def _load_encoder(self, data: Sequence[Dataset]) -> tuple[Encoder, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
         config = self.config
-        known = chain.from_iterable(data.columns)
+        known = chain.from_iterable(column for part in data for column in part.columns)
         device = str(self.accelerator.device)
         encoder = Encoder.load(
             config.base, config.pooling, config.dtype, device, self.home, config.seed, vocabulary_of=known
@@ -122,11 +130,12 @@ class Preparation:
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
         drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
-        if config.objective_class.needs_dropout and not drops:
-            raise InputError(
-                f"{config.base} has no dropout, by which the two vectors of a sentence differ in {config.objective}; "
-                "choose another base"
-            )
+        for part in config.parts:
+            if part.facts.needs_dropout and not drops:
+                raise InputError(
+                    f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
+                    "choose another base"
+                )
         layout = replace(encoder.model_format, max_length=longest, dimension=None)
         whole = Encoder(
             encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
@@ -146,21 +155,28 @@ class Preparation:
         return mined
 
     def _with_targets(
-        self, encoder: Encoder, data: Dataset, evaluation: Dataset | None
-    ) -> tuple[Examples, Examples | None]:
-        """The training data with its targets, and that of the loss on the evaluation data."""
-        config, target = self.config, self.config.objective_class.target
-        label: Callable[[Dataset], Examples] = partial(own_targets, target=target)
-        if config.teacher is not None:
-            similarity, dtype = config.margin_similarity, config.dtype
-            teacher = Teacher(config.teacher, encoder, target, similarity, dtype, self.home, self.should_stop)
-            label = teacher.label
-        training, form = label(data), self._loss_data(data, evaluation)
-        return training, None if form is None else label(form)
+        self, encoder: Encoder, data: Sequence[Dataset], evaluation: Dataset | None
+    ) -> tuple[list[Examples], Examples | None]:
+        """The training data with its targets, and the evaluation data in the form of the first part that it fits."""
+        training: list[Examples] = []
+        loss: Examples | None = None
+        for number, (part, rows) in enumerate(zip(self.config.parts, data, strict=True)):
+            label = self._labels(encoder, part.facts)
+            training.append(replace(label(rows), part=number))
+            form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
+            loss = loss if form is None else replace(label(form), part=number)
+        return training, loss
 
-    def _loss_data(self, training: Dataset, evaluation: Dataset | None) -> Dataset | None:
+    def _labels(self, encoder: Encoder, objective: type[Objective]) -> Callable[[Dataset], Examples]:
+        """What gives rows the targets of an objective."""
+        config = self.config
+        if config.teacher is None or not objective.needs_teacher():
+            return partial(own_targets, target=objective.target)
+        similarity, dtype, stop = config.margin_similarity, config.dtype, self.should_stop
+        return Teacher(config.teacher, encoder, objective.target, similarity, dtype, self.home, stop).label
+
+    def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
         """The evaluation data in the form that the objective needs; None if its loss there is not comparable."""
-        objective = self.config.objective_class
         if evaluation is None or objective.needs_dropout:
             return None
         try:
@@ -178,18 +194,24 @@ class Preparation:
             return None
         return transformed if len(transformed.columns) == len(training.columns) else None
 
-    def _model(self, encoder: Encoder, data: Dataset, batches: TokenizedBatches, micro_batches: int) -> TrainingModel:
+    def _model(
+        self, encoder: Encoder, data: Sequence[Dataset], batches: MixedBatches, micro_batches: int
+    ) -> TrainingModel:
         config, accelerator = self.config, self.accelerator
+        objectives = [
+            OwnObjective(self.own.objective)
+            if self.own.objective and part.facts is OwnObjective
+            else part.facts.build(config, encoder.full_dimension, len(rows.label_names))
+            for part, rows in zip(config.parts, data, strict=True)
+        ]
         rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
         return TrainingModel(
             encoder,
-            OwnObjective(self.own.objective)
-            if self.own.objective
-            else config.objective_class.build(config, encoder.full_dimension, len(data.label_names)),
+            objectives,
             None if config.weight_decay else batches.used,
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
-            num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * len(batches.columns)),
+            num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * batches.columns),
             mini_batch_size=config.mini_batch_size,
             matryoshka_dims=config.matryoshka_dims,
         )

@@ -50,6 +50,7 @@ class Examples:
 
     data: Dataset
     targets: Targets | None = None
+    part: int = 0  # of the run, by whose objective they are learned
 
 
 def own_targets(data: Dataset, target: str | None = None) -> Examples:

@@ -9,6 +9,7 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
                           notes (what was done to the data), negatives (examples of mined ones, see
                           `training.trainer.negatives`), resumed_from (a step, or null)
     train   loss          mean over the steps since the last train event
+            loss_by_data  of several data sets with an objective each: the mean of each, by "data=objective"
             lr, epoch, steps (in total), sentences_per_second, seconds_left (an estimate), memory_gb (of a GPU: the
             most that was held so far, else null)
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
@@ -57,6 +58,7 @@ from training.device import describe_device
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.trainer import negatives
+from training.trainer.batches import Batch
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, Figures, OnEvent, printing, read_events, shown_figures
@@ -282,7 +284,7 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
     """
     model, optimiser = trainer.model, trainer.optimiser
     trainer.drop_batch()
-    columns, target = trainer.batches.batch(trainer.progress.step, trainer.accelerator.process_index)
+    columns, target, number = trainer.batches.batch(trainer.progress.step, trainer.accelerator.process_index)
     order = sorted(range(len(columns[0])), key=lambda row: -max(len(column[row]) for column in columns))
     mini_batch_size, model.mini_batch_size = model.mini_batch_size, None
     try:
@@ -290,7 +292,7 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
         while rows:
             chosen = order[:rows]
             part: list[TokenIds] = [[column[row] for row in chosen] for column in columns]
-            if _fits(trainer, part, None if target is None else target[torch.tensor(chosen)]):
+            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(chosen)], number)):
                 return rows
             rows //= 2
         return 0
@@ -299,7 +301,7 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
         model.mini_batch_size = mini_batch_size
 
 
-def _fits(trainer: Trainer, columns: Sequence[TokenIds], target: torch.Tensor | None) -> bool:
+def _fits(trainer: Trainer, batch: Batch) -> bool:
     """Whether a forward and backward pass fits beside Adam's moments."""
     trainer.optimiser.zero_grad(set_to_none=True)
     if torch.cuda.is_available():
@@ -307,7 +309,9 @@ def _fits(trainer: Trainer, columns: Sequence[TokenIds], target: torch.Tensor | 
     try:
         trained = [weight for group in trainer.optimiser.param_groups for weight in group["params"]]
         moments = [torch.empty_like(weight) for weight in trained for _ in range(2) if not trainer.optimiser.state]
-        trainer.model.forward_backward(trainer.model.collate(columns, target, trainer.progress.step))
+        trainer.model.forward_backward(
+            trainer.model.collate(batch.columns, batch.target, trainer.progress.step, batch.part)
+        )
     except RuntimeError:  # OutOfMemoryError is one; some libraries say it in their own way
         return False
     del moments

@@ -7,6 +7,7 @@ checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -102,6 +103,7 @@ class Trainer:
         self.meter = ThroughputMeter(self.progress.seconds)
         parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
         self.model, self.batches, self.evaluator, self.data = parts.model, parts.batches, parts.evaluator, parts.data
+        self.notes = parts.notes
         self._saved_dimension = parts.saved_dimension
         self.progress.micro_batches = self.model.num_micro_batches
         groups, fused = self.model.parameter_groups(config.weight_decay), accelerator.device.type in ("cpu", "cuda")
@@ -164,14 +166,14 @@ class Trainer:
             self.progress.step,
             state="running",
             steps=self.total_steps,
-            rows=len(self.data),
+            rows=sum(map(len, self.data)),
             processes=self.accelerator.num_processes,
             device=describe_device(encoder.device),
             dtype=str(encoder.dtype).removeprefix("torch."),
             micro_batches=self.model.num_micro_batches,
             base=encoder.name,
             pooling=encoder.pooling,
-            notes=list(self.data.notes),
+            notes=list(self.notes),
             negatives=[asdict(each) for each in negatives],
             resumed_from=resumed_from,
         )
@@ -239,7 +241,8 @@ class Trainer:
             self._is_stopped_by_callback |= bool(each(*values))
 
     def _collate(self, step: int) -> TrainingBatch:
-        return self.model.collate(*self.batches.batch(step, self.accelerator.process_index), step)
+        batch = self.batches.batch(step, self.accelerator.process_index)
+        return self.model.collate(batch.columns, batch.target, step, batch.part)
 
     def _update_weights(self) -> None:
         """A step of Adam, and at the same time the collation of the next batch.
@@ -279,7 +282,8 @@ class Trainer:
         self.events.emit(
             "train",
             progress.step,
-            loss=math.fsum(progress.losses) / len(progress.losses),
+            loss=_mean(progress.losses),
+            **self._loss_by_data(),
             lr=rate,
             epoch=round(progress.step / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
@@ -288,6 +292,16 @@ class Trainer:
             seconds_left=self._seconds_left(),
         )
         progress.losses = []
+
+    def _loss_by_data(self) -> dict[str, dict[str, float]]:
+        """Of several parts, the mean loss of each since the last train event, where it had a batch."""
+        if len(self.data) == 1:
+            return {}
+        progress, losses = self.progress, defaultdict[int, list[float]](list)
+        for step, loss in enumerate(progress.losses, progress.step - len(progress.losses)):
+            losses[self.batches.part(step)[0]].append(loss)
+        names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
+        return {"loss_by_data": {names[part]: _mean(values) for part, values in sorted(losses.items())}}
 
     def _evaluate(self) -> None:
         """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
@@ -345,13 +359,17 @@ class Trainer:
         # sentence-transformers has no tokenizer that gives bigrams.
         library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
         figures = progress.baseline or {}, progress.best or {}, progress.test or {}
-        card = model_card(self.config, self.data, *figures, getattr(encoder, "pooling", None), library)
+        card = model_card(self.config, self.data, self.notes, *figures, getattr(encoder, "pooling", None), library)
         write_text(folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
         evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
         return self.meter.seconds_left(self.total_steps - step, evaluations)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 @torch.no_grad()

@@ -62,6 +62,7 @@ class TrainingBatch:
     order: Tensor  # (B * C,) int64: where each sentence, column by column, is among those of the micro-batches
     columns: int  # C
     target: Tensor | None  # (B,)
+    part: int = 0  # of the data, by whose objective the loss is computed
 
 
 class TrainingModel(nn.Module):
@@ -69,7 +70,7 @@ class TrainingModel(nn.Module):
 
     Args:
         encoder: can be used for encoding inside `export_encoder` only.
-        objective: see `training.objectives`.
+        objectives: of each part of the data; see `training.objectives`.
         used: the token ids in the training data; None for all (weight decay changes every row).
         seed: of dropout.
         rank: of LoRA; 0 trains all weights.
@@ -81,7 +82,7 @@ class TrainingModel(nn.Module):
     def __init__(
         self,
         encoder: Encoder | TrainableCrossEncoder,
-        objective: Objective,
+        objectives: Objective | Sequence[Objective],
         used: Iterable[int] | None = None,
         seed: int = 0,
         rank: int = 0,
@@ -96,7 +97,7 @@ class TrainingModel(nn.Module):
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
         self.mini_batch_size = mini_batch_size
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
-        self.objective = Loss(objective, dims, encoder.normalizes).to(encoder.device)
+        self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         # Word vectors that their folder says to keep as they are stay so.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
@@ -110,7 +111,7 @@ class TrainingModel(nn.Module):
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
             self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
-    def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int) -> TrainingBatch:
+    def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
         """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
@@ -125,6 +126,7 @@ class TrainingModel(nn.Module):
             torch.from_numpy(np.argsort(np.concatenate(groups))).to(device),
             len(columns),
             None if target is None else target.to(device),
+            part,
         )
 
     def forward_backward(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
@@ -159,7 +161,7 @@ class TrainingModel(nn.Module):
     def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """The vectors of each micro-batch -> the loss of the batch, and its gradient by them."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
-        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target)
+        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target, batch.part)
         loss.backward()
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         return loss, vectors.grad.split(batch.sizes)
@@ -204,7 +206,7 @@ class TrainingModel(nn.Module):
 
 
 class Loss(nn.Module):
-    """The loss that a run minimises.
+    """The loss that a run minimises, by the objective of the part of the data that a batch is of.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
     vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
@@ -216,23 +218,29 @@ class Loss(nn.Module):
     `MatryoshkaLoss` in sentence-transformers.
     """
 
-    def __init__(self, objective: Objective, dims: Sequence[int] = (), normalizes: bool = False) -> None:
+    def __init__(
+        self, objectives: Objective | Sequence[Objective], dims: Sequence[int] = (), normalizes: bool = False
+    ) -> None:
         super().__init__()
-        self.objective, self.dims = objective, tuple(sorted(dims, reverse=True))
-        self.normalizes = normalizes and objective.takes_output
-        for name, weights in vars(objective).items():
-            if isinstance(weights, nn.Module):
-                self.add_module(name, weights)
+        self.objectives = [objectives] if isinstance(objectives, Objective) else objectives
+        self.dims = tuple(sorted(dims, reverse=True))
+        self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
+        for part, objective in enumerate(self.objectives):
+            for name, weights in vars(objective).items():
+                if isinstance(weights, nn.Module):
+                    self.add_module(f"part{part}_{name}" if part else name, weights)
 
-    def forward(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+    def forward(self, vectors: Vectors, target: Tensor | None = None, part: int = 0) -> Tensor:
+        objective = self.objectives[part]
+
         def loss(dim: int) -> Tensor:
             short = target[..., :dim] if target is not None and target.ndim == 3 else target
-            return self.objective([F.normalize(column[:, :dim], dim=1) for column in vectors], short)
+            return objective([F.normalize(column[:, :dim], dim=1) for column in vectors], short)
 
         if self.dims:
             first, *others = map(loss, self.dims)
             return sum(others, first)
-        return loss(vectors[0].shape[1]) if self.normalizes else self.objective(vectors, target)
+        return loss(vectors[0].shape[1]) if self.normalizes[part] else objective(vectors, target)
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:

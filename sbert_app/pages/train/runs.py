@@ -147,7 +147,8 @@ def settings(run: Run) -> str:
         f"teacher {config.teacher}" if config.teacher else "",
         "" if config.objective_class.scores_pairs else pooling,
         config.base,
-        config.train_data.rsplit("/", 1)[-1],
+        "+".join(name.rsplit("/", 1)[-1] for name in config.train_data.split("+")),
+        f"mixing {config.mix}" if len(config.parts) > 1 else "",
         f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
         f"batch {config.batch_size}"
         + (f", {config.mini_batch_size} at a time" if config.mini_batch_size is not None else ""),

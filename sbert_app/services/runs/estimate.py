@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sbert_app.services.background.state import State
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -32,8 +32,9 @@ from training.data.overlap import overlap
 from training.errors import InputError
 from training.models.scorer import CROSS, kind_of
 from training.names import DataName, ModelName
+from training.objectives import Objective
 from training.sources.resolve import find_run, has_glove
-from training.trainer.config import RunConfig
+from training.trainer.config import Part, RunConfig
 
 if TYPE_CHECKING:
     from training.trainer.negatives import MinedTriplet
@@ -62,6 +63,7 @@ class RunEstimate:
     columns: int  # sentences per row
     kind: str  # of the rows: scored pairs, triplets …
     notes: tuple[str, ...] = ()
+    rows_of_parts: tuple[int, ...] = ()  # of the config, where they are known
 
     @property
     def steps(self) -> int | None:
@@ -69,7 +71,8 @@ class RunEstimate:
             return self.config.max_steps
         if self.rows is None:
             return None
-        return max(1, math.ceil(self.config.epochs * math.ceil(self.rows / self.config.batch_size)))
+        batches = [math.ceil(rows / self.config.batch_size) for rows in self.rows_of_parts or (self.rows,)]
+        return max(1, math.ceil(self.config.epochs * sum(self.config.steps_of_parts(batches))))
 
     def seconds(self, rate: TrainingRate) -> float | None:
         """The estimated duration of the run; None if the number of steps is not known."""
@@ -114,26 +117,44 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         form = _form(name, store.home)
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
-    names = DataName.parse_joined(config.train_data)
-    parts = [_transformed(name, config, store.home) for name in names]
-    known = [part for part in parts if isinstance(part, Dataset)]
-    rows: int | None
-    notes: Sequence[str]
-    if len(known) == len(parts):
-        data = join(known)
-        rows, columns, kind = len(data), len(data.columns), data.kind
-        notes = (*data.notes, *(str(overlap(each, [data])) for each in _dev_data(config.eval_data, store.home)))
-    else:
-        kind = next(part for part in parts if isinstance(part, str))
-        each = [_rows_of(name, part, config) for name, part in zip(names, parts, strict=True)]
-        rows = None if None in each else sum(filter(None, each))
-        columns = objective.rows.example(kind)[0]
-        note = "is downloaded from the Hub when the run starts, unless it was before"
-        notes = [f"{name} {note}" for name in names if _on_hub(name)]
+    learned = [_learned(part, config, store.home) for part in config.parts]
+    rows = [each.rows for each in learned]
+    known = [data for each in learned for data in each.data]
+    notes = [note for each in learned for note in each.notes]
+    if None not in rows:
+        notes += [str(overlap(each, known)) for each in _dev_data(config.eval_data, store.home)]
+    columns, kind = max(each.columns for each in learned), " and ".join(dict.fromkeys(each.kind for each in learned))
     if config.mine_negatives:
         columns, kind = 3, TRIPLETS
     columns = 1 if objective.scores_pairs else columns  # a cross-encoder reads a row's sentences as one
-    return RunEstimate(config, rows, columns, kind, (*notes, *_preparation(config, store.home)))
+    numbers = tuple(number for number in rows if number is not None)
+    total = sum(numbers) if len(numbers) == len(rows) else None
+    return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, store.home)), numbers)
+
+
+class _Learned(NamedTuple):
+    """What a run learns from in one of its parts, as far as it is known."""
+
+    rows: int | None
+    columns: int
+    kind: str
+    notes: Sequence[str]
+    data: Sequence[Dataset] = ()
+
+
+def _learned(part: Part, config: RunConfig, home: Path) -> _Learned:
+    names = DataName.parse_joined(part.data)
+    found = [_transformed(name, part.facts, config.seed, home) for name in names]
+    known = [each for each in found if isinstance(each, Dataset)]
+    if len(known) == len(found):
+        data = join(known)
+        named = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
+        return _Learned(len(data), len(data.columns), data.kind, [named + note for note in data.notes], [data])
+    kind = next(each for each in found if isinstance(each, str))
+    each = [_rows_of(name, rows, part.facts) for name, rows in zip(names, found, strict=True)]
+    note = "is downloaded from the Hub when the run starts, unless it was before"
+    notes = [f"{name} {note}" for name in names if _on_hub(name)]
+    return _Learned(None if None in each else sum(filter(None, each)), part.facts.rows.example(kind)[0], kind, notes)
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
@@ -149,12 +170,12 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
     return [note for note, is_due in notes.items() if is_due]
 
 
-def _rows_of(name: DataName, part: Dataset | str, config: RunConfig) -> int | None:
+def _rows_of(name: DataName, part: Dataset | str, objective: type[Objective]) -> int | None:
     """The rows of a part; of a set on the Hub only if it is the whole training split, of which each row is used."""
     if isinstance(part, Dataset):
         return len(part)
     known = name.built_in
-    if known is None or not config.objective_class.rows.example(part)[1]:
+    if known is None or not objective.rows.example(part)[1]:
         return None
     return known.splits[name.split or next(iter(known.splits))].rows
 
@@ -193,7 +214,9 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
             # Of the same speed, without what precedes the steps: a teacher's targets, the mining of negatives.
             if config.teacher:
                 objective = "triplet" if estimate.columns == 3 else "simcse"
-                config = config.replace(objective=objective, teacher=None, batch_size=max(2, config.batch_size))
+                taught = next(part.data for part in config.parts if part.facts.needs_teacher())
+                changes = {"objective": objective, "train_data": taught, "teacher": None}
+                config = config.replace(**changes, batch_size=max(2, config.batch_size))
             train(config, on_event=events.append, home=store.home)
             # The first steps and the first evaluation are slower than all others.
             rates = _rates(events)
@@ -235,13 +258,12 @@ def _rates(events: Sequence[Event]) -> list[float]:
     return [event["sentences_per_second"] for event in events if event["kind"] == "train"]
 
 
-def _transformed(name: DataName, config: RunConfig, home: Path) -> Dataset | str:
+def _transformed(name: DataName, objective: type[Objective], seed: int, home: Path) -> Dataset | str:
     """The rows that the objective would see; for a set on the Hub only its form."""
     kind = _form(name, home)
-    objective = config.objective_class
     objective.rows.check(str(name), kind, objective.name)
     loaded = _load(name, home)
-    return kind if loaded is None else objective.transform(loaded, config.seed)
+    return kind if loaded is None else objective.transform(loaded, seed)
 
 
 def _form(name: DataName, home: Path) -> str:

@@ -114,10 +114,11 @@ class Run:
 
 
 def default_name(config: RunConfig) -> str:
-    """The name of a run that was given none: objective, concatenation, pooling, base."""
+    """The name of a run that was given none: objectives, concatenation, pooling, base."""
     concatenation = f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
-    return f"{config.objective}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
+    objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
+    return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 
 
 def slug(text: str) -> str:

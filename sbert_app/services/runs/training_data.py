@@ -30,7 +30,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     if any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
         return before
     try:
-        return [*before, training_data(config.train_data, config.objective, config.seed, home)]
+        return before + [training_data(*part, config.seed, home) for part in config.parts]
     except UserFacingError:  # an upload that was deleted
         return before
 

@@ -349,6 +349,19 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several(services, name):
     assert "<img" not in one.to_json().replace("\\u003c", "<")
 
 
+def test_the_loss_of_several_data_sets_is_a_line_each():
+    steps = [("pairs=cosent", 4.0), (HOSTILE, 0.5)] * 3
+    events = [
+        {"kind": "train", "step": step, "loss": loss, "loss_by_data": {name: loss}}
+        for step, (name, loss) in enumerate(steps, 1)
+    ]
+    figure = FIGURES["loss"]([Curve("mixed", "#0072B2", events, 6, None)])
+    lines = [trace for trace in figure.data if trace.hovertemplate and len(trace.x)]
+    assert [(list(line.x), list(line.y)) for line in lines] == [([1, 3, 5], [4.0] * 3), ([2, 4, 6], [0.5] * 3)]
+    assert "pairs=cosent" in lines[0].hovertemplate and lines[0].line.dash != lines[1].line.dash
+    assert "<img" not in figure.to_json().replace("\\u003c", "<")
+
+
 def test_a_run_judged_by_something_else_is_not_drawn_among_the_others(services):
     store = services.jobs.store
     run = finished(store)

@@ -104,7 +104,8 @@ def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, fi
             load_data(policy.check_data(name))
         assert "PASSWORD" not in str(error.value)
     assert policy.check_data(f"{upload}?encoding=koi8-r")
-    for name in (f"{secret}?encoding=koi8-r", "/etc/passwd?encoding=utf-8"):
+    assert policy.check_data(f"{upload}=mnrl+stsb:train=cosent")
+    for name in (f"{secret}?encoding=koi8-r", "/etc/passwd?encoding=utf-8", f"{upload}=mnrl+{secret}=cosent"):
         with pytest.raises(InputError, match="cannot be used here"):
             policy.check_data(name)
 

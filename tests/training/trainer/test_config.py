@@ -182,7 +182,7 @@ def test_copies_are_equal_and_validated():
 
 def test_settings_are_those_of_the_model():
     assert set(CHOICES) == {
-        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity"),
+        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity", "mix"),
     }
     assert CHOICES["pooling"] == (None, *POOLINGS)
     assert list(SETTINGS) == list(RunConfig.model_fields)

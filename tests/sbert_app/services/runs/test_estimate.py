@@ -40,6 +40,16 @@ def test_the_rows_and_steps_of_data_on_this_machine_are_exact(store, file):
     assert estimate_run(RunConfig("regression", train_data=file, max_steps=500), store).steps == 500
 
 
+@pytest.mark.parametrize(("mix", "steps"), [("proportional", 4 + 3), ("round-robin", 3 + 3)])
+def test_several_data_sets_add_up_by_their_batches(store, file, mix, steps):
+    more = Path(file).with_name("together.csv")
+    more.write_text("anchor,positive\n" + "A cat sleeps.,The cat is asleep.\n" * 50)
+    config = RunConfig(train_data=f"{more}=mnrl+{file}=cosent", mix=mix)
+    found = estimate_run(config, store)
+    assert (found.rows, found.steps, found.kind) == (90, steps, "pairs and scored pairs")
+    assert found.rows_of_parts == (50, 40)
+
+
 def test_what_is_derived_is_said(store):
     found = estimate_run(RunConfig("triplet"), store)
     assert found.columns == 3

@@ -1,0 +1,117 @@
+"""Setting: all that is to be known of a field of `RunConfig`: form, command, endpoint and docs are made from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Annotated, Any, NamedTuple, cast, get_args
+
+from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
+
+from training.objectives.base import names
+
+
+def whole_number(value: Any) -> Any:
+    """JSON from a browser has no integers: 8.0 is 8."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(whole_number)]
+
+
+def setting(default: Any, label: str, help: str, **more: Any) -> Any:
+    """A field of `RunConfig` with the words for it: form, command, endpoint and docs/train.md are made from them.
+
+    Args:
+        default: its default; ``...`` if there is none.
+        label: what it is called in a form.
+        help: what it is, as a noun phrase: "passes over the training data".
+        more: the bounds of a number (gt, ge, lt, le), pattern; and of `Setting` words, option, metavar, choices, joint.
+    """
+    facts = ("words", "option", "metavar", "choices", "joint")
+    words: dict[str, Any] = {name: more.pop(name) for name in facts if name in more}
+    return Field(default, title=label, description=help, json_schema_extra=words, **more)
+
+
+class Range(NamedTuple):
+    """The numbers that a field can have."""
+
+    low: float
+    high: float  # infinity if there is no limit
+    includes_low: bool
+    is_whole: bool
+    includes_high: bool = True
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.is_whole else "a number"
+        low = f"{'from' if self.includes_low else 'above'} {self.low}"
+        high = f" {'to' if self.includes_high else 'and below'} {self.high}" if math.isfinite(self.high) else ""
+        return f"{kind} {low}{high}"
+
+
+class Setting(NamedTuple):
+    """All that is to be known of a field of `RunConfig`."""
+
+    name: str
+    label: str
+    help: str
+    type: type  # bool, int, float or str; str too of what may be several words with commas
+    default: Any
+    words: str  # the default in words; empty if there is none, and of a flag
+    option: str  # of the command
+    metavar: str | None
+    joint: str  # what joins several values into one text; empty if there is but one
+    allowed: Collection[str]  # the values that it can have, None apart; empty if any will do
+    range: Range | None  # of a number
+    is_optional: bool
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values that it can have, with None first if it is optional; empty if any will do."""
+        return (None,) * (self.is_optional and bool(self.allowed)) + tuple(self.allowed)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives that it is for; none if it is for all."""
+        return names(lambda objective: self.name in objective.own_fields())
+
+    def sentence(self) -> str:
+        """What it is, beginning with the objectives that it is for, if not all."""
+        *others, last = self.objectives or ("",)
+        text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
+        return text[:1].upper() + text[1:].rstrip(",")
+
+
+def describe(name: str, field: FieldInfo) -> Setting:
+    bounds = {
+        bound: getattr(each, bound)
+        for each in field.metadata
+        for bound in ("ge", "gt", "le", "lt")
+        if hasattr(each, bound)
+    }
+    arguments = get_args(field.annotation)
+    is_optional = type(None) in arguments
+    annotation = arguments[0] if is_optional else field.annotation
+    kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt", math.inf))
+    has_words = isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
+    in_words = (field.default if isinstance(field.default, str) else f"{field.default:g}") if has_words else ""
+    given = {
+        "option": f"--{name.replace('_', '-')}",
+        "metavar": None,
+        "joint": "",
+        **cast("dict[str, Any]", field.json_schema_extra),
+    }
+    return Setting(
+        name=name,
+        label=field.title or name,
+        help=field.description or "",
+        type=kind,
+        default=field.default,
+        words=given.pop("words", None) or in_words,
+        allowed=given.pop("choices", ()),
+        range=None if low is None else Range(low, high, "ge" in bounds, kind is int, "lt" not in bounds),
+        is_optional=is_optional,
+        **given,
+    )
