@@ -26,8 +26,8 @@ from paths import ROOT
 from scripts.workers import end_workers
 
 START_UP_SECONDS = 240
-# From a signal on. The app gives itself three and promises five; beside other work the same work uses more of them.
-PROCESSOR_SECONDS_TO_END = 8.0
+# From a signal on. The app gives itself three.
+PROCESSOR_SECONDS_TO_END = 5.0
 RUN = "/gradio_api/run/"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -41,6 +42,7 @@ from training.errors import InputError
 
 LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread still waits for something
 LAST_PROCESSOR_SECONDS = 3.0  # … or computes something
+WAKE_SECONDS = 0.25  # between two looks of the waiting main thread whether a signal has come
 
 PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
@@ -125,11 +127,17 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
         print(f"SBERT Lab is at {url}", flush=True)
         if block:
             with suppress(KeyboardInterrupt):
-                threading.Event().wait()
+                _wait()
     finally:
         if block:
             _end(app, services)
     return app, url
+
+
+def _wait() -> None:
+    """Until a signal raises. The system may hand a signal to another thread, which does not wake this one."""
+    while True:
+        time.sleep(WAKE_SECONDS)
 
 
 def _end(app: gr.Blocks, services: Services) -> None:

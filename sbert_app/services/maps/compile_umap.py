@@ -1,6 +1,7 @@
-"""Compile umap-learn into a folder: ``python -m sbert_app.services.maps.compile_umap HOME FOLDER``.
+"""Compile umap-learn, once on a machine: ``python -m sbert_app.services.maps.compile_umap``.
 
-Run by `umap_engine` as a process of low priority: half a minute of compiling in the app would delay every answer.
+`umap_engine` runs it with ``HOME FOLDER``, as a process of low priority: half a minute of compiling in the app would
+delay every answer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sbert_app.services.maps.projection import DIMENSIONS, MapSettings, draw
-from sbert_app.services.maps.umap_engine import import_umap
+from sbert_app.services.maps.umap_engine import compile_ahead, import_umap
+from training.sources.home import home_folder
 
 LOW_PRIORITY = 10  # niceness
 
@@ -28,4 +30,7 @@ def main(home: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        compile_ahead(home_folder())
