@@ -12,9 +12,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
 # The longest files first, so that none is left for the end; a file is one process's, as its tests share fixtures.
-WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-# In order within a file: its tests share one app and its runs.
-PAGES := --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/browser
+BY_FILE := --dist loadfile --no-loadscope-reorder
+# The tests of the gate wait for a third of their time: three processes keep two cores at work.
+GATE := --numprocesses 3 $(BY_FILE)
+SLOW := --numprocesses 2 $(BY_FILE)
 
 .PHONY: help setup app test test-slow lint format lock bench screenshots clean
 
@@ -51,14 +52,14 @@ test test-slow: export SBERT_HOME = $(TEST_HOME)
 test: export HYPOTHESIS_PROFILE = gate
 test: setup lint ## the gate: lint, then the tests in random order, then the tests in a browser
 	sh scripts/find_browser.sh
-	$(PYTEST) -m "not slow" $(WORKERS) --ignore tests/browser
-	$(PYTEST) -m "not slow" -p no:randomly $(PAGES)
+	$(PYTEST) -m "not slow" $(GATE) --ignore tests/browser
+	$(PYTEST) -m "not slow" $(GATE) -p no:randomly tests/browser  # in order: a file's tests share one app and its runs
 
 test-slow: export HYPOTHESIS_PROFILE = full
 test-slow: setup ## the rest: Ray, fresh environments, whole matrices, properties at full depth, audits of every page
 	sh scripts/find_browser.sh
-	$(PYTEST) -m "slow or hypothesis" $(WORKERS) --ignore tests/browser
-	$(PYTEST) -m slow -p no:randomly $(PAGES)
+	$(PYTEST) -m "slow or hypothesis" $(SLOW) --ignore tests/browser
+	$(PYTEST) -m slow $(SLOW) -p no:randomly tests/browser
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock
