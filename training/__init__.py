@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.distill import distill
     from training.models.encoder import Encoder
+    from training.models.late_interaction import LateInteraction
     from training.models.retrievers import load_retriever
+    from training.models.sparse import SparseEncoder
     from training.quantization import quantize
     from training.search import (
         QuantizedIndex,
@@ -41,10 +43,12 @@ __all__ = [
     "Dataset",
     "Encoder",
     "InputError",
+    "LateInteraction",
     "QuantizedIndex",
     "RetrievalData",
     "RunConfig",
     "SearchIndex",
+    "SparseEncoder",
     "attribute",
     "choose_threshold",
     "community_detection",
@@ -65,10 +69,12 @@ _MODULES = {
     "Dataset": "training.data.dataset",
     "Encoder": "training.models.encoder",
     "InputError": "training.errors",
+    "LateInteraction": "training.models.late_interaction",
     "QuantizedIndex": "training.search",
     "RetrievalData": "training.data.retrieval",
     "RunConfig": "training.trainer.config",
     "SearchIndex": "training.search",
+    "SparseEncoder": "training.models.sparse",
     "attribute": "training.evaluation.attribution",
     "choose_threshold": "training.evaluation.thresholds",
     "community_detection": "training.clustering",

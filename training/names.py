@@ -5,6 +5,7 @@ all-MiniLM-L6-v2:cls                             the same weights under CLS pool
 google/embeddinggemma-300m?prompt_name=query     the prompt of that name before every sentence
 intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
 all-MiniLM-L6-v2?dtype=int8                      computed in 8-bit integers
+maxsim:all-MiniLM-L6-v2                          late interaction: the token vectors of that encoder, unpooled
 run:20261121-collapse                            the model of a run, by its id or its name
 scratch:6x384                                    a transformer of random weights: layers, dimension
 endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
@@ -36,7 +37,7 @@ from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label
 
-RUN, SCRATCH, ENDPOINT, HUB, MTEB = "run:", "scratch:", "endpoint:", "hf:", "mteb:"
+RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
 BEIR, NANOBEIR = "beir:", "nanobeir:"
 ENCODING = "?encoding="
 PORTS = {"http": 80, "https": 443}
@@ -83,6 +84,7 @@ class ModelName:
     prompt_name: str | None = None
     dtype: str | None = None
     pooling: str | None = None
+    maxsim: bool = False  # the token vectors of this encoder are compared, by late interaction
 
     @staticmethod
     def parse(text: ModelName | str) -> ModelName:
@@ -91,6 +93,8 @@ class ModelName:
             return text
         if ("?" in text or ":" in text) and _is_folder(text):
             return ModelName(text)
+        if text.strip().startswith(MAXSIM):
+            return replace(ModelName.parse(text.strip().removeprefix(MAXSIM)), maxsim=True)
         whole, pooling = text.strip(), None
         before, _, last = whole.rpartition(":")
         if last in POOLINGS and not whole.startswith(ENDPOINT):
@@ -119,12 +123,13 @@ class ModelName:
     def __str__(self) -> str:
         said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
         settings = urlencode({key: value for key, value in said.items() if value is not None})
-        return f"{self.name}{settings and '?'}{settings}" + (f":{self.pooling}" if self.pooling else "")
+        kind, pooling = MAXSIM * self.maxsim, f":{self.pooling}" if self.pooling else ""
+        return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
 
     @property
     def label(self) -> str:
         """In words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
-        parts = [MODEL_LABELS.get(self.name, self.name)]
+        parts = ["MaxSim of " * self.maxsim + MODEL_LABELS.get(self.name, self.name)]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
         if self.prompt_name == BY_ROLE:
@@ -165,24 +170,24 @@ class ModelName:
     @property
     def weights(self) -> ModelName:
         """The name with the dtype alone: what has a copy of its own in memory. Other settings share one."""
-        return ModelName(self.name, dtype=self.dtype)
+        return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim)
 
     @property
     def states_prompt(self) -> bool:
         """Whether a prompt is chosen, be it none."""
         return self.prompt is not None or self.prompt_name is not None
 
-    def check_cross_encoder(self) -> None:
-        """InputError if more than the dtype is stated, which is all that a cross-encoder has to choose."""
+    def check_settings(self, kind: str) -> None:
+        """InputError if more than the dtype is stated: models of a ``kind`` without sentence vectors have no more."""
         if self.pooling:
-            raise InputError(f"{self.name} is a cross-encoder, which pools nothing; leave the pooling out")
-        if self.has_settings and self != self.weights:
+            raise InputError(f"{self.name} is a {kind}, which pools nothing; leave the pooling out")
+        if self != self.weights:
             raise InputError(f"{self.name} has neither dimensions nor prompts to choose; leave them out")
 
     @property
     def has_settings(self) -> bool:
         """Whether anything but the pooling is stated."""
-        return self != ModelName(self.name, pooling=self.pooling)
+        return self != ModelName(self.name, pooling=self.pooling, maxsim=self.maxsim)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ KINDS = {  # of models: name, colour, symbol
     "encoder": ("bi-encoder", "blue", "circle"),
     "baseline": ("no transformer", "orange", "square"),
     "cross-encoder": ("cross-encoder", "purple", "diamond"),
+    "late interaction": ("late interaction", "green", "cross"),
+    "sparse encoder": ("sparse encoder", "vermillion", "x"),
 }
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}  # margins in which the labels of the axes' ends fit
 PLOT_SIZE = (1_050, 290)  # pixels of the plot area on a wide screen

@@ -4,8 +4,8 @@
     row_scores(scorer, [first, second])                  [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
     evaluate(scorer, "stsb:test")["spearman"]["cosine"]
 
-A bi-encoder turns sentences into vectors, which four similarities compare. A cross-encoder has no vectors: its only
-similarity is the ``score`` of a pair.
+A bi-encoder turns sentences into vectors, which four similarities compare. A cross-encoder has no vectors, and late
+interaction one for each token: their only similarity is the ``score`` of a pair.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from training.errors import InputError
 from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
 from training.evaluation.mteb_tasks import Progress, ShouldStop, evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
-from training.models.baselines import TfIdf
+from training.models.baselines import SparseVectors
 from training.names import DataName
 
 if TYPE_CHECKING:
     from training.models.retrievers import Retriever
     from training.models.scorer import BiEncoder, Scorer, Vectors
 
-SCORE = "score"  # the name of a cross-encoder's only similarity
+SCORE = "score"  # the name of the only similarity of what has no sentence vectors
 
 
 @dataclass
@@ -51,8 +51,8 @@ def sentence_vectors(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Vectors:
-    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF."""
-    if isinstance(encoder, TfIdf):
+    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE."""
+    if isinstance(encoder, SparseVectors):
         return encoder.encode_sparse(sentences, on_progress, should_stop)
     return encoder.encode(sentences, normalize=None, on_progress=on_progress, should_stop=should_stop)
 
@@ -116,9 +116,9 @@ def evaluate(
         of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations; for
         labelled pairs ``"average_precision"``, ``"f1"``, ``"threshold"``, ``"precision"`` and ``"recall"`` (see
         `training.evaluation.metrics`) and ``"positives"``, the number of pairs that belong together.
-        A cross-encoder has one ``score`` in place of the four similarities. Retrieval data has figures of its own, see
-        `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10", "mrr@10", "recall@10",
-        …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
+        A cross-encoder and late interaction have one ``score`` in place of the four similarities. Retrieval data has
+        figures of its own, see `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10",
+        "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
 
     Raises:
         InputError: the data has no scores, no triplets, and no labels of this kind.

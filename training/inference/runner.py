@@ -150,6 +150,8 @@ class PackedRunner(InferenceRunner[Ids]):
 class PaddedRunner(InferenceRunner[Ids]):
     """One sentence in a row, through a module of the transformers library."""
 
+    output = "last_hidden_state"  # of the module's outputs, the one that is reduced
+
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
@@ -157,11 +159,15 @@ class PaddedRunner(InferenceRunner[Ids]):
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = pad([texts[row[0]] for row in rows], self.pad_id)
-        mask = None if batch.mask is None else to_device(batch.mask, self.device)
-        states = self.transformer(
-            input_ids=to_device(batch.ids, self.device), attention_mask=None if mask is None else mask.long()
-        ).last_hidden_state
-        return states, mask
+        ids, mask = to_device(batch.ids, self.device), batch.mask
+        mask = None if mask is None else to_device(mask, self.device)
+        attended = self.attended(ids, mask)
+        found = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())
+        return getattr(found, self.output), mask
+
+    def attended(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
+        """(n, T) bool: the tokens that others attend to; None = all."""
+        return mask
 
 
 def attention_input(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from training.catalogue import BASELINES, GLOVE, TFIDF
+from training.catalogue import BASELINES, GLOVE, MODEL_LABELS, TFIDF
 from training.errors import InputError, Stopped, first_line
 from training.pooling import normalize_rows
 from training.sources.resolve import glove_folder
@@ -111,7 +111,25 @@ class Baseline:
         raise NotImplementedError
 
 
-class TfIdf(Baseline):
+class SparseVectors(Baseline):
+    """An encoder with a number for each word or token, most of them 0."""
+
+    encode_sparse: Callable[..., csr_matrix]  # (sentences, on_progress, should_stop) -> float32 (N, V)
+
+    def embed_all(
+        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+    ) -> np.ndarray:
+        """Sentences -> dense (N, V). InputError if that takes more than a gigabyte."""
+        matrix = self.encode_sparse(sentences, on_progress, should_stop)
+        if 4 * matrix.shape[0] * matrix.shape[1] > MAX_DENSE_BYTES:
+            raise InputError(
+                f"{MODEL_LABELS.get(self.name, self.name)} vectors of {matrix.shape[0]:,} sentences with "
+                f"{matrix.shape[1]:,} different words do not fit in memory; give fewer sentences"
+            )
+        return matrix.toarray()
+
+
+class TfIdf(SparseVectors):
     """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
     The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
@@ -135,18 +153,6 @@ class TfIdf(Baseline):
         vectorizer = TfidfVectorizer(token_pattern=WORD_PATTERN)
         matrix = vectorizer.fit_transform(_with_progress(sentences, on_progress, should_stop))
         return csr_matrix(matrix, dtype=np.float32)
-
-    def embed_all(
-        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
-    ) -> np.ndarray:
-        """Sentences -> dense (N, V). InputError if that takes more than a gigabyte."""
-        matrix = self.encode_sparse(sentences, on_progress, should_stop)
-        if 4 * matrix.shape[0] * matrix.shape[1] > MAX_DENSE_BYTES:
-            raise InputError(
-                f"TF-IDF vectors of {matrix.shape[0]:,} sentences with {matrix.shape[1]:,} different words do not fit "
-                "in memory; give fewer sentences"
-            )
-        return matrix.toarray()
 
 
 class WordVectors(Baseline):

@@ -98,7 +98,7 @@ class CrossEncoder:
             InputError: it cannot be found, has no safetensors weights, or does not give one score.
         """
         stated = ModelName.parse(name)
-        stated.check_cross_encoder()
+        stated.check_settings("cross-encoder")
         name = stated.name
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)

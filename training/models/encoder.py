@@ -120,6 +120,8 @@ class Encoder(EncoderModules):
         """
         stated = ModelName.parse(name).with_pooling(pooling)
         check_pooling(stated.pooling)
+        if stated.maxsim:
+            raise InputError(f"{stated} scores pairs by late interaction; for sentence vectors load {stated.name}")
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
         backbone, tokenizer, head, model_format, source = open_modules(stated.name, home, seed, vocabulary_of)

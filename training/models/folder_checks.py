@@ -202,6 +202,18 @@ def holds_cross_encoder(folder: Path) -> bool:
     return any(str(each).endswith("ForSequenceClassification") for each in names)
 
 
+MULTI_VECTOR, COLBERT, SPARSE_ENCODER = "MultiVectorEncoder", "ColBERT", "SparseEncoder"
+
+
+def stated_kind(folder: Path) -> str:
+    """The class of sentence-transformers or PyLate that a folder names; "" if it names none, or is damaged."""
+    try:
+        general = read_object(folder / "config_sentence_transformers.json", {})
+    except (InputError, OSError):  # as above
+        return ""
+    return str(COLBERT if "query_prefix" in general else general.get("model_type") or "")  # older PyLate names none
+
+
 # ---------------------------------------------------------------- files
 
 

@@ -79,8 +79,10 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 
 @quiet()
-def open_backbone(folder: Path) -> nn.Module:
+def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
+
+    ``auto_class`` is the class of transformers that opens it.
 
     InputError if the files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
@@ -90,7 +92,7 @@ def open_backbone(folder: Path) -> nn.Module:
         import transformers
 
     model_type = read_object(folder / "config.json", {}).get("model_type")
-    opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), "AutoModel"))
+    opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), auto_class))
     try:
         backbone, report = opener.from_pretrained(
             folder,
@@ -141,12 +143,15 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
         return BertModel(config)
 
 
-def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module) -> int:
-    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow."""
+def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, stated: int | None = None) -> int:
+    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
+
+    ``stated``: in place of the tokenizer's limit.
+    """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     limits = [] if not positions else [int(positions) - position_offset(backbone)]
-    if tokenizer.model_max_length < NO_LIMIT:
-        limits.append(int(tokenizer.model_max_length))
+    if (longest := stated or tokenizer.model_max_length) < NO_LIMIT:
+        limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)
 
 

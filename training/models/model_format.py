@@ -11,7 +11,7 @@ their own, and those that `training.models.modules` does not list, are refused b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -65,6 +65,7 @@ class ModelFormat:
     default_prompt: str | None = None  # the name of the one that is put before every sentence
     dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
     similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SCORE_FUNCTIONS`
+    expansion: tuple[int, int, str] | None = None  # shorter texts are filled up: to how many tokens, which id, token
 
     @property
     def prompt(self) -> str:
@@ -77,7 +78,8 @@ def read_model_format(folder: Path) -> ModelFormat:
     if not (folder / "modules.json").exists():
         _check_weights(folder)
         return ModelFormat(folder)
-    first, *rest = _read_modules(folder)
+    settings = general_settings(folder)
+    first, *rest = read_modules(folder)
     if first.kind == TRANSFORMER:
         _check_weights(first.folder)
     kinds = [entry.kind for entry in rest]
@@ -85,9 +87,8 @@ def read_model_format(folder: Path) -> ModelFormat:
     _check_order(folder, first.kind, kinds, pooled)
     after = rest[pooled + (POOLING in kinds) :]
     normalizes = bool(after) and after[-1].kind == "Normalize"
-    settings = _general_settings(folder)
     if first.kind == TRANSFORMER:
-        settings |= _transformer_settings(first.folder, folder.name)
+        settings |= transformer_settings(first.folder, folder.name)
     else:
         settings["pooling"] = "mean"  # a static embedding averages its tokens itself
     if POOLING in kinds:
@@ -140,7 +141,10 @@ def write_model_format(
     return folders[: len(before) + len(after)]
 
 
-def _read_modules(folder: Path) -> list[ModuleEntry]:
+def read_modules(
+    folder: Path, kinds: Collection[str] = KINDS, packages: tuple[str, ...] = PACKAGES
+) -> list[ModuleEntry]:
+    """The modules of a folder. InputError if one is not of these ``kinds`` or ``packages``, or the list is damaged."""
     modules_file = folder / "modules.json"
     try:
         types = [(str(entry["type"]), folder / entry["path"]) for entry in read_json(modules_file)]
@@ -148,17 +152,17 @@ def _read_modules(folder: Path) -> list[ModuleEntry]:
         raise InputError(f"{modules_file} is not a list of modules; fetch the model again") from error
     entries = [ModuleEntry(dotted.rsplit(".", 1)[-1], path) for dotted, path in types]
     for (dotted, _), (kind, _) in zip(types, entries, strict=True):
-        if not dotted.startswith(PACKAGES):
+        if not dotted.startswith(packages):
             raise InputError(
                 f"{folder.name} has the module {dotted}, code that comes with the model and is never run; choose "
                 "a model without code of its own"
             )
-        if kind not in KINDS:
+        if kind not in kinds:
             raise InputError(
                 f"{folder.name} has the module {kind}, which is not supported; choose a model made of "
-                f"{', '.join(KINDS)}"
+                f"{', '.join(kinds)}"
             )
-    if not entries or entries[0].kind not in INPUT_MODULES:
+    if not entries or (kinds is KINDS and entries[0].kind not in INPUT_MODULES):
         raise InputError(f"{folder.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
     return entries
 
@@ -201,22 +205,24 @@ def _pooling_config(model_format: ModelFormat, dimension: int) -> dict[str, Any]
     return config | ({} if model_format.include_prompt else {"include_prompt": False})
 
 
-def _transformer_settings(folder: Path, name: str) -> dict[str, Any]:
+def transformer_settings(folder: Path, name: str, task: str = "feature-extraction") -> dict[str, Any]:
+    """Greatest length and case, of a transformer that does ``task``. InputError if it does another one."""
     files = [file for each in _TRANSFORMER_CONFIGS if (file := folder / each).exists()]
     settings = read_object(files[0]) if files else {}
     max_length = settings.get("max_seq_length")
     if max_length is not None and not (isinstance(max_length, int) and max_length >= MIN_LENGTH):
         raise InputError(f"{name} is cut at {max_length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
-    task = settings.get("transformer_task", "feature-extraction")
-    if task != "feature-extraction" or settings.get("module_output_name", "token_embeddings") != "token_embeddings":
-        raise InputError(f"{name} is a model whose transformer does {task}, not token vectors; choose another one")
+    stated = settings.get("transformer_task", task)
+    if stated != task or settings.get("module_output_name", "token_embeddings") != "token_embeddings":
+        raise InputError(f"{name} is a model whose transformer does {stated}, not {task}; choose another one")
     return {"max_length": max_length, "lowercase": bool(settings.get("do_lower_case"))}
 
 
-def _general_settings(folder: Path) -> dict[str, Any]:
+def general_settings(folder: Path, kinds: Collection[str] = ("SentenceTransformer",)) -> dict[str, Any]:
+    """Prompts and dimension. InputError if they are damaged, or the folder says that it is of none of the ``kinds``."""
     general = read_object(folder / "config_sentence_transformers.json", {})
-    kind = general.get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
+    kind = general.get("model_type")
+    if kind is not None and kind not in kinds:
         raise InputError(f"{folder.name} is a {kind}, not a model of sentence vectors; choose another one")
     prompts, default = general.get("prompts") or {}, general.get("default_prompt_name")
     if isinstance(prompts, str):

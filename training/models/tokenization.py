@@ -101,6 +101,9 @@ class SubwordTokenizer(TextTokenizer):
         self._rust.no_padding()
         if model_format.max_length:
             self._rust.enable_truncation(model_format.max_length, direction=direction)
+        if model_format.expansion:
+            length, pad_id, pad_token = model_format.expansion
+            self._rust.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
         if model_format.lowercase:  # by the tokenizer, so that special tokens keep their case and offsets stay valid
             steps = [normalizers.Lowercase(), *filter(None, [self._rust.normalizer])]
             self._rust.normalizer = normalizers.Sequence(steps)

@@ -21,7 +21,7 @@ from torch import Tensor
 from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
-from training.models.scorer import ENCODER, kind_of, load_scorer
+from training.models.scorer import CROSS, ENCODER, kind_of, load_scorer
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Teacher:
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
             self.model = load_scorer(name, None, dtype, str(student.device), home)
-        if kind_of(name, home) != ENCODER and hasattr(self.model, "encode"):
+        if kind_of(name, home) not in (ENCODER, CROSS):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 

@@ -19,7 +19,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
 from training.errors import InputError
-from training.models.scorer import BASELINE, CROSS, ENCODER, kind_of, load_scorer
+from training.models.scorer import BASELINE, CROSS, ENCODER, LATE, SPARSE, fetched_kind, load_scorer
 from training.names import BY_ROLE, ModelName, is_repo_id
 from training.sources.progress import listening
 from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
@@ -111,7 +111,7 @@ class ModelCache:
     def cross_encoder(self, name: ModelName | str) -> CrossEncoder:
         """The cross-encoder of that name."""
         model = self.canonical(name)
-        model.check_cross_encoder()
+        model.check_settings("cross-encoder")
         return self._get(CROSS, model)
 
     def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
@@ -119,9 +119,9 @@ class ModelCache:
         return self.cross_encoder(name) if name and name != "none" else None
 
     def scorer(self, name: ModelName | str, pooling: str | None = None) -> Scorer:
-        """Any model that can be evaluated: a bi-encoder, a cross-encoder, or a baseline without a transformer."""
+        """Any model that can be evaluated, of whatever kind."""
         model = self.canonical(name).with_pooling(pooling)
-        kind = kind_of(model, self.home)
+        kind = fetched_kind(model, self.home)
         if kind == ENCODER:
             return self.encoder(model)
         if kind == CROSS:
@@ -182,5 +182,5 @@ def _load_cross_encoder(name: ModelName, home: Path) -> CrossEncoder:
 LOADERS: dict[str, Callable[[ModelName, Path], Any]] = {
     ENCODER: _load_encoder,
     CROSS: _load_cross_encoder,
-    BASELINE: lambda name, home: load_scorer(name, home=home),
+    **dict.fromkeys((BASELINE, LATE, SPARSE), lambda name, home: load_scorer(name, home=home)),
 }

@@ -25,7 +25,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.metrics import affordable_resamples, bootstrap_replicates, cosine, spearman
 from training.evaluation.scoring import sentence_vectors
-from training.models.baselines import TfIdf
+from training.models.baselines import SparseVectors
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 
@@ -83,10 +83,8 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
 
     Raises InputError if the model has no dense vectors, the data no gold scores, or a ρ is undefined.
     """
-    if not hasattr(scorer, "encode") or isinstance(scorer, TfIdf):
-        what = (
-            "one number for each word" if isinstance(scorer, TfIdf) else "no vectors: it reads both sentences at once"
-        )
+    if not hasattr(scorer, "encode") or isinstance(scorer, SparseVectors):
+        what = "one number for each word" if isinstance(scorer, SparseVectors) else "no sentence vectors"
         raise InputError(f"{scorer.name} has {what}; choose a bi-encoder")
     if data.kind != SCORED:
         raise InputError(f"{data.name} holds {data.kind}; this needs a gold score for each pair: a column score")

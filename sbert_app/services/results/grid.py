@@ -42,7 +42,7 @@ from training.errors import InputError, summary_of
 from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.baselines import SAVED_MODEL
-from training.models.scorer import CROSS, ENCODER, kind_of
+from training.models.scorer import BASELINE, kind_of
 from training.names import ModelName
 from training.sources.home import home_folder
 from training.sources.resolve import glove_folder, model_folder
@@ -209,7 +209,7 @@ def _files(model: ModelName, home: Path) -> list[str]:
         return []
     if name in CROSS_ENCODERS:
         return [*_stat(ADAPTERS / name), *_stat(model_folder(CROSS_ENCODERS[name], home).path)]
-    if kind == ENCODER or (kind == CROSS and not (Path(name).expanduser() / "head.safetensors").is_file()):
+    if kind != BASELINE and not (Path(name).expanduser() / "head.safetensors").is_file():
         return _stat(model_folder(name, home).path)
     return _stat(glove_folder(home).path if name == GLOVE else Path(name.removeprefix(SAVED_MODEL)).expanduser())
 

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from training.errors import InputError
 from training.models.folder_checks import check_module_sizes, load_weights, read_object, write_json, write_tensors
 
-SENTENCE = "sentence_embedding"  # the feature that these modules read and write in sentence-transformers
+# The features that these modules read and write in sentence-transformers.
+SENTENCE, TOKENS = "sentence_embedding", "token_embeddings"
+FEATURES = {SENTENCE: "sentence vector", TOKENS: "token vectors"}
 _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
 
 
@@ -37,9 +39,10 @@ class SentenceModule(nn.Module, ABC):
         """Its config.json."""
 
     @classmethod
-    def read(cls, folder: Path) -> SentenceModule:
-        """Open the module in ``folder``. InputError if a file is missing or damaged."""
+    def read(cls, folder: Path, feature: str = SENTENCE) -> SentenceModule:
+        """Open the module in ``folder``. InputError if a file is missing or damaged, or it works on another feature."""
         config = read_object(folder / "config.json")
+        _check_features(config, folder, feature)
         check_module_sizes(folder, config)
         module = cls.from_config(config, folder)
         if module.state_dict():
@@ -81,7 +84,6 @@ class Dense(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
-        _check_features(config, folder)
         before, after = config.get("in_features"), config.get("out_features")
         if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
@@ -135,13 +137,13 @@ class Normalize(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Normalize:
-        _check_features(config, folder)
         return cls()
 
     @classmethod
-    def read(cls, folder: Path) -> Normalize:
+    def read(cls, folder: Path, feature: str = SENTENCE) -> Normalize:
         """Folders made before it had settings have no config.json, or no folder at all."""
-        return cls.from_config(read_object(folder / "config.json", {}), folder)
+        _check_features(read_object(folder / "config.json", {}), folder, feature)
+        return cls()
 
     def config(self) -> dict[str, Any]:
         return {"module_input_name": SENTENCE, "module_output_name": SENTENCE}
@@ -201,9 +203,9 @@ def _check_input(what: str, takes: int, dimension: int) -> None:
         )
 
 
-def _check_features(config: dict[str, Any], folder: Path) -> None:
-    """InputError if the module is set to read or write anything but the sentence vector."""
-    read = config.get("module_input_name") or SENTENCE
+def _check_features(config: dict[str, Any], folder: Path, feature: str) -> None:
+    """InputError if the module is set to read or write anything but ``feature``."""
+    read = config.get("module_input_name") or feature
     for name in (read, config.get("module_output_name") or read):
-        if name != SENTENCE:
-            raise InputError(f"{folder} works on {name}; only modules on the sentence vector are supported")
+        if name != feature:
+            raise InputError(f"{folder} works on {name}; only modules on the {FEATURES[feature]} are supported")

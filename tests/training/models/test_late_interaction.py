@@ -1,0 +1,283 @@
+"""Late interaction: MaxSim of any encoder's tokens, and folders of ColBERT's kind with their referee's scores."""
+
+from __future__ import annotations
+
+import shutil
+import string
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from depth import first
+from tiny_models import make_model
+from torch import nn
+
+from training.errors import InputError, Stopped
+from training.evaluation.scoring import evaluate
+from training.models.encoder import Encoder
+from training.models.folder_checks import read_json, write_json
+from training.models.late_interaction import LateInteraction
+from training.models.scorer import LATE, kind_of, load_scorer
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+QUERIES = ["A man is playing a guitar?", "the cat", "", "the man was " * 30, "a dog, a cat: food!"]
+DOCUMENTS = ["A woman, eating food.", "the dog on the guitar!", "is", "", "was on the cat " * 30]
+PAIRS = list(zip(QUERIES, DOCUMENTS, strict=True))
+PUNCTUATION = list(string.punctuation)
+MARKERS = {"query": "[Q] ", "document": "the: "}
+UNTRAINED = "maxsim:scratch:1x32"
+
+
+@dataclass
+class Kind:
+    """How sentence-transformers makes a folder."""
+
+    architecture: str = "bert"
+    reading: dict[str, Any] = field(default_factory=dict)  # of the transformer
+    mask: dict[str, Any] | None = field(default_factory=dict)
+    sizes: tuple[int, ...] = (24,)  # of the projections
+    settings: dict[str, Any] = field(default_factory=dict)  # of MultiVectorEncoder
+    normalizes: bool = True
+
+
+def filled(strategy: str, length: int, **more: Any) -> dict[str, Any]:
+    return {"query_expansion": {"strategy": strategy, "length": length, **more}}
+
+
+KINDS = {
+    "as ColBERT": Kind("bert", filled("fixed", 16), {"skiplist_words": PUNCTUATION}, settings={"prompts": MARKERS}),
+    "masks are attended to": Kind("roberta", filled("fixed", 20, attend=True), {"skiplist_words": ["!", "."]}),
+    "masks are not, RoBERTa": Kind("roberta", filled("fixed", 20)),
+    "a least length, the mean": Kind(
+        "mpnet", filled("min", 12), sizes=(), settings={"similarity_fn_name": "meanmaxsim", "prompts": MARKERS}
+    ),
+    "a least and a greatest length": Kind("bert", {**filled("min", 8, token="food"), "query_length": 14}),
+    "shorter texts, punctuation of both left out": Kind(
+        "distilbert",
+        {"query_length": 6, "document_length": 10},
+        {"skiplist_words": [",", "!", "no token"], "skiplist_tasks": ["query", "document"]},
+    ),
+    "two projections, not of length 1": Kind("modernbert", sizes=(40, 16), normalizes=False),
+    "a passage prompt, no mask": Kind("t5", mask=None, settings={"prompts": {"query": "a: ", "passage": "on "}}),
+}
+
+
+def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    torch.manual_seed(1)
+    tokens, size = {"module_input_name": "token_embeddings"}, 32
+    modules: list[nn.Module] = [Transformer(str(make_model(folder / "plain", kind.architecture)), **kind.reading)]
+    for out in kind.sizes:
+        modules.append(
+            Dense(size, out, bias=out > 30, activation_function=nn.Identity(), use_residual=out < 20, **tokens)
+        )
+        size = out
+    if kind.mask is not None:
+        modules.append(MultiVectorMask(**kind.mask))
+    modules += [Normalize(**tokens)] * kind.normalizes
+    made = MultiVectorEncoder(modules=modules, device="cpu", **kind.settings)
+    made.save_pretrained(str(folder / "saved"))
+    return made
+
+
+def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> None:
+    queries, documents = theirs.encode_query(QUERIES), theirs.encode_document(DOCUMENTS)
+    for mine, other in ((ours.encode_query(QUERIES), queries), (ours.encode_document(DOCUMENTS), documents)):
+        for vectors, expected in zip(mine, other, strict=True):
+            np.testing.assert_allclose(vectors, expected.numpy(), rtol=1e-4, atol=1e-5)
+    pairwise = theirs.similarity_pairwise(queries, documents).numpy()
+    np.testing.assert_allclose(ours.predict(PAIRS), pairwise, rtol=1e-5, atol=1e-5)
+    every = theirs.similarity(queries, documents).numpy()
+    np.testing.assert_allclose(ours.similarity(QUERIES, DOCUMENTS), every, rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------- folders
+
+
+@pytest.mark.parametrize("kind", first(3, KINDS))
+def test_a_folder_of_sentence_transformers_scores_as_there(tmp_path: Path, kind: str):
+    theirs = save(tmp_path, KINDS[kind])
+    ours = load_scorer(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    assert isinstance(ours, LateInteraction)
+    assert not ours.is_symmetric
+    assert_equal_scores(ours, theirs)
+
+
+# PyLate's layout: markers and lengths stand in config_sentence_transformers.json, the projection is PyLate's own class,
+# and neither mask nor Normalize is listed.
+PYLATE: dict[str, dict[str, Any]] = {
+    "as it is written": {"query_length": 16, "document_length": 20, "attend_to_expansion_tokens": False},
+    "masks are attended to": {"query_length": 12, "attend_to_expansion_tokens": True, "skiplist_words": ["!"]},
+    "no expansion": {"query_length": 9, "do_query_expansion": False, "skiplist_words": []},
+    "before it named its class": {"query_length": 16, "model_type": None},
+}
+
+
+@pytest.mark.parametrize("settings", first(1, PYLATE))
+def test_a_folder_of_pylate_scores_as_in_sentence_transformers(tmp_path: Path, settings: str):
+    from sentence_transformers import MultiVectorEncoder
+
+    folder = pylate(tmp_path, PYLATE[settings])
+    ours = load_scorer(str(folder), dtype="float32", device="cpu")
+    assert isinstance(ours, LateInteraction)
+    assert_equal_scores(ours, MultiVectorEncoder(str(folder), device="cpu"))
+
+
+def pylate(folder: Path, settings: dict[str, Any]) -> Path:
+    save(folder, Kind())
+    saved = folder / "saved"
+    general = {
+        "prompts": {"query": "was "},
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": "##q ",  # in the vocabulary, but the tokenizer would split it: as ColBERT's [unused0]
+        "document_prefix": "[D] ",
+        "model_type": "ColBERT",
+        **settings,
+    }
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Dense", "type": "pylate.models.Dense.Dense"},
+    ]
+    write_json(saved / "modules.json", modules)
+    write_json(saved / "config_sentence_transformers.json", {k: v for k, v in general.items() if v is not None})
+    write_json(saved / "sentence_bert_config.json", {"max_seq_length": 30, "do_lower_case": False})
+    dense = read_json(saved / "1_Dense/config.json")
+    write_json(saved / "1_Dense/config.json", {k: v for k, v in dense.items() if not k.startswith("module_")})
+    return saved
+
+
+@pytest.fixture(scope="module")
+def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("colbert")
+    save(folder, KINDS["as ColBERT"])
+    return folder / "saved"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "complaint"),
+    [
+        ("2_MultiVectorMask/config.json", {"keep_only_token_ids": [3]}, "other tokens"),
+        ("sentence_bert_config.json", {"document_length": -5}, "has the document_length -5, which cannot be used"),
+        ("sentence_bert_config.json", {"query_expansion": ["fixed", 16]}, "has the query_expansion"),
+        ("sentence_bert_config.json", filled("fixed", "many"), "up to 'many' tokens"),
+        ("sentence_bert_config.json", filled("fixed", 16, token="<expand>"), "with '<expand>', which is not supported"),
+        ("sentence_bert_config.json", filled("fixed", 16, token="[SEP]"), "which is not supported"),
+        ("1_Dense/config.json", {"module_input_name": "sentence_embedding"}, "only modules on the token vectors"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_one_sentence(
+    colbert: Path, tmp_path: Path, file: str, change: dict[str, Any], complaint: str
+):
+    folder = tmp_path / "changed"
+    shutil.copytree(colbert, folder)
+    write_json(folder / file, read_json(folder / file) | change)
+    with pytest.raises(InputError, match=complaint):
+        LateInteraction.load(str(folder))
+
+
+def test_a_length_beyond_the_positions_is_the_longest_possible(colbert: Path, tmp_path: Path):
+    folder = tmp_path / "long"
+    shutil.copytree(colbert, folder)
+    write_json(folder / "sentence_bert_config.json", {"document_length": 10**9, **filled("fixed", 10**9)})
+    long = LateInteraction.load(str(folder))
+    assert (len(long.encode_query(["a"])[0]), long.document.max_length) == (64, 64)
+
+
+def test_it_has_no_sentence_vectors(colbert: Path):
+    with pytest.raises(InputError, match="MultiVectorEncoder, not a model of sentence vectors"):
+        Encoder.load(str(colbert))
+    with pytest.raises(InputError, match="late interaction; for sentence vectors load scratch:1x32"):
+        Encoder.load(UNTRAINED)
+
+
+# ---------------------------------------------------------------- any encoder
+
+
+@pytest.fixture(scope="module")
+def untrained(home: Path) -> LateInteraction:
+    return LateInteraction.load(UNTRAINED, dtype="float32", device="cpu", home=home)
+
+
+def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(untrained: LateInteraction):
+    from sentence_transformers.util.similarity import mean_maxsim_pairwise
+
+    a, b = "A man is playing.", "the woman eats food"
+    states = [each.hidden[1:-1] for each in untrained.document.token_vectors([a, b])]
+    u, v = ([torch.nn.functional.normalize(torch.from_numpy(each), dim=1)] for each in states)
+    expected = (mean_maxsim_pairwise(u, v) + mean_maxsim_pairwise(v, u)) / 2
+    assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_it_is_symmetric_and_lies_between_minus_1_and_1(untrained: LateInteraction):
+    scores, swapped = untrained.predict(PAIRS), untrained.predict([(b, a) for a, b in PAIRS])
+    np.testing.assert_allclose(scores, swapped, atol=1e-6)
+    assert np.abs(scores).max() <= 1
+    assert untrained.predict([("the cat", "the cat")])[0] == pytest.approx(1)
+
+
+def test_a_text_without_tokens_scores_0(untrained: LateInteraction):
+    assert untrained.predict([("", "the cat"), ("", "")]).tolist() == [0, 0]
+
+
+def test_each_query_with_each_document(untrained: LateInteraction):
+    expected = [untrained.predict([(query, each) for each in DOCUMENTS]) for query in QUERIES]
+    np.testing.assert_allclose(untrained.similarity(QUERIES, DOCUMENTS), expected, atol=1e-6)
+
+
+def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Path):
+    a, b = "a man plays", "the guitar"
+    found = untrained.matches(a, b)
+    assert [token for token, _, _ in found.first] == ["a", "man", "plays"]
+    assert {other for _, other, _ in found.first} <= {"the", "guitar"}
+    means = [np.mean([cosine for _, _, cosine in side]) for side in (found.first, found.second)]
+    assert found.score == pytest.approx(np.mean(means), abs=1e-6)
+    trained = LateInteraction.load(str(colbert), dtype="float32")
+    found = trained.matches(a, b)
+    assert sum(cosine for _, _, cosine in found.first) == pytest.approx(found.score, abs=1e-5)
+    assert (len(found.first), found.second) == (16, [])
+    assert found.first[-1][0] == "[MASK]"
+
+
+def test_progress_is_reported_and_it_can_be_stopped(untrained: LateInteraction, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("training.models.late_interaction.CHUNK", 2)
+    seen: list[tuple[int, int | None]] = []
+    untrained.predict(PAIRS, lambda done, count: seen.append((done, count)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]  # of two pairs each
+    with pytest.raises(Stopped):
+        untrained.predict(PAIRS, should_stop=lambda: True)
+
+
+def test_no_pairs_no_scores(untrained: LateInteraction):
+    assert untrained.predict([]).shape == (0,)
+
+
+def test_it_is_evaluated_by_name(home: Path):
+    from training.data.dataset import Dataset
+
+    data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
+    found = evaluate(load_scorer(UNTRAINED, home=home), data)
+    assert found["model"] == UNTRAINED
+    assert found["spearman"].keys() == {"score"}
+
+
+@pytest.mark.parametrize("name", [f"{UNTRAINED}:cls", f"{UNTRAINED}?dim=8", f"{UNTRAINED}?prompt=a"])
+def test_a_name_with_a_pooling_dimensions_or_a_prompt_is_refused(name: str):
+    with pytest.raises(InputError, match="leave"):
+        LateInteraction.load(name)
+
+
+def test_its_kind_is_known_without_loading(colbert: Path):
+    assert kind_of(UNTRAINED) == kind_of(str(colbert)) == LATE
+
+
+def test_its_repr_is_one_line(untrained: LateInteraction):
+    shown = "LateInteraction(name='maxsim:scratch:1x32', normalizes=True, takes_mean=True, is_symmetric=True)"
+    assert repr(untrained) == shown

@@ -1,0 +1,248 @@
+"""LateInteraction: a text is a vector for each of its tokens, and two texts are compared token by token (MaxSim).
+
+ColBERT (Khattab & Zaharia 2020, section 3.3): each token of the query finds the token of the document with the largest
+cosine, and the score of the pair adds these maxima up. Documents are encoded before a query is known, as by a
+bi-encoder, yet a score rests on single words, as with a cross-encoder. The price is a vector for each token.
+
+- ``maxsim:<encoder>`` compares the token vectors of any encoder as they are, without special tokens. The score is the
+  **mean** of the maxima over one text's tokens, averaged over both texts: in -1..1 and **symmetric**.
+- A folder of ColBERT's kind, made by sentence-transformers' MultiVectorEncoder or by PyLate (Chaffin & Sourty 2025), is
+  used as it was trained: token vectors are projected, markers stand before queries and documents, queries are filled up
+  with [MASK] tokens, documents lose their punctuation. The score is the **sum** over the tokens of the query, which is
+  the first text of a pair (the mean, if the folder says meanmaxsim): it is **not symmetric**.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import AddedToken
+from torch import Tensor, nn
+
+from training.device import pick_device, pick_dtype
+from training.errors import InputError
+from training.inference.runner import PaddedRunner
+from training.models.encoder import Encoder
+from training.models.folder_checks import COLBERT, MULTI_VECTOR, read_object, stated_kind
+from training.models.loading import max_input_length, open_backbone, open_tokenizer
+from training.models.model_format import MIN_LENGTH, ModelFormat, general_settings, read_modules, transformer_settings
+from training.models.modules import TRANSFORMER
+from training.models.modules.sentence import TOKENS, Dense, Normalize
+from training.models.tokenization import Pair, TokenVectors
+from training.names import ModelName
+from training.progress import Progress, ShouldStop, steps
+from training.sources.resolve import model_folder
+
+CHUNK = 256  # texts whose token vectors are in memory at a time
+FOLDERS = (MULTI_VECTOR, COLBERT)
+MASK = "MultiVectorMask"
+MODULES = (TRANSFORMER, "Dense", MASK, "Normalize")
+PACKAGES = ("sentence_transformers.", "pylate.models.Dense.")  # the second is read as the Dense of the first
+SETTINGS = {"query_length": int, "document_length": int, "query_expansion": dict}  # in sentence-transformers' terms
+SETTINGS |= {"skiplist_words": list, "skiplist_tasks": list}
+
+
+class Matches(NamedTuple):
+    """(token, the token of the other text that it found, cosine) for each token, in the order of the text."""
+
+    score: float
+    first: list[tuple[str, str, float]]  # tokens of the query
+    second: list[tuple[str, str, float]]  # of the document; empty unless the score is symmetric
+
+
+@dataclass(frozen=True)
+class LateInteraction:
+    """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one."""
+
+    name: str
+    query: Encoder = field(repr=False)  # reads queries
+    document: Encoder = field(repr=False)  # the same weights, reads documents
+    projection: nn.Sequential = field(default_factory=nn.Sequential, repr=False)  # (T, H) -> (T, D)
+    skipped: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)  # by role; they do not count
+    normalizes: bool = True  # the token vectors
+    takes_mean: bool = True  # over the tokens, else the sum
+    is_symmetric: bool = True  # and without special tokens
+
+    @classmethod
+    def load(
+        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
+    ) -> LateInteraction:
+        """Load a folder or Hub id of ColBERT's kind, or any encoder, with or without ``maxsim:`` before its name.
+
+        Arguments and errors are those of `CrossEncoder.load`.
+        """
+        stated = ModelName.parse(name)
+        stated.check_settings("late-interaction model")
+        if not stated.maxsim and not stated.is_scratch:
+            folder = model_folder(stated.name, home).path
+            if stated_kind(folder) in FOLDERS:
+                return _open_folder(stated, folder, stated.dtype or dtype, device)
+        encoder = Encoder.load(replace(stated, maxsim=False), dtype=dtype, device=device, home=home)
+        return cls(str(replace(stated, maxsim=True)), encoder, encoder)
+
+    def encode_query(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        """Texts as queries -> float32 (T, D) each."""
+        return [each.hidden for each in self.tokens(sentences, "query")]
+
+    def encode_document(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        """Texts as documents -> float32 (T, D) each."""
+        return [each.hidden for each in self.tokens(sentences, "document")]
+
+    def predict(
+        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    ) -> np.ndarray:
+        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order.
+
+        ``on_progress`` is called with (done, all) after every few hundred pairs; before them ``should_stop`` is asked,
+        and ``Stopped`` raised.
+        """
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for start in steps(range(0, len(pairs), CHUNK), on_progress, should_stop):
+            part = pairs[start : start + CHUNK]
+            queries, documents = (list(dict.fromkeys(pair[side] for pair in part)) for side in (0, 1))  # each once
+            first = dict(zip(queries, self.encode_query(queries), strict=True))
+            second = dict(zip(documents, self.encode_document(documents), strict=True))
+            scores[start : start + CHUNK] = [self._score(first[a], [second[b]])[0] for a, b in part]
+        return scores
+
+    def similarity(self, queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+        """Each of Q queries with each of N documents -> float32 (Q, N), a few hundred documents in memory at a time."""
+        encoded, scores = self.encode_query(queries), np.empty((len(queries), len(documents)), dtype=np.float32)
+        for start in range(0, len(documents), CHUNK):
+            vectors = self.encode_document(documents[start : start + CHUNK])
+            scores[:, start : start + CHUNK] = [self._score(query, vectors) for query in encoded]
+        return scores
+
+    def matches(self, a: str, b: str) -> Matches:
+        """Which token of each text found which of the other, and the score that their cosines add up to."""
+        [first], [second] = self.tokens([a], "query"), self.tokens([b], "document")
+        score = float(self._score(first.hidden, [second.hidden])[0])
+        return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
+
+    def tokens(self, sentences: Sequence[str], role: str) -> list[TokenVectors]:
+        """The tokens that count, and their vectors, of texts as query or document: a zero vector if none do."""
+        reader, skipped, found = getattr(self, role), self.skipped.get(role, ()), []
+        for text in reader.token_vectors(sentences):
+            words = text.words if self.is_symmetric else range(len(text.tokens))
+            kept = [i for i, word in enumerate(words) if word is not None and text.tokens[i] not in skipped]
+            with torch.inference_mode():
+                vectors = self.projection(torch.from_numpy(text.hidden[kept]).to(reader.device))
+                vectors = F.normalize(vectors, dim=1) if self.normalizes else vectors
+            hidden = (vectors if kept else vectors.new_zeros(1, vectors.shape[1])).cpu().numpy()
+            found.append(TokenVectors([text.tokens[i] for i in kept] or [""], [], [], hidden))
+        return found
+
+    def _score(self, query: np.ndarray, documents: Sequence[np.ndarray]) -> np.ndarray:
+        """(T, D) and n times (T_i, D) -> (n,)."""
+        lengths = np.array([len(each) for each in documents])
+        starts = lengths.cumsum() - lengths
+        cosines = query @ np.concatenate(documents).T  # (T, sum of T_i)
+        scores = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
+        scores = scores / len(query) if self.takes_mean else scores
+        return (scores + np.add.reduceat(cosines.max(axis=0), starts) / lengths) / 2 if self.is_symmetric else scores
+
+
+def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
+    cosines = text.hidden @ other.hidden.T
+    best = cosines.argmax(axis=1)
+    return [(text.tokens[i], other.tokens[j], float(cosines[i, j])) for i, j in enumerate(best)]
+
+
+# ---------------------------------------------------------------- folders of ColBERT's kind
+
+
+class ExpandedRunner(PaddedRunner):
+    """Queries filled up with tokens to which no token attends. ``pad_id`` is theirs."""
+
+    def attended(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        return (ids != self.pad_id).flip(1).cumsum(1).flip(1) > 0  # all up to the last that is none of them
+
+
+def _open_folder(name: ModelName, folder: Path, dtype: str, device: str) -> LateInteraction:
+    torch_device = pick_device(device)
+    torch_dtype = pick_dtype(dtype, torch_device)
+    if torch_dtype == torch.int8:
+        raise InputError(f"{name.name} has no int8; choose auto")
+    general = read_object(folder / "config_sentence_transformers.json")
+    modules = read_modules(folder, MODULES, PACKAGES)
+    places = {kind: [each.folder for each in modules if each.kind == kind] for kind in MODULES}
+    is_native = stated_kind(folder) == MULTI_VECTOR
+    settings = _settings(folder, places[MASK]) if is_native else _of_pylate(general)
+    _check(folder, settings)
+    tokenizer, backbone = open_tokenizer(folder), open_backbone(folder).to(torch_device).eval()
+    form = ModelFormat(folder, **transformer_settings(folder, folder.name), **general_settings(folder, FOLDERS))
+    form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, general, form.prompts)})
+    stated = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
+    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in stated)
+    expansion = settings.get("query_expansion") or {"attend": True}
+    if "length" in expansion:
+        query = _expanded(folder, query, expansion, tokenizer, max_input_length(tokenizer, backbone))
+    reader = Encoder(str(name), backbone, tokenizer, document, torch_dtype).for_role("document")
+    runner: Any = reader.inference
+    if query.expansion and not expansion.get("attend"):
+        runner = ExpandedRunner(backbone, torch_dtype, query.expansion[1])
+    return LateInteraction(
+        str(name),
+        Encoder(str(name), backbone, tokenizer, query, torch_dtype).for_role("query").with_runner(runner),
+        reader,
+        nn.Sequential(*(Dense.read(place, TOKENS) for place in places["Dense"])).to(torch_device).eval(),
+        dict.fromkeys(settings.get("skiplist_tasks") or ["document"], frozenset(settings.get("skiplist_words") or ())),
+        normalizes=not is_native or any(Normalize.read(place, TOKENS) for place in places["Normalize"]),
+        takes_mean=general.get("similarity_fn_name") == "meanmaxsim",
+        is_symmetric=False,
+    )
+
+
+def _settings(folder: Path, masks: list[Path]) -> dict[str, Any]:
+    settings = read_object(folder / "sentence_bert_config.json", {})
+    for place in masks:
+        settings |= read_object(place / "config.json")
+    if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
+        raise InputError(f"{folder.name} scores other tokens than those of texts; choose another model")
+    return settings
+
+
+def _check(folder: Path, settings: dict[str, Any]) -> None:
+    for key, kind in SETTINGS.items():
+        value = settings.get(key)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, int) and value < MIN_LENGTH)):
+            raise InputError(f"{folder.name} has the {key} {value!r}, which cannot be used; fetch the model again")
+
+
+def _of_pylate(general: dict[str, Any]) -> dict[str, Any]:
+    """PyLate leaves punctuation out of documents and fills queries up, unless its folder says otherwise."""
+    length, attends = general.get("query_length"), bool(general.get("attend_to_expansion_tokens"))
+    filled = {"query_expansion": {"strategy": "fixed", "attend": attends, "length": length or 32}}
+    return {
+        "skiplist_words": list(string.punctuation),
+        **{key: general[key] for key in ("skiplist_words", "document_length") if general.get(key) is not None},
+        **({"query_length": length} if general.get("do_query_expansion") is False else filled),
+    }
+
+
+def _markers(tokenizer: Any, general: dict[str, Any], prompts: Mapping[str, str]) -> dict[str, str]:
+    """The prompts with PyLate's markers before them: each is one token, also where the tokenizer would split it."""
+    found = {role: str(general.get(f"{role}_prefix") or "") for role in ("query", "document")}
+    for marker in filter(None, found.values()):
+        known = next((text for text in (marker, *marker.split()[:1]) if text in tokenizer.get_vocab()), None)
+        if known and tokenizer.tokenize(known) != [known]:
+            tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)], special_tokens=True)
+    return {role: text + prompts.get(role, "").removeprefix(text) for role, text in found.items() if text}
+
+
+def _expanded(folder: Path, form: ModelFormat, expansion: dict[str, Any], tokenizer: Any, longest: int) -> ModelFormat:
+    """``form`` for queries that are filled up to a length."""
+    token, length = expansion.get("token") or tokenizer.mask_token, expansion["length"]
+    is_last = token in (tokenizer.sep_token, tokenizer.eos_token) or tokenizer.padding_side == "left"
+    if is_last or token not in tokenizer.get_vocab() or not isinstance(length, int) or length < MIN_LENGTH:
+        raise InputError(f"{folder.name} fills queries up to {length!r} tokens with {token!r}, which is not supported")
+    filled = min(length, longest)
+    most = filled if expansion.get("strategy") == "fixed" else max(filled, form.max_length or 0)
+    return replace(form, max_length=most, expansion=(filled, tokenizer.convert_tokens_to_ids(token), token))

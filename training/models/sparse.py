@@ -1,0 +1,151 @@
+"""SparseEncoder: a text is a weight for each token of the vocabulary, nearly all 0 (SPLADE, Formal et al. 2021).
+
+The head that predicts masked tokens says for each position of a text which tokens could stand there. The weight of a
+token at a position is log(1 + ReLU(logit)), its weight in the text the largest of these (SPLADE v2) or their sum (the
+first version). So a text has a weight for words that it does not contain, and an inverted index finds it by them. The
+dot product of two texts is a sum over the tokens that both have, which says exactly what makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix, vstack
+from torch import Tensor
+
+from training.device import pick_device, pick_dtype, to_host
+from training.errors import InputError
+from training.inference.batching import Row
+from training.inference.runner import PaddedRunner
+from training.models.baselines import SparseVectors
+from training.models.folder_checks import SPARSE_ENCODER, check_model_folder, read_object
+from training.models.loading import max_input_length, open_backbone, open_tokenizer
+from training.models.model_format import ModelFormat, general_settings, read_modules, transformer_settings
+from training.models.modules import TRANSFORMER
+from training.models.tokenization import text_tokenizer
+from training.names import ModelName
+from training.progress import Progress, ShouldStop
+from training.sources.resolve import model_folder
+
+SPLADE, MLM = "SpladePooling", "MLMTransformer"  # the second is a transformer with its head, in older folders
+POOLINGS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}
+ACTIVATIONS = {"relu": 1, "log1p_relu": 2}  # how often log(1 + x) is taken
+MOST_TOKENS = 1_024  # of a batch: each has as many logits as the vocabulary has tokens
+
+
+class Settings(NamedTuple):
+    """Of a model's folder, in the terms of sentence-transformers."""
+
+    pooling_strategy: str = "max"
+    activation_function: str = "relu"
+    max_active_dims: int | None = None
+
+
+class Term(NamedTuple):
+    """A token, its weight in two texts, and the product of these, its share of the dot product."""
+
+    token: str
+    first: float
+    second: float
+    share: float
+    in_first: bool  # whether the text has it, or it was added
+    in_second: bool
+
+
+class LogitsRunner(PaddedRunner):
+    """What a transformer with its head for masked tokens predicts at each position: (n, T, V)."""
+
+    output = "logits"
+
+    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
+        return super().batches(lengths, min(token_budget, MOST_TOKENS))
+
+
+class SparseEncoder(SparseVectors):
+    """A sparse encoder of SPLADE's kind. ``SparseEncoder.load`` opens one."""
+
+    pooling = "none"
+
+    def __init__(self, name: str, runner: LogitsRunner, tokenizer: Any, form: ModelFormat, settings: Settings) -> None:
+        self.name, self._runner, self._settings = name, runner, settings
+        self._tokenizer, config = text_tokenizer(tokenizer, form), cast("Any", runner.transformer.config)
+        self.dimension = int(config.vocab_size)  # V
+        self.vocabulary = tokenizer.convert_ids_to_tokens(range(self.dimension))
+
+    @classmethod
+    def load(
+        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
+    ) -> SparseEncoder:
+        """Load a folder or Hub id as sentence-transformers' SparseEncoder writes it: a transformer and SpladePooling.
+
+        Arguments and errors are those of `CrossEncoder.load`; int8 is refused.
+        """
+        stated = ModelName.parse(name)
+        stated.check_settings("sparse encoder")
+        torch_device = pick_device(device)
+        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
+        folder = model_folder(stated.name, home).path
+        form = ModelFormat(folder, **general_settings(folder, (SPARSE_ENCODER,)))
+        form = replace(form, **transformer_settings(folder, folder.name, "fill-mask"))
+        settings = _settings(folder)
+        check_model_folder(folder)
+        tokenizer, backbone = open_tokenizer(folder), open_backbone(folder, "AutoModelForMaskedLM").to(torch_device)
+        if torch_dtype == torch.int8:
+            raise InputError(f"{stated.name} has no int8; choose auto")
+        form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
+        runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
+        return cls(str(stated), runner, tokenizer, form, settings)
+
+    def encode_sparse(
+        self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    ) -> csr_matrix:
+        """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns.
+
+        ``on_progress`` is called with (done, all) after each batch; before it ``should_stop`` is asked, and ``Stopped``
+        raised.
+        """
+        ids, _ = self._tokenizer.ids(sentences)
+        blocks, order = [csr_matrix(np.zeros((0, self.dimension), dtype=np.float32))], []
+        for rows, block in self._runner.map(ids, self._weights, should_stop):
+            blocks.append(block)
+            order += rows
+            if on_progress is not None:
+                on_progress(len(order), len(ids))
+        return vstack(blocks, format="csr")[np.argsort(order)]
+
+    def terms(self, a: str, b: str) -> list[Term]:
+        """The tokens that either text has a weight for, by their share of the dot product, then by weight."""
+        weights = self.encode_sparse([a, b]).toarray()
+        own = [np.isin(np.arange(self.dimension), row) for row in self._tokenizer.ids([a, b])[0]]
+        columns = zip(self.vocabulary, *weights.tolist(), weights.prod(axis=0).tolist(), *own, strict=True)
+        found = [Term(*column) for column in columns if column[1] or column[2]]
+        return sorted(found, key=lambda term: (-term.share, -term.first - term.second))
+
+    def _weights(self, logits: Tensor, mask: Tensor | None) -> csr_matrix:
+        """(n, T, V), (n, T) -> (n, V)."""
+        weights = logits.float().relu()
+        for _ in range(ACTIVATIONS[self._settings.activation_function]):
+            weights = weights.log1p()
+        pooled = POOLINGS[self._settings.pooling_strategy](weights if mask is None else weights * mask[:, :, None])
+        if most := self._settings.max_active_dims:
+            top = pooled.topk(min(most, self.dimension), dim=1)
+            pooled = torch.zeros_like(pooled).scatter(1, top.indices, top.values)
+        return csr_matrix(to_host(pooled))
+
+
+def _settings(folder: Path) -> Settings:
+    modules = read_modules(folder, (TRANSFORMER, MLM, SPLADE))
+    if [entry.kind == SPLADE for entry in modules] != [False, True]:
+        raise InputError(f"{folder.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind")
+    general = read_object(folder / "config_sentence_transformers.json", {})
+    stated = read_object(modules[1].folder / "config.json") | general
+    found = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
+    pooling, activation, most = found
+    if pooling not in POOLINGS or activation not in ACTIVATIONS or not isinstance(most, int | None):
+        raise InputError(f"{folder.name} takes the {pooling} of {activation}, {most} terms: this is not supported")
+    return found
