@@ -85,13 +85,9 @@ class EndpointRunner(InferenceRunner[Ids]):
             if should_stop is not None and should_stop():
                 raise Stopped
             rows = list(range(start, min(start + size, len(texts))))
-            yield rows, reduce(self._vectors([texts[row] for row in rows], should_stop), None)
+            yield rows, reduce(*self.hidden(texts, [rows], should_stop))
 
-    def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        return self._vectors([texts[i] for row in rows for i in row]), None
-
-    def _vectors(self, ids: list[Ids], should_stop: Callable[[], bool] | None = None) -> torch.Tensor:
-        """Texts as code points -> (n, 1, D), what is cached without a request."""
+    def hidden(self, texts: Sequence[Ids], rows: list[Row], should_stop: Callable[[], bool] | None = None) -> Hidden:
 
         def fetch(new: list[str]) -> np.ndarray:
             vectors = fetch_vectors(self.endpoint, new, should_stop)
@@ -102,8 +98,8 @@ class EndpointRunner(InferenceRunner[Ids]):
                 )
             return vectors
 
-        found = self._recent.get(["".join(map(chr, each)) for each in ids], fetch)
-        return torch.from_numpy(found)[:, None]
+        found = self._recent.get(["".join(map(chr, texts[i])) for row in rows for i in row], fetch)
+        return torch.from_numpy(found)[:, None], None
 
 
 def open_endpoint(

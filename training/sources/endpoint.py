@@ -47,35 +47,28 @@ def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldS
         InputError: the server is away, stays busy, refuses, or does not answer with n vectors of finite numbers.
         Stopped: ``should_stop`` said yes while a busy server was waited for.
     """
+    key = os.environ.get(KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):  # the error of http.client would quote it
+        raise InputError(f"{KEY} holds signs that no key has; set it again")
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
     body = json.dumps({"model": endpoint.model, "input": list(texts), "encoding_format": "base64"}).encode()
+    request = Request(f"{endpoint.url}/embeddings", body, headers | ({"Authorization": f"Bearer {key}"} if key else {}))
     for delay in (*DELAYS, None):
         try:
-            with build_opener(_NoRedirects).open(_request(endpoint, body), timeout=SECONDS) as response:
-                answer = _read(response, MOST_BYTES)
-            break
+            with build_opener(_NoRedirects).open(request, timeout=SECONDS) as response:
+                return _vectors(_read(response, MOST_BYTES), len(texts), endpoint.address)
         except HTTPError as error:
             with error:
                 if error.code not in BUSY or delay is None:
-                    raise InputError(_refusal(endpoint, error, len(DELAYS) + 1)) from None
-                _wait(max(delay, _asked_for(error)), should_stop)
+                    raise InputError(f"{endpoint.address} {_refusal(endpoint.model, error, key)}") from None
+                asked = error.headers.get("Retry-After") or ""  # seconds, or a date
+                _wait(max(delay, min(float(asked), LONGEST_DELAY) if asked.isdecimal() else 0), should_stop)
         except (OSError, HTTPException, UnicodeError, OverflowError) as error:
             reason = first_line(getattr(error, "reason", None) or error)
             raise InputError(
                 f"{endpoint.address} does not answer ({reason}); start its server, or correct the address"
             ) from error
-    if len(answer) > MOST_BYTES:
-        raise InputError(
-            f"{endpoint.address} answers with more than {MOST_BYTES >> 20} MB, which is no list of vectors"
-        )
-    return _vectors(answer, len(texts), endpoint.address)
-
-
-def _request(endpoint: Endpoint, body: bytes) -> Request:
-    key = os.environ.get(KEY, "").strip()
-    if not (key.isascii() and key.isprintable()):  # the error of http.client would quote it
-        raise InputError(f"{KEY} holds signs that no key has; set it again")
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
-    return Request(f"{endpoint.url}/embeddings", body, headers | ({"Authorization": f"Bearer {key}"} if key else {}))
+    raise AssertionError("unreachable")
 
 
 def _read(response: Any, most: int) -> bytes:
@@ -96,35 +89,29 @@ def _wait(seconds: float, should_stop: ShouldStop | None) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _asked_for(error: HTTPError) -> float:
-    """The seconds of Retry-After, as far as they are bearable; 0 for none, and for a date."""
-    text = error.headers.get("Retry-After") or ""
-    return min(float(text), LONGEST_DELAY) if text.isdecimal() else 0.0
-
-
-def _refusal(endpoint: Endpoint, error: HTTPError, attempts: int) -> str:
-    """What a status other than 200 means, with what the server says about it, in which no key is repeated."""
+def _refusal(model: str, error: HTTPError, key: str) -> str:
+    """What a status other than 200 means, with what the server says about it, in which the key is not repeated."""
     if 300 <= error.code < 400:
-        return f"{endpoint.address} redirects to another address, which is not followed; name that one"
+        return "redirects to another address, which is not followed; name that one"
     try:
-        text = _read(error, MOST_ERROR_BYTES).decode("utf-8", "replace")
+        said = _read(error, MOST_ERROR_BYTES).decode("utf-8", "replace").strip()
+        found = json.loads(said)["error"]
+        said = str(found["message"] if isinstance(found, dict) else found)
     except (OSError, HTTPException):
-        text = ""
-    try:
-        found = json.loads(text)["error"]
-        text = str(found["message"] if isinstance(found, dict) else found)
-    except (ValueError, LookupError, TypeError, RecursionError):  # no JSON, or another shape
+        said = ""
+    except (ValueError, LookupError, TypeError, RecursionError):  # no JSON, or another shape: said as it is
         pass
-    key = os.environ.get(KEY, "").strip()
-    said = first_line(ValueError(text.replace(key, "…") if key else text)) if text.strip() else error.reason
+    said = first_line(Exception(said.replace(key, "…") if key else said)) if said else str(error.reason)
+    tried = f" after {len(DELAYS) + 1} attempts" if error.code in BUSY else ""
     advice = f"; put its key into {KEY}" if error.code in (401, 403) else ""
-    tried = f" after {attempts} attempts" if error.code in BUSY else ""
-    return f"{endpoint.address} refuses {endpoint.model} with status {error.code}{tried}: {said}{advice}"
+    return f"refuses {model} with status {error.code}{tried}: {said}{advice}"
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
     """The vectors of an answer in the order of the texts. InputError if there is not one of finite numbers for each."""
     wrong = f"{address} does not answer with embeddings as OpenAI's API does"
+    if len(answer) > MOST_BYTES:
+        raise InputError(f"{wrong}, but with more than {MOST_BYTES >> 20} MB")
     try:
         items = json.loads(answer)["data"]
         order = [int(item.get("index", place)) for place, item in enumerate(items)]

@@ -104,35 +104,17 @@ def compare(
 
     ``second``: the same encoder with the prompt for the second sentence; None = that of the first.
     """
-    from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
-    from training.models.encoder import EncodeReport
-    from training.pooling import PAPER_POOLINGS
-
     _check(a, "first")
     _check(b, "second")
     started = time.perf_counter()
     encoders = (encoder, encoder if second is None else second)
-    if encoder.sent_to:
-        return _compare_vectors(encoders, cross_encoder, a, b)
-    if second is None:
-        vectors = encoder.token_vectors([a, b])
-    else:
-        vectors = [each.token_vectors([text])[0] for each, text in zip(encoders, (a, b), strict=True)]
-    names = [name for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)) if encoder.allows_pooling(name)]
-    by_pooling = {
-        name: _cosine(*(_pool(each.with_pooling(name), v.hidden) for each, v in zip(encoders, vectors, strict=True)))
-        for name in names
-    }
-    encoder_ms = (time.perf_counter() - started) * 1000
-    sides = []
-    for each, text, vector in zip(encoders, (a, b), vectors, strict=True):
-        report = EncodeReport()
-        each.tokenize([text], report)
-        words, vocabulary = words_of(text, vector), each.vocabulary_size
-        read = max((word.end for word in words), default=0)
-        language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
-        unread = len(text[read:].split()) if report.truncated else 0
-        sides.append(Side(text, vector.tokens, words, report.truncated > 0, unread, language))
+    read = _read_whole if encoder.sent_to else _read_tokens
+    encoded, by_pooling, sides, attribution, no_map = read(encoders, a, b)
+    cross_score, cross_ms = None, None
+    if cross_encoder is not None:
+        crossing = time.perf_counter()
+        cross_score = float(cross_encoder.predict([(a, b)])[0])
+        cross_ms = (time.perf_counter() - crossing) * 1000
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
@@ -140,59 +122,64 @@ def compare(
         b=sides[1],
         cosine=by_pooling[encoder.pooling],
         by_pooling=by_pooling,
-        encoder_ms=encoder_ms,
-        attribution=attribute_tokens(encoder, a, b, *vectors) if has_exact_map(encoder) else None,
+        encoder_ms=(encoded - started) * 1000,
+        attribution=attribution,
+        no_map=no_map,
         dimension=encoder.dimension,
         prompts=(encoders[0].prompt, encoders[1].prompt),
         advice=encoder.prompt_advice if not any(each.prompt for each in encoders) else "",
-        **_crossed(cross_encoder, a, b),
+        cross_encoder=cross_encoder.name if cross_encoder else None,
+        cross_score=cross_score,
+        cross_ms=cross_ms,
+        card=cross_encoder.card if cross_encoder else None,
+        sent_to=encoder.sent_to,
     )
 
 
-def _compare_vectors(
-    encoders: tuple[Encoder, Encoder], cross_encoder: CrossEncoder | None, a: str, b: str
-) -> Comparison:
-    """Of an endpoint: no tokens, and the words that can be left out are those between white space."""
+# When the cosines were there, these by pooling, both sentences as they were read, the exact map of
+# their words, and why nothing can be said of these.
+_Read = tuple[float, dict[str, float], list[Side], "Attribution | None", str]
+
+
+def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
+    """From one pass of the encoder, or of each if their prompts differ."""
+    from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
+    from training.models.encoder import EncodeReport
+    from training.pooling import PAPER_POOLINGS
+
+    encoder, texts = encoders[0], (a, b)
+    if encoders[1] is encoder:
+        vectors = encoder.token_vectors([a, b])
+    else:
+        vectors = [each.token_vectors([text])[0] for each, text in zip(encoders, texts, strict=True)]
+    names = [name for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)) if encoder.allows_pooling(name)]
+    by_pooling = {
+        name: _cosine(*(_pool(each.with_pooling(name), v.hidden) for each, v in zip(encoders, vectors, strict=True)))
+        for name in names
+    }
+    encoded, sides = time.perf_counter(), []
+    for each, text, vector in zip(encoders, texts, vectors, strict=True):
+        report = EncodeReport()
+        each.tokenize([text], report)
+        words, vocabulary = words_of(text, vector), each.vocabulary_size
+        read = max((word.end for word in words), default=0)
+        language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
+        unread = len(text[read:].split()) if report.truncated else 0
+        sides.append(Side(text, vector.tokens, words, report.truncated > 0, unread, language))
+    exact = attribute_tokens(encoder, a, b, *vectors) if has_exact_map(encoder) else None
+    return encoded, by_pooling, sides, exact, ""
+
+
+def _read_whole(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
+    """By an endpoint, without tokens; the words that can be left out are those between white space."""
+    from training.evaluation.attribution import Word
     from training.models.endpoint import vectors_only
 
-    started, (encoder, _) = time.perf_counter(), encoders
     cosine = _cosine(*(each.encode(text) for each, text in zip(encoders, (a, b), strict=True)))
-    return Comparison(
-        model=encoder.name,
-        pooling=encoder.pooling,
-        a=Side(a, [], _words(a), truncated=False),
-        b=Side(b, [], _words(b), truncated=False),
-        cosine=cosine,
-        by_pooling={encoder.pooling: cosine},
-        encoder_ms=(time.perf_counter() - started) * 1000,
-        attribution=None,
-        no_map=str(vectors_only(encoder.name)),
-        dimension=encoder.dimension,
-        prompts=(encoders[0].prompt, encoders[1].prompt),
-        sent_to=encoder.sent_to,
-        **_crossed(cross_encoder, a, b),
-    )
-
-
-def _words(text: str) -> list[Word]:
-    from training.evaluation.attribution import Word
-
-    return [Word(found[0], found.start(), found.end(), ()) for found in re.finditer(r"\S+", text)]
-
-
-def _crossed(cross_encoder: CrossEncoder | None, a: str, b: str) -> dict[str, Any]:
-    """The fields of a comparison that are the cross-encoder's."""
-    if cross_encoder is None:
-        return {}
-    started = time.perf_counter()
-    score = float(cross_encoder.predict([(a, b)])[0])
-    milliseconds = (time.perf_counter() - started) * 1000
-    return {
-        "cross_encoder": cross_encoder.name,
-        "cross_score": score,
-        "cross_ms": milliseconds,
-        "card": cross_encoder.card,
-    }
+    encoded = time.perf_counter()
+    words = [[Word(each[0], *each.span(), ()) for each in re.finditer(r"\S+", text)] for text in (a, b)]
+    sides = [Side(text, [], found, truncated=False) for text, found in zip((a, b), words, strict=True)]
+    return encoded, {encoders[0].pooling: cosine}, sides, None, str(vectors_only(encoders[0].name))
 
 
 def compare_by_name(
