@@ -117,9 +117,20 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
+# Architectures that were published with code of their own, and have a class in transformers since.
+OWN_CODE: dict[str, Architecture] = {
+    "nomic_bert": Architecture(word_pieces, BERT_SPECIALS, "NomicBert", 64, {"max_position_embeddings": 64, **SHAPE}),
+    "gte": Architecture(word_pieces, BERT_SPECIALS, "Gte", 64, {"max_position_embeddings": 64, **SHAPE}),
+    "jina_embeddings_v3": Architecture(
+        word_pieces, ROBERTA_SPECIALS, "JinaEmbeddingsV3", 64, {"max_position_embeddings": 64, **SHAPE}
+    ),
+    "eurobert": Architecture(byte_pairs, BERT_SPECIALS, "EuroBert", 64, {"max_position_embeddings": 64, **SHAPE}),
+}
+
+
 def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settings: Any) -> Path:
     """Write a plain transformers folder with random weights; ``settings`` change its config."""
-    made = ARCHITECTURES[architecture]
+    made = {**ARCHITECTURES, **OWN_CODE}[architecture]
     tokenizer = made.tokenizer(made.specials)
     ids = {token: tokenizer.token_to_id(token) for token in made.specials.values()}
     template = " ".join(made.specials.get(part, part) for part in made.template.split())

@@ -91,7 +91,8 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
     with importing:
         import transformers
 
-    model_type = read_object(folder / "config.json", {}).get("model_type")
+    stated = read_object(folder / "config.json", {})
+    model_type = stated.get("model_type")
     opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), auto_class))
     try:
         backbone, report = opener.from_pretrained(
@@ -114,6 +115,12 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
         raise InputError(
             f"{folder} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
         )
+    if model_type == "nomic_bert":  # transformers does not read these published names: its defaults have to be right
+        config = backbone.config
+        read = {"n_layer": config.num_hidden_layers, "n_head": config.num_attention_heads}
+        for name, value in {**read, "rotary_emb_base": config.rope_parameters["rope_theta"]}.items():
+            if stated.get(name, value) != value:
+                raise InputError(f"{folder}/config.json says {name} {stated[name]}; NomicBERT opens with {value} only")
     if hasattr(backbone.config, "use_cache"):  # of keys and values, which only generating text reads again
         backbone.config.use_cache = False
     return backbone

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import make_model
+from tiny_models import OWN_CODE, make_model
 
 from training.errors import InputError
 from training.models.encoder import Encoder
@@ -143,3 +144,50 @@ def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_st
     finally:
         if not had_bars:
             logging.disable_progress_bar()
+
+
+# ---------------------------------------------------------------- code that comes with a model
+
+
+def name_code(folder: Path, **changes: object) -> None:
+    """As their authors publish them: config.json names code in the folder, which ends the process if it is run."""
+    configure(folder, auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Model"}, **changes)
+    (folder / "code.py").write_text("import os\nos._exit(3)\n")
+
+
+@pytest.mark.parametrize("architecture", OWN_CODE)
+def test_a_model_that_names_code_opens_by_the_class_of_transformers(tmp_path: Path, architecture: str):
+    folder = make_model(tmp_path / "tiny", architecture)
+    name_code(folder)
+    sentences = ["the man is playing a guitar on the food", "a cat"]
+    encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
+    theirs = getattr(transformers, f"{OWN_CODE[architecture].prefix}Model").from_pretrained(folder).eval()
+    for sentence, vector in zip(sentences, encoder.encode(sentences), strict=True):
+        with torch.no_grad():
+            hidden = theirs(input_ids=torch.tensor(encoder.tokenize([sentence]))).last_hidden_state
+        expected = torch.nn.functional.normalize(hidden.mean(dim=1), dim=1)[0]
+        assert torch.allclose(torch.from_numpy(vector), expected, atol=1e-5)
+    encoder.save(tmp_path / "saved")
+    assert (
+        Encoder.load(str(tmp_path / "saved"), dtype="float32", device="cpu").encode(sentences)
+        == encoder.encode(sentences)
+    ).all()
+
+
+@pytest.mark.parametrize(("architecture", "kind"), [("gte", "new"), ("jina_embeddings_v3", "xlm-roberta")])
+def test_a_model_under_a_name_that_only_its_code_knows_is_refused(tmp_path: Path, architecture: str, kind: str):
+    folder = make_model(tmp_path / "tiny", architecture)
+    name_code(folder, model_type=kind)  # as Alibaba-NLP and jinaai publish them
+    refusal(lambda path: Encoder.load(str(path)), folder)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("n_layer", 24), ("n_head", 16), ("rotary_emb_base", 10_000)])
+def test_published_settings_that_transformers_does_not_read_have_to_be_its_own(
+    tmp_path: Path, setting: str, value: int
+):
+    own = {"n_layer": 2, "n_head": 2, "rotary_emb_base": 1000}
+    folder = make_model(tmp_path / "tiny", "nomic_bert")
+    name_code(folder, **own)
+    assert Encoder.load(str(folder)).dimension == 32
+    configure(folder, **own | {setting: value})
+    assert f"{setting} {value}" in refusal(lambda path: Encoder.load(str(path)), folder)
