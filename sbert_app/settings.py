@@ -57,7 +57,7 @@ class Settings(BaseModel):
         values: dict[str, Any] = {}
         for name in cls.model_fields:
             value = flags.get(name)
-            if value is None or value == ():
+            if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
             if value not in (None, ""):
                 values[name] = value

@@ -10,59 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.clustering import community_detection
-    from training.data.dataset import Dataset
-    from training.data.load import load_data
-    from training.data.retrieval import RetrievalData
-    from training.errors import InputError
-    from training.evaluation.attribution import attribute
-    from training.evaluation.scoring import evaluate
-    from training.evaluation.thresholds import choose_threshold
-    from training.models.cross_encoder import CrossEncoder
-    from training.models.distill import distill
-    from training.models.encoder import Encoder
-    from training.models.late_interaction import LateInteraction
-    from training.models.retrievers import load_retriever
-    from training.models.sparse import SparseEncoder
-    from training.quantization import quantize
-    from training.search import (
-        QuantizedIndex,
-        SearchIndex,
-        near_duplicates,
-        paraphrase_mining,
-        semantic_search,
-        similarity,
-    )
-    from training.trainer.config import RunConfig
-    from training.trainer.train import train
+    from training.clustering import community_detection as community_detection
+    from training.data.dataset import Dataset as Dataset
+    from training.data.load import load_data as load_data
+    from training.data.retrieval import RetrievalData as RetrievalData
+    from training.errors import InputError as InputError
+    from training.evaluation.attribution import attribute as attribute
+    from training.evaluation.scoring import evaluate as evaluate
+    from training.evaluation.thresholds import choose_threshold as choose_threshold
+    from training.models.cross_encoder import CrossEncoder as CrossEncoder
+    from training.models.distill import distill as distill
+    from training.models.encoder import Encoder as Encoder
+    from training.models.late_interaction import LateInteraction as LateInteraction
+    from training.models.retrievers import load_retriever as load_retriever
+    from training.models.sparse import SparseEncoder as SparseEncoder
+    from training.quantization import quantize as quantize
+    from training.search import QuantizedIndex as QuantizedIndex
+    from training.search import SearchIndex as SearchIndex
+    from training.search import near_duplicates as near_duplicates
+    from training.search import paraphrase_mining as paraphrase_mining
+    from training.search import semantic_search as semantic_search
+    from training.search import similarity as similarity
+    from training.trainer.config import RunConfig as RunConfig
+    from training.trainer.train import train as train
 
 __version__ = "0.2.0.dev0"
-
-__all__ = [
-    "CrossEncoder",
-    "Dataset",
-    "Encoder",
-    "InputError",
-    "LateInteraction",
-    "QuantizedIndex",
-    "RetrievalData",
-    "RunConfig",
-    "SearchIndex",
-    "SparseEncoder",
-    "attribute",
-    "choose_threshold",
-    "community_detection",
-    "distill",
-    "evaluate",
-    "load_data",
-    "load_retriever",
-    "near_duplicates",
-    "paraphrase_mining",
-    "quantize",
-    "semantic_search",
-    "similarity",
-    "train",
-]
 
 _MODULES = {
     "CrossEncoder": "training.models.cross_encoder",
@@ -89,6 +61,8 @@ _MODULES = {
     "similarity": "training.search",
     "train": "training.trainer.train",
 }
+
+__all__ = [*_MODULES]
 
 
 def __dir__() -> list[str]:

@@ -63,6 +63,5 @@ def scatter(report: Report, gold_name: str) -> go.Figure:
 
 
 def _style(figure: go.Figure, title: str, **style: Any) -> go.Figure:
-    """Apply the shared look and add a title above the plot."""
     above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
     return apply_style(figure, 320, title=above, margin_t=64, **style)

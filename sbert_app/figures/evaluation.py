@@ -41,8 +41,6 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
 
 @dataclass(frozen=True)
 class Point:
-    """A model's speed and quality."""
-
     label: str
     kind: str  # a key of KINDS
     speed: float  # sentences per second
@@ -133,7 +131,6 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
 
 
 def _label_box(x: float, y: float, letters: int, anchor: str, offset: int) -> Box:
-    """The area of a label at a point (x, y)."""
     width = LETTER_WIDTH * letters
     left = x + 8 if anchor == "left" else x - 8 - width
     return left, y + offset - 7, left + width, y + offset + 7

@@ -34,7 +34,6 @@ class Labels:
     colours: Sequence[str] | None = None  # of the palette, where they are chosen; groups beyond them are grey
 
     def style(self, group: int) -> dict[str, str]:
-        """The colour and the shape of a group."""
         if self.colours is not None:
             return {"color": PALETTE[self.colours[group] if group < len(self.colours) else "grey"], "symbol": "circle"}
         if self.names[group] in (OTHER, BLANK):
@@ -87,8 +86,6 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Pairs of points to connect by lines."""
-
     title: str
     rows: np.ndarray  # (P, 2)
     strong: bool  # visible and clear from the start; others are faint and switched on in the legend
@@ -96,8 +93,6 @@ class PairLines:
 
 @dataclass(frozen=True, eq=False)
 class MapData:
-    """The content of a map figure."""
-
     maps: Sequence[np.ndarray]  # one (N, 2 or 3) float32, or two
     titles: Sequence[str]  # of the maps
     sentences: Sequence[str]
@@ -124,7 +119,6 @@ def single_map(data: MapData) -> go.Figure:
 
 
 def paired_maps(data: MapData) -> go.Figure:
-    """Two maps in two panels."""
     return _styled(go.Figure([*_traces(data, 0), *_traces(data, 1)]), data, 2)
 
 

@@ -26,8 +26,6 @@ SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
 
 @dataclass(frozen=True)
 class Curve:
-    """A run in the figures."""
-
     name: str
     colour: str
     events: Sequence[Event]

@@ -79,8 +79,6 @@ class AtlasColumns:
 
 @dataclass(frozen=True)
 class AtlasSummary:
-    """What was exported."""
-
     output: str
     labels: str  # the file of the names of the clusters
     rows: int

@@ -32,8 +32,6 @@ CLEANED_SECONDS = 3600.0  # between two looks at what is older than a day
 
 @dataclass(frozen=True)
 class Services:
-    """One instance of each service."""
-
     settings: Settings
     access: AccessPolicy  # what visitors may name
     models: ModelCache

@@ -176,11 +176,6 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
     )
 
 
-def judged_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
-    """The pairs belong together; each anchor also gets a sentence of another pair, with which it does not."""
-    return contrastive_from_triplets(triplets_from_pairs(data, draw), draw)
-
-
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
     """Each different sentence with itself: its two vectors will differ by dropout."""
     row_of: dict[str, int] = {}
@@ -271,7 +266,8 @@ JUDGED_ROWS = Rows(
         SCORED: as_it_is,
         LABELLED: contrastive_from_labels,
         TRIPLETS: contrastive_from_triplets,
-        PAIRS: judged_from_pairs,
+        # each anchor also gets a sentence of another pair, with which it does not belong together
+        PAIRS: lambda data, draw: contrastive_from_triplets(triplets_from_pairs(data, draw), draw),
     },
 )
 TRIPLET_ROWS = Rows(

@@ -15,7 +15,6 @@ import numpy as np
 if TYPE_CHECKING:
     from training.models.scorer import Vectors
 
-
 DENSE_ROWS = 512  # rows of sparse vectors that are made dense at a time
 
 
@@ -46,9 +45,6 @@ class Similarity(NamedTuple):
     of: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (N, D), (N, D) -> (N,); larger = more similar
     label: str
 
-    def __call__(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.of(u, v)
-
 
 SIMILARITIES = {
     "cosine": Similarity(cosine, "cosine"),
@@ -61,10 +57,10 @@ SIMILARITIES = {
 def similarities(u: Vectors, v: Vectors) -> dict[str, np.ndarray]:
     """Each of ``SIMILARITIES`` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
     if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
-        return {name: similarity(np.asarray(u), np.asarray(v)) for name, similarity in SIMILARITIES.items()}
+        return {name: each.of(np.asarray(u), np.asarray(v)) for name, each in SIMILARITIES.items()}
     parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
     blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]
-    return {name: np.concatenate([of(a, b) for a, b in blocks]) for name, of in SIMILARITIES.items()}
+    return {name: np.concatenate([each.of(a, b) for a, b in blocks]) for name, each in SIMILARITIES.items()}
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -215,14 +211,11 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
     """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
 
-    Of several thresholds with the same F1 it is the highest.
-
-    ValueError as `precision_recall`.
+    Of several thresholds with the same F1 it is the highest. ValueError as `precision_recall`.
     """
     curve = precision_recall(scores, labels)
-    f1 = curve.f1
-    best = int(f1.argmax())
-    figures = (f1, curve.threshold, curve.precision, curve.recall)
+    best = int(curve.f1.argmax())
+    figures = (curve.f1, curve.threshold, curve.precision, curve.recall)
     return PairClassification(curve.average_precision, *(float(figure[best]) for figure in figures))
 
 

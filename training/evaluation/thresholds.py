@@ -326,11 +326,6 @@ def _halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
-def _best_f1(hits: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """The place of the highest F1 in each row of counts (R, T) -> (R,)."""
-    return (2 * hits / np.maximum(predicted + hits[:, -1:], 1)).argmax(axis=1)
-
-
 def _choose(
     scores: np.ndarray, matches: np.ndarray, criteria: Sequence[Criterion], n: int, seed: int
 ) -> list[tuple[Estimate, int]]:
@@ -354,8 +349,9 @@ def _best_f1_threshold(scores: np.ndarray, matches: np.ndarray, curve: Precision
     threshold = float(curve.threshold[int(curve.f1.argmax())])
     if len(scores) < INTERVAL_FROM:
         return Estimate(threshold, np.nan, np.nan)
-    places = [_best_f1(*counts) for counts in _resampled_counts(scores, matches, curve, seed)]
-    return percentile_interval(threshold, curve.threshold[np.concatenate(places)])
+    counts = _resampled_counts(scores, matches, curve, seed)
+    f1 = np.concatenate([2 * hits / np.maximum(predicted + hits[:, -1:], 1) for hits, predicted in counts])
+    return percentile_interval(threshold, curve.threshold[f1.argmax(axis=1)])
 
 
 def _measure(
@@ -416,7 +412,6 @@ def _proportion(value: float, replicates: np.ndarray, n: float) -> Estimate:
 
 def _thinned(curve: PrecisionRecall) -> list[tuple[float, float, float]]:
     """Points of the curve, evenly spaced in rank where there are too many to draw."""
-    count = len(curve.threshold)
-    kept = np.unique(np.linspace(0, count - 1, min(count, CURVE_POINTS)).round().astype(int))
-    columns = (curve.threshold, curve.precision, curve.recall)
-    return [(float(a), float(b), float(c)) for a, b, c in zip(*(column[kept] for column in columns), strict=True)]
+    points = np.stack([curve.threshold, curve.precision, curve.recall], axis=1)
+    kept = np.unique(np.linspace(0, len(points) - 1, min(len(points), CURVE_POINTS)).round().astype(int))
+    return list(map(tuple, points[kept].tolist()))

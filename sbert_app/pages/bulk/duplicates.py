@@ -60,7 +60,6 @@ class Duplicates:
         return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads.values()]
 
     def hidden(self) -> Update:
-        """Nothing is scored."""
         return {self.section: gr.Column(visible=False), **self._cleared()}
 
     def offered(self, summary: ScoreSummary) -> Update:
@@ -77,11 +76,9 @@ class Duplicates:
         }
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         self.tab.wire(self.find, [self.job, self.threshold], {each: hidden() for each in self.downloads.values()})
 
     def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
-        """Apply the threshold to the scores of the job."""
         if threshold is None:
             raise InputError("Give a threshold, such as 0.8.")
         watch.report(0, "Comparing with the threshold")

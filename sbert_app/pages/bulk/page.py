@@ -52,8 +52,6 @@ def build(services: Services) -> None:
 
 
 class _Page:
-    """The components of the page and their handlers."""
-
     def __init__(self, services: Services) -> None:
         self.services = services
         self.jobs = services.scoring
@@ -102,7 +100,6 @@ class _Page:
         self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         root = gr.context.Context.root_block
         models = [self.model, self.pooling, self.cross]
         columns = [self.table, self.first, self.second, self.gold]
@@ -166,7 +163,6 @@ class _Page:
         return {**self._opened_job(job, open_table(job.path)), **self._listed([job.id, *known])}
 
     def reopen(self, job_id: str | None, encoding: str) -> Update:
-        """Read the file in another encoding."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
@@ -189,7 +185,6 @@ class _Page:
         known: list[str],
         request: gr.Request = None,
     ) -> Iterator[Update]:
-        """Score the open file with the chosen columns and models."""
         try:
             if table is None:
                 raise InputError("Choose a file first.")
@@ -203,13 +198,11 @@ class _Page:
         yield from self._run(table, picked, model, pooling, cross, job, known, visitor_of(request))
 
     def stop(self, job: str | None) -> Update:
-        """Stop scoring; the rows that are done are kept."""
         if job:
             self.jobs.stop(job)
         return gr.Button("Stopping …", interactive=False)
 
     def delete(self, known: list[str]) -> Update:
-        """Delete the listed jobs, with their files."""
         for job in known:
             self.jobs.delete(job)
         return self._listed([])
@@ -247,7 +240,6 @@ class _Page:
             yield self._listed([job.id, *known])
 
     def _watch(self, job: ScoreJob, table: Table) -> Iterator[Update]:
-        """Follow a job to its end."""
         shown = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -319,7 +311,6 @@ class _Page:
         }
 
     def _cleared(self) -> Update:
-        """No result."""
         hidden = (self.as_csv, self.as_parquet, self.histogram, self.scatter)
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}

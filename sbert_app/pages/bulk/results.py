@@ -143,7 +143,6 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
 
 
 def _card(title: str, found: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
-    """Title, figure, unit and foot."""
     is_spearman = statistic == "spearman"
     value = found.spearman if is_spearman else found.pearson
     low, high = found.spearman_interval if is_spearman else found.pearson_interval

@@ -17,7 +17,6 @@ MEANING = (
 
 
 def criterion_label(criterion: str) -> str:
-    """A criterion in words."""
     parsed = Criterion.parse(criterion)
     if parsed.kind == BEST_F1:
         return "best F1"
@@ -25,7 +24,6 @@ def criterion_label(criterion: str) -> str:
 
 
 def criterion_labels(decision: Decision) -> dict[str, str]:
-    """Each criterion of a decision in words."""
     return {choice.criterion: criterion_label(choice.criterion) for choice in decision.choices}
 
 

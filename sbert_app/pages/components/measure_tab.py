@@ -86,12 +86,9 @@ class MeasureTab:
         return [each for each in (self.status, self.stop, self.start) if each is not None]
 
     def owner(self, request: gr.Request) -> str:
-        """The key of the work: the browser session and the name."""
         return f"{request.session_hash} {self.name}"
 
     def __post_init__(self) -> None:
-        """Connect the Stop button."""
-
         def halt(request: gr.Request) -> Any:
             self.services.tasks.stop(self.owner(request))
             return gr.Button(STOPPING, interactive=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -17,15 +17,12 @@ from markupsafe import Markup
 from sbert_app.pages.components.events import UNQUEUED, Asked, ask
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.server.address import visitor_of
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError
 
-
-class Plan(Protocol):
-    """Shows what the runs would do; without a rate how long is unknown, or being measured."""
-
-    def __call__(self, rate: TrainingRate | None, measuring: bool = False) -> Markup: ...
+# (rate, measuring=False): shows what the runs would do; without a rate how long is unknown, or being measured
+Plan = Callable[..., Markup]
 
 
 @dataclass(frozen=True)

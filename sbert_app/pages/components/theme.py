@@ -41,7 +41,6 @@ def head() -> str:
 
 
 def build() -> gr.themes.Base:
-    """The theme that every page shares."""
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(

@@ -185,7 +185,6 @@ class _ClustersTab:
 
 
 def _show_bounds(method: str, cut: str) -> list[Any]:
-    """Show the controls that belong to the method."""
     is_tree = method == HIERARCHICAL
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
     visible = (method == HDBSCAN, is_tree, is_tree and cut == BY_COSINE, by_number)

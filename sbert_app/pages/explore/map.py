@@ -91,7 +91,6 @@ HINT = messages.note("Click a point to list its nearest sentences here.")
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab."""
     _MapTab(services, shared).wire()
 
 
@@ -231,7 +230,6 @@ class _MapTab:
         return open_corpus is None or shown == _wanted(open_corpus, clustering, MapControls(*values))
 
     def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
-        """The sentences nearest to the clicked point, under each model."""
         if open_corpus is None:
             return HINT
         embeddings = self.services.embeddings
@@ -255,5 +253,4 @@ class _MapTab:
 
 
 def _wanted(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
-    """What a map depends on."""
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

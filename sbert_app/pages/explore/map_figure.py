@@ -46,7 +46,6 @@ class MapControls(NamedTuple):
     pairs: bool
 
     def request(self, open_corpus: OpenCorpus) -> MapRequest:
-        """The map or maps to compute."""
         dimensions = 2 if self.dimensions == "2-D" else 3
         settings = MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
         return MapRequest(open_corpus.corpus, open_corpus.model, self.second_model, settings)

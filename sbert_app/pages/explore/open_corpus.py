@@ -23,8 +23,6 @@ MAX_CHARACTERS = 400  # of a sentence
 
 @dataclass(frozen=True)
 class OpenCorpus:
-    """The open corpus, and the model that embeds it."""
-
     corpus: str  # its key in the embedding cache
     model: ModelName
 

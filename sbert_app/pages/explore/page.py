@@ -72,8 +72,6 @@ def build(services: Services) -> None:
 
 
 class _ExplorePage:
-    """The components that choose a corpus, and their event handlers."""
-
     def __init__(self, services: Services) -> None:
         self.services = services
         self.open_corpus = gr.State(None)

@@ -53,7 +53,6 @@ class SelectedPanel:
         )
 
     def build_panel(self) -> None:
-        """The selected sentences and what can be done with them."""
         with gr.Column(scale=5, min_width=320, visible=False, elem_id="selected") as self.column:
             self.summary = gr.HTML(elem_id="selected-summary")
             self.table = gr.Dataframe(
@@ -85,7 +84,6 @@ class SelectedPanel:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components that show a selection."""
         parts = [self.picked, self.column, self.summary, self.table, self.download, self.links, self.rows, self.note]
         return [*parts, self.group, self.delete, self.name, self.colour]
 
@@ -143,7 +141,6 @@ class SelectedPanel:
         return {**self._show(open_corpus, picked.rows), self.note: messages.note(f"{picked.group} is deleted.")}
 
     def groups_of(self, open_corpus: OpenCorpus | None) -> Sequence[Group]:
-        """The groups of the open corpus."""
         return () if open_corpus is None else groups_of(self.groups, self._corpus(open_corpus))
 
     def _corpus(self, open_corpus: OpenCorpus | None) -> Corpus:

@@ -85,13 +85,10 @@ BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeEle
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
     _LabelPage(services).wire()
 
 
 class _LabelPage:
-    """The components and their event handlers."""
-
     def __init__(self, services: Services) -> None:
         self.services, self.projects = services, Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
@@ -141,8 +138,6 @@ class _LabelPage:
         self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
-
         def open_link(request: gr.Request) -> Update:
             query = request.query_params
             return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
@@ -199,8 +194,6 @@ class _LabelPage:
         return {**update, self.card: card, **results}
 
     def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        """Save a score, then show the next pair that this rater has not judged."""
-
         def work(project: Project) -> tuple[int, bool]:
             pair = _number(event, "pair")
             project.rate(rater, pair, _number(event, "score"))
@@ -209,8 +202,6 @@ class _LabelPage:
         return self._after(project_id, rater, work)
 
     def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        """Take back the rater's last score and show its pair."""
-
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
             return _number(event, "pair") if pair is None else pair, False
@@ -218,7 +209,6 @@ class _LabelPage:
         return self._after(project_id, rater, work)
 
     def turn(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        """The next pair or the one before, judged or not."""
         return self._after(project_id, rater, lambda _: (_number(event, "pair") + _number(event, "step"), False))
 
     def make(
@@ -233,7 +223,6 @@ class _LabelPage:
         count: float,
         *how: str,
     ) -> Update:
-        """Choose the pairs of a new project."""
         services = self.services
         source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
         if second == "none":
@@ -296,5 +285,4 @@ _versions = count()  # a card that is shown again is another value, so that the 
 
 
 def _no_project() -> Markup:
-    """In place of a card."""
     return macro("label/no_project")(version=next(_versions))

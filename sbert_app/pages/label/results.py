@@ -26,6 +26,7 @@ from training.evaluation.metrics import RELIABLE, TENTATIVE
 
 POLL_SECONDS = 3.0  # between two looks at a run
 FEWEST_SHARED = 10  # pairs with two ratings, before alpha is judged
+NOTHING_JUDGED = messages.note("Nothing is judged yet.")  # in place of the agreement
 
 
 class Results:
@@ -52,13 +53,8 @@ class Results:
         return [self.agreement, self.training, self.timer, self.download]
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
-
-        def train(project_id: str, request: gr.Request) -> Update:
-            return self.start(project_id, visitor_of(request))
-
         self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
-        self.train.click(train, self.project, [self.quality, self.training, self.timer], **PRIVATE)
+        self.train.click(self.start, self.project, [self.quality, self.training, self.timer], **PRIVATE)
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
         self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
 
@@ -69,7 +65,7 @@ class Results:
     def shown(self, project: Project | None) -> Update:
         """What is known without a model: agreement, and how the training is doing."""
         if project is None:
-            nothing = {self.agreement: nothing_judged(), self.download: gr.update(visible=False)}
+            nothing = {self.agreement: NOTHING_JUDGED, self.download: gr.update(visible=False)}
             return {**nothing, self.training: "", self.timer: gr.Timer(active=False)}
         return {**self.rated(project), **self.progress(project.id)}
 
@@ -81,12 +77,11 @@ class Results:
         except UserFacingError as error:
             return messages.error_message(error)
 
-    def start(self, project_id: str, visitor: str) -> Update:
-        """Queue a run on the ratings."""
+    def start(self, project_id: str, request: gr.Request) -> Update:
         try:
             project = self._open(project_id)
             self.services.access.check_model(project.info.model)
-            quality.start(project, self.services.jobs, visitor)
+            quality.start(project, self.services.jobs, visitor_of(request))
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.training: gr.skip(), self.timer: gr.skip()}
         return {self.quality: gr.skip(), **self.progress(project.id)}
@@ -100,7 +95,6 @@ class Results:
         return {self.training: shown, self.timer: gr.Timer(active=is_active)}
 
     def export(self, project_id: str) -> Update:
-        """The CSV, offered as a download."""
         try:
             project = self._open(project_id)
             file = self.services.temp.results("label") / f"{project.id}.csv"
@@ -132,15 +126,10 @@ class Results:
         return self.projects.open(project_id)
 
 
-def nothing_judged() -> Markup:
-    """In place of the agreement."""
-    return messages.note("Nothing is judged yet.")
-
-
 def agreement_table(found: Agreement) -> Markup:
     """Who judged how many, alpha and what it means, and Spearman's ρ of each two raters."""
     if not found.judged:
-        return nothing_judged()
+        return NOTHING_JUDGED
     between = [
         (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}", format_count(pairs, "pair"))
         for (a, b), (rho, pairs) in found.between.items()
@@ -196,6 +185,5 @@ def training_state(run: Run, training: Training, found: BeforeAfter | None) -> M
 
 
 def _figures(rho: Estimate) -> tuple[str, str]:
-    """ρ and its interval."""
     interval = MISSING if isnan(rho.low) else f"{rho.low:.1f} to {rho.high:.1f}".replace("-", "−")
     return f"{rho.value:.1f}", interval

@@ -69,7 +69,6 @@ class Context:
 
     @property
     def home(self) -> Path:
-        """The home folder, with the data."""
         return self.runs.home
 
     @property
@@ -128,13 +127,11 @@ class Lesson:
     href: str  # the page, with its settings
 
     def build(self) -> Demo:
-        """Build the controls of its demo in the open Blocks."""
         return import_module(f"{__package__}.lessons.{self.key}").build()
 
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
-    """All lessons in order."""
     contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
     found = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
     return tuple(sorted(found, key=lambda lesson: lesson.number))

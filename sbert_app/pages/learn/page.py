@@ -60,15 +60,12 @@ COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
     _LearnPage(services).wire()
     teacher.build(services)
 
 
 @dataclass(frozen=True)
 class _LessonView:
-    """The components of one lesson."""
-
     services: Services
     lesson: Lesson
     demo: Demo
@@ -78,8 +75,6 @@ class _LessonView:
 
 
 class _LearnPage:
-    """The lessons, what chooses one, and their events."""
-
     def __init__(self, services: Services) -> None:
         self.services = services
         gr.HTML(messages.heading("Learn", f"{how_many()} {TAGLINE}"))
@@ -192,7 +187,6 @@ def _context(services: Services, class_link: ClassLink) -> Context:
 
 
 def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
-    """The link to the page that the lesson is about, with the settings of the lesson."""
     return macro("learn/page_link")(href or lesson.href, lesson.opens)
 
 

@@ -50,8 +50,6 @@ class Timed:
 
 
 class GoldSample(NamedTuple):
-    """Sentence pairs with gold scores."""
-
     first: list[str]
     second: list[str]
     gold: np.ndarray  # (N,) float64, 0–5
@@ -59,7 +57,6 @@ class GoldSample(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How many pairs of which data."""
         return f"{format_count(len(self.gold), 'pair')} of {data_label(self.data)}"
 
 
@@ -73,7 +70,6 @@ class EncodedSample(NamedTuple):
 
     @property
     def gold(self) -> np.ndarray:
-        """The gold scores, (N,), 0–5."""
         return self.pairs.gold
 
     def rho(self, pooling: str) -> float:

@@ -48,7 +48,6 @@ class ClassLink:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The lessons that are shown, in order."""
         return self.chosen or tuple(lesson.number for lesson in lessons())
 
     @property
@@ -70,7 +69,6 @@ class ClassLink:
         return macro("learn/class_banner")(self, self.sheet_address()) if self.title else Markup()
 
     def links(self) -> Markup:
-        """The link, and the sheet."""
         sheets = self.sheet_address(), self.sheet_address(answers=True)
         return macro("learn/class_links")(self.title, f"/learn?{self.query}", *sheets)
 
@@ -111,7 +109,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def build(services: Services) -> None:
-    """Build the section inside the open Blocks."""
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
         with gr.Row():
             title = gr.Textbox(label="Class", placeholder="NLP 101", max_lines=1, min_width=160, elem_id="class-title")

@@ -41,8 +41,6 @@ LONGEST_NAME = 60  # of a project and of a rater
 
 @dataclass(frozen=True)
 class ChosenPair:
-    """A pair to judge."""
-
     first: str
     second: str
     reason: str  # a key of `selection.REASONS`

@@ -8,21 +8,19 @@ change what it was trained on.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sbert_app.services.annotations.project import Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
-from sbert_app.services.files.writers import without_formula
+from sbert_app.services.files.writers import save_csv
 from sbert_app.services.results.results import Difference, Estimate
 from sbert_app.services.store.documents import read_document, write_document
-from training.atomic import open_atomic
 from training.data.dataset import sentence_groups
 from training.errors import InputError
 from training.names import ModelName
@@ -216,18 +214,16 @@ def export_csv(project: Project, file: Path) -> Path:
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    ratings, means = project.ratings(), mean_ratings(project)
-    raters = sorted(ratings)
-    columns = ["sentence1", "sentence2", "score", "reason", "model", "second_model"]
+    ratings, means, pairs = project.ratings(), mean_ratings(project), project.pairs
+    columns: dict[str, Any] = {
+        "sentence1": [pair.first for pair in pairs],
+        "sentence2": [pair.second for pair in pairs],
+        "score": [f"{means[i]:g}" if i in means else "" for i in range(len(pairs))],
+        "reason": [pair.reason for pair in pairs],
+        "model": [f"{pair.score:.4f}" for pair in pairs],
+        "second_model": [f"{pair.second_score:.4f}" for pair in pairs],
+    }
+    for name in sorted(ratings):
+        columns[f"rater {name}" if name in columns else name] = [ratings[name].get(i) for i in range(len(pairs))]
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open_atomic(file, newline="") as out:
-        writer = csv.writer(out)
-        headers = [f"rater {name}" if name in columns else without_formula(name) for name in raters]
-        writer.writerow([*columns, *headers])
-        for i, pair in enumerate(project.pairs):
-            mean = f"{means[i]:g}" if i in means else ""
-            by_rater = (ratings[name].get(i, "") for name in raters)
-            scores = (f"{pair.score:.4f}", f"{pair.second_score:.4f}")
-            sentences = (without_formula(pair.first), without_formula(pair.second))
-            writer.writerow([*sentences, mean, pair.reason, *scores, *by_rater])
-    return file
+    return save_csv(file.parent, file.name, columns)

@@ -40,8 +40,6 @@ REASONS = {
 
 @dataclass(frozen=True)
 class ProjectRequest:
-    """What a person asks for."""
-
     name: str
     data: str
     model: str  # a bi-encoder, which can be trained later

@@ -63,8 +63,6 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task returned."""
-
     value: Any
     seconds: float
 
@@ -97,7 +95,6 @@ class Task:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was asked to stop."""
         return self._stop.is_set()
 
     def join(self, seconds: float) -> None:

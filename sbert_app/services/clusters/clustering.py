@@ -107,8 +107,6 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Task:
-    """What `cluster` was asked for."""
-
     embedded: EmbeddedCorpus
     settings: ClusterSettings
     cache: DiskCache
@@ -117,7 +115,6 @@ class _Task:
 
 
 def _cluster_hdbscan(task: _Task) -> np.ndarray:
-    """HDBSCAN of the 5-D map."""
     embedded, size = task.embedded, task.settings.min_cluster_size
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
@@ -140,7 +137,6 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
 
 
 def _cluster_k_means(task: _Task) -> np.ndarray:
-    """Mini-batch k-means of the vectors."""
     embedded, count = task.embedded, min(task.settings.num_clusters or CENTRES, len(task.embedded))
     return task.cache.get_or_compute(
         digest(["mini-batch k-means", embedded.key, str(count)]), lambda: k_means(embedded.vectors, count, task.watch)

@@ -39,8 +39,6 @@ EditStore = DocumentStore[ClusterEdits]
 
 @dataclass(frozen=True, eq=False)
 class EditedClusters:
-    """Clusters with a person's changes."""
-
     labels: np.ndarray  # int64 (N,): 0 the largest, −1 noise
     names: dict[int, str]  # of the labels that have one
     originals: list[int]  # of each label, the label under which its changes are kept

@@ -166,8 +166,6 @@ SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Sentences of a corpus."""
-
     rows: np.ndarray  # positions in the corpus, int64, ascending
     cosines: np.ndarray  # (n,) float32: the mean cosine of each with the others; NaN for a single sentence
     cosine: float | None  # the mean over all pairs; None for a single sentence

@@ -15,8 +15,6 @@ GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the model
 
 
 class ExamplePair(NamedTuple):
-    """Two sentences and what they show."""
-
     name: str
     a: str
     b: str

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CorpusLimits:
-    """Numbers of sentences."""
-
     sentences: int = 1_000_000  # of a corpus; the first ones are used
     in_memory: int = 100_000  # up to which vectors are in memory; above, in a file that is mapped
     map_points: int = 50_000  # on a map; of more, a random sample is drawn
@@ -44,8 +42,6 @@ ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "ne
 
 @dataclass(frozen=True)
 class GoldPairs:
-    """Pairs of a corpus that people have scored."""
-
     rows: np.ndarray  # (P, 2) int32, positions in the corpus
     gold: np.ndarray  # (P,) float32, 0–5
 

@@ -38,8 +38,6 @@ SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedCorpus:
-    """A corpus and its vectors."""
-
     corpus: Corpus
     vectors: np.ndarray  # (N, D) float32, unit length; of a large corpus a memory map
     model: str
@@ -115,8 +113,6 @@ SEED = 0
 
 
 class Sample(NamedTuple):
-    """Some sentences of a corpus."""
-
     embedded: EmbeddedCorpus
     rows: np.ndarray  # int64 (n,), ascending: their positions in the corpus
 

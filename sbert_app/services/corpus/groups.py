@@ -20,8 +20,6 @@ MAX_NAME = 60  # characters
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences under a name."""
-
     name: str
     colour: str  # of the palette: "blue"
     rows: tuple[int, ...]  # positions in the corpus, ascending
@@ -29,8 +27,6 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups of a corpus."""
-
     groups: tuple[Group, ...] = ()
 
 

@@ -22,8 +22,6 @@ CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
 
 @dataclass(frozen=True)
 class Hit:
-    """A retrieved sentence."""
-
     row: int  # its position in the corpus, from 0
     sentence: str
     cosine: float
@@ -34,8 +32,6 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answer to a query."""
-
     query: str
     by_cosine: list[Hit]  # the k nearest
     searched: int  # sentences in the corpus

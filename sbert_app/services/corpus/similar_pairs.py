@@ -25,8 +25,6 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """The most similar pairs of a corpus."""
-
     pairs: list[tuple[int, int, float]]  # positions in the corpus and cosine, best first
     compared: int  # sentences, each with every other
     same_text: int  # sentences left out because the same text came before
@@ -34,7 +32,6 @@ class SimilarPairs:
 
     @property
     def combinations(self) -> int:
-        """The number of pairs that were compared."""
         return self.compared * (self.compared - 1) // 2
 
 

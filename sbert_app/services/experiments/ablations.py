@@ -211,8 +211,6 @@ SHIPPED = asset("ablation")
 
 @dataclass(frozen=True)
 class PrecomputedRun:
-    """One run of a table."""
-
     variant: str
     seed: int
     before: float  # Spearman ρ on the evaluation data, -1..1, of the base

@@ -51,8 +51,6 @@ DELETED = "deleted"  # the state of a cell without a run
 
 
 class PlannedRun(BaseModel):
-    """A run of an experiment."""
-
     model_config = ConfigDict(frozen=True)
 
     label: str  # the variant of the ablation, or the fold
@@ -150,8 +148,6 @@ def _grid(name: str, seeds: Iterable[int], changes: Mapping[str, Any]) -> tuple[
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of an experiment."""
-
     plan: PlannedRun
     run: Run | None  # None: not created yet, or deleted
 
@@ -184,8 +180,6 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as it is now."""
-
     id: str
     record: ExperimentRecord
     cells: Sequence[Cell]
@@ -233,7 +227,6 @@ class Experiment:
 
     @property
     def rows(self) -> list[VariantRow]:
-        """The rows of a sweep's table, from the finished runs."""
         before = {(cell.plan.label, cell.plan.seed): cell.before for cell in self.cells if cell.before is not None}
         return rows(self.ablation, self.values, before)
 

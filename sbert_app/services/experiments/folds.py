@@ -31,8 +31,6 @@ TOPIC = "topic"
 
 @dataclass(frozen=True)
 class Fold:
-    """A split into training and test rows."""
-
     name: str  # "fold 3", or the topic
     test: list[int]  # rows of the data
     rows: int  # of the data

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncodeSummary:
-    """What became of a file."""
-
     input: str
     output: str
     column: str
@@ -46,7 +44,6 @@ class EncodeSummary:
 
     @property
     def sentence(self) -> str:
-        """What happened, in one sentence."""
         said = f"{self.rows:,} rows of {self.column} -> {self.output} ({self.rows:,} x {self.dimension}, float32)"
         counts = {"without text": self.missing_text, "cut because they are long": self.truncated}
         remarks = "".join(f"; {count:,} {what}" for what, count in counts.items() if count)

@@ -51,8 +51,6 @@ FAULT = "this failed because of a fault in the app; its log has the details"
 
 
 class _Saved(BaseModel):
-    """A summary as it is kept on disk."""
-
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     summary: ScoreSummary
@@ -72,7 +70,6 @@ class ScoreRequest:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self.source.path if isinstance(self.source, Table) else self.source
 
 
@@ -94,7 +91,6 @@ class ScoreJob:
 
     @property
     def path(self) -> Path:
-        """Its file."""
         return self.folder / "input" / self.source
 
 
@@ -216,7 +212,6 @@ class ScoreJobs:
             raise Stopped
 
     def stop(self, job_id: str) -> None:
-        """Stop a job; the rows scored so far are kept."""
         self._tasks.stop(job_id)
 
     def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
@@ -237,7 +232,6 @@ class ScoreJobs:
         return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs, watch)
 
     def delete(self, job_id: str) -> None:
-        """Stop a job and remove its file and results."""
         self.stop(job_id)
         with suppress(InputError):  # there is none
             self._records.delete(job_id)

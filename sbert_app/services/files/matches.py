@@ -43,16 +43,12 @@ class MatchOutputs:
 
 @dataclass(frozen=True)
 class DuplicateGroup:
-    """Sentences that are connected."""
-
     size: int
     sentences: tuple[str, ...]  # the first ones
 
 
 @dataclass(frozen=True)
 class MatchSummary:
-    """What a threshold did to a file."""
-
     threshold: float
     score: str  # the column that was compared with it
     column: str  # the name of the new column

@@ -59,8 +59,6 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Report:
-    """The statistics of a scored file."""
-
     counts: list[int]  # of the histogram's bins
     edges: list[float]
     mean: float | None
@@ -205,8 +203,6 @@ def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequenc
 
 @dataclass
 class ScoreSummary:
-    """The result of scoring a file."""
-
     source: str
     columns: PairColumns
     model: str
@@ -235,7 +231,6 @@ class ScoreSummary:
 
     @property
     def sentence(self) -> str:
-        """The result in one sentence."""
         rows = format_count(self.rows, "row") if self.stopped_at is None else f"stopped at row {self.rows:,}"
         counts = {
             "without text": self.missing_text,

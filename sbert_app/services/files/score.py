@@ -155,7 +155,6 @@ class _Scoring:
                 start += size
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
-        """Score consecutive rows, write them, count them."""
         summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
         if not summary.rows:
             self.gold = GoldColumn.of(chunk, summary.columns)
@@ -204,7 +203,6 @@ class _Scoring:
 
 
 def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
-    """The first scored rows as text, by column."""
     head = {name: list(map(cell_text, cells)) for name, cells in chunk.part(0, EXAMPLE_ROWS).rows.items()}
     for name, cells in added.items():
         texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)

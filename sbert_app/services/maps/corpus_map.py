@@ -19,6 +19,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.maps.umap_engine import COMPILING, is_warm
+from training.evaluation.metrics import dot
 from training.names import ModelName
 
 SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
@@ -38,8 +39,6 @@ class MapRequest:
 
 @dataclass(frozen=True, eq=False)
 class MapResult:
-    """The maps, one for each model."""
-
     embedded: list[EmbeddedCorpus]
     maps: list[np.ndarray]  # (N, dimensions) float32 each
     key: str  # in the cache
@@ -100,14 +99,11 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
         return None
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
     cosines, random_cosines = (
-        [_mean_cosine(embedded.vectors, pairs) for embedded in result.embedded] for pairs in (rows, random)
+        [float(dot(each.vectors[pairs[:, 0]], each.vectors[pairs[:, 1]]).mean()) for each in result.embedded]
+        for pairs in (rows, random)
     )
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
-
-
-def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:
-    return float(np.einsum("pd,pd->p", vectors[rows[:, 0]], vectors[rows[:, 1]]).mean())
 
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:

@@ -16,8 +16,6 @@ PREFIX = "static/"  # of the names of these models
 
 @dataclass(frozen=True)
 class Distilled:
-    """A static model that was made."""
-
     model: str  # its name
     teacher: str
     dimension: int

@@ -40,8 +40,6 @@ class RankedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """Pairs with a common property, and the correlation on them."""
-
     by: str  # the property
     name: str  # its value
     n: int
@@ -105,10 +103,6 @@ def _length(a: list[str], b: list[str]) -> int:
     return 0 if mean <= 8 else 1 if mean <= 15 else 2
 
 
-def _negation(a: list[str], b: list[str]) -> int:
-    return _is_negated(a) + _is_negated(b)
-
-
 def _is_negated(words: list[str]) -> bool:
     return any(word in NEGATIONS or word.endswith("n't") for word in words)
 
@@ -121,7 +115,7 @@ def _overlap(a: list[str], b: list[str]) -> int:
 Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]  # names, and which of them a pair belongs to
 SLICINGS: dict[str, Slicing] = {
     "mean length": (("up to 8 words", "9 to 15 words", "over 15 words"), _length),
-    "negation": (("in neither sentence", "in one of the two", "in both"), _negation),
+    "negation": (("in neither sentence", "in one of the two", "in both"), lambda a, b: _is_negated(a) + _is_negated(b)),
     "words in common": (("under a quarter", "a quarter to a half", "half or more"), _overlap),
 }
 

@@ -15,8 +15,6 @@ SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16"
 
 
 class PaperRow(NamedTuple):
-    """A row of the paper."""
-
     model: str
     figures: dict[str, list[float]]  # data set -> [ρ ×100]
     std: float | None = None  # over seeds, Table 2

@@ -39,12 +39,10 @@ class PrecomputedResults:
 
     @property
     def models(self) -> list[str]:
-        """In the order of the rows."""
         return list(self.figures)
 
     @property
     def data(self) -> list[str]:
-        """In the order of the columns."""
         return list(self.sizes)
 
     @property
@@ -57,7 +55,6 @@ class PrecomputedResults:
         return self.sizes.get(data)
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """The stored estimate."""
         estimates = self.figures.get(model, {}).get(data)
         found = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*found) if found else None
@@ -98,7 +95,6 @@ class System:
 
     @property
     def seeds(self) -> int:
-        """How many."""
         return len(next(iter(self.figures.values())))
 
     def _by_seed(self, data: Iterable[str]) -> list[float]:
@@ -107,8 +103,6 @@ class System:
 
 @dataclass(frozen=True)
 class Systems:
-    """Their file."""
-
     systems: list[System]
     measured: str  # ISO 8601
     command: str

@@ -56,7 +56,6 @@ class ClassificationData:
 
     @property
     def classes(self) -> list[tuple[str, int]]:
-        """Each class and its size, the largest first."""
         return Counter(self.labels).most_common()
 
     @property

@@ -29,8 +29,6 @@ VERSION_KEYS = ("size", "mtime", "LastModified", "last_modified", "updated", "cr
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of a file."""
-
     file: str  # a path or a URL
     file_number: int  # in the sorted list of the job's files
     number: int  # within the file

@@ -44,8 +44,6 @@ Engine = Callable[[ShardJob, list[Block], "RowCount", Watch], Iterable[Outcome]]
 
 @dataclass
 class JobResult:
-    """What a job did."""
-
     output: str
     kind: str
     files: int
@@ -61,7 +59,6 @@ class JobResult:
 
     @property
     def sentence(self) -> str:
-        """The result in one sentence."""
         done = "scored" if self.kind == "score" else "encoded"
         parts = [f"{format_count(self.rows, 'row')} of {format_count(self.files, 'file')} {done} in {self.output}"]
         if self.computed:

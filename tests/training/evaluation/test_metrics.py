@@ -46,11 +46,11 @@ def test_a_constant_side_has_no_correlation():
 def test_similarities_grow_with_likeness():
     near, far = np.array([[1.0, 2.0]]), np.array([[-3.0, 0.5]])
     for similarity in SIMILARITIES.values():
-        assert similarity(near, near * 1.01)[0] > similarity(near, far)[0]
+        assert similarity.of(near, near * 1.01)[0] > similarity.of(near, far)[0]
 
 
 def test_a_zero_vector_has_cosine_zero_with_everything():
-    assert SIMILARITIES["cosine"](np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
+    assert SIMILARITIES["cosine"].of(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
 
 
 def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
@@ -59,4 +59,4 @@ def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
     sparse, dense = TfIdf().encode_sparse(texts), TfIdf().encode(texts)
     found = similarities(sparse[:3], sparse[3:])
     for name, similarity in SIMILARITIES.items():
-        assert found[name] == pytest.approx(similarity(dense[:3], dense[3:]), abs=1e-6)
+        assert found[name] == pytest.approx(similarity.of(dense[:3], dense[3:]), abs=1e-6)

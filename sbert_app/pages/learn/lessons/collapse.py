@@ -25,8 +25,6 @@ PAIRS = 200
 
 
 class LessonVectors(NamedTuple):
-    """The distribution of the vectors of 200 pairs."""
-
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
     random_std: float

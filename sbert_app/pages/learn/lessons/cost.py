@@ -33,8 +33,6 @@ UNITS = {0.001: "1 ms", 1: "1 s", 60: "1 min", 3_600: "1 h", 86_400: "1 day", YE
 
 
 class Rates(NamedTuple):
-    """Rates of this machine, and when they were measured."""
-
     throughput: Throughput
     timed: Timed
 
@@ -52,7 +50,6 @@ def measure(context: Context, moment: float) -> Rates:
 
 
 def pairs_of(sentences: int) -> int:
-    """N(N-1)/2."""
     return sentences * (sentences - 1) // 2
 
 

@@ -69,7 +69,6 @@ class Contrast(NamedTuple):
 
 
 def items(kind: str) -> list[Item]:
-    """The items of `NEGATION` or `WORD_ORDER`."""
     sets = json.loads(asset("examples/contrasts.json").read_text(encoding="utf-8"))
     return [Item(*row) for row in sets[kind]]
 

@@ -51,7 +51,6 @@ class Trained(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The mean cosine of random pairs."""
         return float(self.random.mean())
 
 

@@ -32,8 +32,6 @@ DIMENSIONS = (16, 32, 64, 128, 256)  # kept, in the figure, beside all and those
 
 
 class Spread(NamedTuple):
-    """The distribution of one set of vectors."""
-
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float  # mean over sentences of different pairs
     effective_rank: float
@@ -41,8 +39,6 @@ class Spread(NamedTuple):
 
 
 class Whitened(NamedTuple):
-    """The same vectors before and after."""
-
     before: Spread
     after: Spread
     rho_by_dimension: dict[int, float]  # after, for each number of dimensions kept

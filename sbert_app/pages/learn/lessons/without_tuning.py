@@ -24,16 +24,12 @@ if TYPE_CHECKING:
 
 
 class Representation(NamedTuple):
-    """A kind of sentence vector, and its quality."""
-
     label: str
     how: str  # it is computed
     rho: float  # Spearman ×100 between cosine and gold score
 
 
 class Representations(NamedTuple):
-    """All representations, on the same pairs."""
-
     rows: list[Representation]
     pairs: GoldSample
     timed: Timed  # the first computation
