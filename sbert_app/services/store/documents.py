@@ -119,7 +119,7 @@ class DocumentStore(Generic[Document]):
     def path(self, key: str) -> Path:
         """The file of a record. Raises InputError if there can be none of that id."""
         if not is_id(str(key)):
-            raise InputError(f"there is no {self.what} {key[:80]!r}")
+            raise InputError(f"there is no {self.what} {key!r:.82}")
         return self.folder / f"{key}{self.suffix}"
 
     def get(self, key: str) -> Document:
@@ -128,7 +128,7 @@ class DocumentStore(Generic[Document]):
             return read_document(self.path(key), self.kind)
         except FileNotFoundError:
             if self.default is None:
-                raise InputError(f"there is no {self.what} {key[:80]!r}") from None
+                raise InputError(f"there is no {self.what} {key!r:.82}") from None
             return self.default
 
     def list(self) -> Listing[Document]:
