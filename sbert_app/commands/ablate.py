@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sbert_app.services.experiments.experiment import Experiment, Experiments
     from sbert_app.services.experiments.statistics import VariantRow
     from sbert_app.services.ray_cluster import Cluster
+    from sbert_app.services.results.ranking import Ranking
 
 
 def ablate(
@@ -43,6 +44,7 @@ def ablate(
     """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.experiment import SWEEP, Experiments
+    from sbert_app.services.experiments.statistics import rank_variants
     from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.runs.store import RunStore
 
@@ -56,6 +58,7 @@ def ablate(
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
         sweep = run_experiment(sweeps, sweep_id, cluster, should_end, "ablate")
+    ranking = rank_variants(sweep.rows)
     found = {
         "id": sweep_id,
         "preset": sweep.record.name,
@@ -63,9 +66,10 @@ def ablate(
         "seeds": sweep.seeds,
         "settings": sweep.record.changes,
         "rows": [row.to_json() for row in sweep.rows],
+        "ranking": ranking.to_json(),
         "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in sweep.record.runs},
     }
-    print_result(found, as_json, _table(sweep))
+    print_result(found, as_json, _table(sweep, ranking))
     if sweep.reasons:
         print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -124,10 +128,12 @@ def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[
     return execute_run
 
 
-def _table(sweep: Experiment) -> str:
+def _table(sweep: Experiment, ranking: Ranking) -> str:
     head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
-    return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)])
+    tied = ", ".join(each.name for each in ranking.standings if each.tied)
+    last = [f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}"] if ranking.is_known else []
+    return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows), *last])
 
 
 def _line(row: VariantRow) -> str:

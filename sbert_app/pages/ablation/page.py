@@ -36,7 +36,7 @@ from sbert_app.services.experiments.experiment import (
     Experiments,
     new_sweep,
 )
-from sbert_app.services.experiments.statistics import VariantRow, by_chance
+from sbert_app.services.experiments.statistics import VariantRow, rank_variants
 from sbert_app.services.runs.estimate import ExperimentEstimate, RunEstimate, TrainingRate
 from training.catalogue import DEFAULT_MODEL
 
@@ -48,6 +48,7 @@ LABELLED_DATA = [
 ]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
+TEST = "Student’s t on the differences within a seed"
 NO_RUN = "no run"  # of a cell whose run was deleted
 KEEP_NAME = """(name) => window.showAddress("?preset=" + encodeURIComponent(name), true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
@@ -233,6 +234,7 @@ def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
 
 def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     """The table: mean ± standard deviation, interval, test against the default, the paper's figure."""
+    labels = {row.variant: row.label for row in rows}
     tests = sum(row.against is not None and row.against.p is not None for row in rows)
     return render(
         "ablation/templates/statistics.html",
@@ -240,7 +242,7 @@ def statistics_of(rows: Sequence[VariantRow]) -> Markup:
         default=next(row.label for row in rows if row.is_default),
         has_paper=any(row.paper is not None for row in rows),
         tests=tests,
-        chance=f"{by_chance(tests):.0%}",
+        ranking=macro("ranking")(rank_variants(rows), labels, "over these seeds", TEST, "variants"),
     )
 
 

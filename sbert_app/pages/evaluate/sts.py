@@ -19,7 +19,7 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.pickers import open_dropdown
-from sbert_app.pages.components.templates import render
+from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
 from sbert_app.services.background.watch import Watch
@@ -294,21 +294,13 @@ def score_table(results: Results, table: ResultTable) -> Markup:
     )
 
 
-def _ranking(results: Results, table: ResultTable) -> dict[str, Any] | None:
-    """Ranks, ties and P(row > column) of the models on the fullest column; None where no two can be compared."""
+def _ranking(results: Results, table: ResultTable) -> Markup:
+    """Ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
     models = [row.model for row in table.rows if column.name not in row.seen]  # as those that may be the best
-    standings, above = rank_models(results, column.name, table.metric, models or None)
-    if not any(value is not None for row in above for value in row):
-        return None
-    labels = [ModelName.parse(each.name).label for each in standings]
-    rows = []
-    for each, label, chances in zip(standings, labels, above, strict=True):
-        ranks = f"{each.highest}" if each.highest == each.lowest else f"{each.highest}–{each.lowest}"
-        rows.append([label, ranks, *(MISSING if value is None else f"{value:.2f}" for value in chances)])
-    tied = [label for each, label in zip(standings, labels, strict=True) if each.tied]
-    columns = [("model", ""), ("rank", "number"), *((f"> {label}", "number") for label in labels)]
-    return {"data": column.label, "columns": columns, "rows": rows, "tied": tied}
+    found = rank_models(results, column.name, table.metric, models or None)
+    labels = {each.name: ModelName.parse(each.name).label for each in found.standings}
+    return macro("ranking")(found, labels, f"by {column.label}", "Paired bootstrap", "models")
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:

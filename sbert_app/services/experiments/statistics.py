@@ -10,9 +10,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 from sbert_app.services.experiments.ablations import Ablation
+from sbert_app.services.results.ranking import Comparison, Ranking, rank
 
 LEVEL = 0.95
 SIGNIFICANCE = 1 - LEVEL  # a difference is significant if p is below this
@@ -122,6 +124,15 @@ def rows(ablation: Ablation, values: Values, before: Values | None = None) -> li
     ]
 
 
-def by_chance(tests: int) -> float:
-    """Probability that at least one of so many independent tests has p < 0.05 although nothing differs."""
-    return 1 - LEVEL**tests
+def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
+    """Which variants cannot be told apart from the best, by the paired test of each two over their common seeds."""
+    means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
+    values = {row.variant: row.values for row in rows}
+
+    def compare(a: str, b: str) -> Comparison | None:
+        paired = Paired.of(values[a], values[b])
+        if paired is None or paired.p is None:
+            return None
+        return Comparison(1 - paired.p / 2 if paired.difference.mean > 0 else paired.p / 2, paired.p)
+
+    return rank(sorted(means, key=lambda name: -means[name]), compare)

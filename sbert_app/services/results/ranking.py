@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sbert_app.services.results.results import Metric, Results
 from training.evaluation.paired import ALPHA
@@ -42,6 +42,17 @@ class Ranking(NamedTuple):
 
     standings: list[Standing]
     above: list[list[float | None]]  # P(row > column); None on the diagonal and where two cannot be compared
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any two can be compared."""
+        return any(value is not None for row in self.above for value in row)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Each standing, with the probability that it is above each other system."""
+        names = [each.name for each in self.standings]
+        pairs = zip(self.standings, self.above, strict=True)
+        return [{**each._asdict(), "above": dict(zip(names, row, strict=True))} for each, row in pairs]
 
 
 def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:

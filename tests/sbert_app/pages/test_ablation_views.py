@@ -5,6 +5,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from scipy.stats import ttest_rel
 
 from sbert_app.pages.ablation import page as views
 from sbert_app.pages.components.events import Output, changes
@@ -70,6 +71,34 @@ def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
     assert "the default" in html
     assert "69.92" in html, "the paper's max"
     assert "p = 0.0" in html
+
+
+def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
+    """Means of 86.2 and 86.1 with opposite signs by seed are tied; 80 in every seed is apart, by Holm over three."""
+    by_seed = {"mean": (86.0, 86.4, 86.2, 86.3), "cls": (86.1, 86.2, 86.3, 86.1), "max": (80.0, 80.6, 80.2, 80.5)}
+    values = {(name, seed): value for name, row in by_seed.items() for seed, value in enumerate(row)}
+    rows = statistics.rows(POOLING, values)
+    standings, above = statistics.rank_variants(rows)
+    assert [(each.name, each.tied, each.highest, each.lowest) for each in standings] == [
+        ("mean", True, 1, 2),
+        ("cls", True, 1, 2),
+        ("max", False, 3, 3),
+    ]
+    assert above[0][1] == pytest.approx(1 - ttest_rel(by_seed["mean"], by_seed["cls"]).pvalue / 2)
+    assert above[2][0] == pytest.approx(ttest_rel(by_seed["mean"], by_seed["max"]).pvalue / 2)
+    assert statistics.rank_variants(rows).to_json()[1]["above"] == {
+        "mean": 1 - above[0][1],
+        "cls": None,
+        "max": above[1][2],
+    }
+    html = views.statistics_of(rows)
+    assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds." in html
+    assert "1–2" in html and "&gt; max" in html
+
+
+def test_with_one_seed_nothing_is_ranked():
+    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
+    assert "told apart" not in html
 
 
 def test_variants_that_are_not_precomputed_are_named():
