@@ -68,7 +68,7 @@ class LateInteraction:
     skipped: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)  # by role; they do not count
     normalizes: bool = True  # the token vectors
     takes_mean: bool = True  # over the tokens, else the sum
-    is_symmetric: bool = True  # and without special tokens
+    is_symmetric: bool = True  # of a pair, and without special tokens
 
     @classmethod
     def load(
@@ -109,21 +109,31 @@ class LateInteraction:
             queries, documents = (list(dict.fromkeys(pair[side] for pair in part)) for side in (0, 1))  # each once
             first = dict(zip(queries, self.encode_query(queries), strict=True))
             second = dict(zip(documents, self.encode_document(documents), strict=True))
-            scores[start : start + CHUNK] = [self._score(first[a], [second[b]])[0] for a, b in part]
+            scores[start : start + CHUNK] = [self._scores([first[a]], [second[b]])[0, 0] for a, b in part]
         return scores
 
-    def similarity(self, queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-        """Each of Q queries with each of N documents -> float32 (Q, N), a few hundred documents in memory at a time."""
-        encoded, scores = self.encode_query(queries), np.empty((len(queries), len(documents)), dtype=np.float32)
-        for start in range(0, len(documents), CHUNK):
-            vectors = self.encode_document(documents[start : start + CHUNK])
-            scores[:, start : start + CHUNK] = [self._score(query, vectors) for query in encoded]
+    def similarity(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> np.ndarray:
+        """Each of Q queries with each of N documents -> float32 (Q, N); of 256 documents the vectors are in memory.
+
+        Of any model it is the tokens of the query, special ones too, that find those of the document: never symmetric.
+        """
+        model, scores = replace(self, is_symmetric=False), np.empty((len(queries), len(documents)), dtype=np.float32)
+        encoded = model.encode_query(queries)
+        for start in steps(range(0, len(documents), CHUNK), on_progress, should_stop):
+            vectors = model.encode_document(documents[start : start + CHUNK])
+            scores[:, start : start + CHUNK] = model._scores(encoded, vectors)
         return scores
 
     def matches(self, a: str, b: str) -> Matches:
         """Which token of each text found which of the other, and the score that their cosines add up to."""
         [first], [second] = self.tokens([a], "query"), self.tokens([b], "document")
-        score = float(self._score(first.hidden, [second.hidden])[0])
+        score = float(self._scores([first.hidden], [second.hidden])[0, 0])
         return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
 
     def tokens(self, sentences: Sequence[str], role: str) -> list[TokenVectors]:
@@ -139,14 +149,17 @@ class LateInteraction:
             found.append(TokenVectors([text.tokens[i] for i in kept] or [""], [], [], hidden))
         return found
 
-    def _score(self, query: np.ndarray, documents: Sequence[np.ndarray]) -> np.ndarray:
-        """(T, D) and n times (T_i, D) -> (n,)."""
+    def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
+        """Q times (T, D) and N times (T_i, D) -> (Q, N)."""
         lengths = np.array([len(each) for each in documents])
-        starts = lengths.cumsum() - lengths
-        cosines = query @ np.concatenate(documents).T  # (T, sum of T_i)
-        scores = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
-        scores = scores / len(query) if self.takes_mean else scores
-        return (scores + np.add.reduceat(cosines.max(axis=0), starts) / lengths) / 2 if self.is_symmetric else scores
+        starts, tokens, scores = lengths.cumsum() - lengths, np.concatenate(documents).T, []
+        for query in queries:
+            cosines = query @ tokens  # (T, sum of T_i)
+            found = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
+            found = found / len(query) if self.takes_mean else found
+            back = np.add.reduceat(cosines.max(axis=0), starts) / lengths if self.is_symmetric else found
+            scores.append((found + back) / 2)
+        return np.array(scores)
 
 
 def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:

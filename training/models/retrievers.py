@@ -2,6 +2,7 @@
 
     load_retriever("all-MiniLM-L6-v2")             the documents nearest to the query, by exact search
     load_retriever("bm25")                         by the words that they share with it
+    load_retriever("maxsim:all-MiniLM-L6-v2")      by late interaction: MaxSim of the query's tokens
     load_retriever("all-MiniLM-L6-v2+bm25")        both, fused by reciprocal rank
     load_retriever("bm25?rerank=minilm-stsb")      the best hundred of BM25, ranked again by a cross-encoder
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from training.catalogue import BM25, TFIDF
 from training.errors import InputError
-from training.models.baselines import WORD_PATTERN, TfIdf
+from training.models.baselines import WORD_PATTERN, SparseVectors, TfIdf
 from training.models.scorer import load_scorer
 from training.names import ModelName
 from training.progress import Progress, steps
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from training.models.cross_encoder import CrossEncoder
+    from training.models.late_interaction import LateInteraction
     from training.models.scorer import BiEncoder, Scorer
+    from training.models.sparse import SparseEncoder
 
 Texts = Sequence[str]
 Ranking = list[np.ndarray]  # for each query the rows of its best documents, int64 (≤ k,); equal ones by their row
@@ -50,7 +53,7 @@ class Retriever(NamedTuple):
 
 
 def load_retriever(name: str, load: Callable[[str], Scorer] | None = None) -> Retriever:
-    """A retriever by name: MODEL, bm25 or MODEL+bm25, each perhaps with ?rerank=CROSS_ENCODER.
+    """A retriever by name: MODEL, bm25 or MODEL+bm25, each perhaps with ?rerank=CROSS_ENCODER (or late interaction).
 
     ``load`` opens the models in it; None = `load_scorer`.
 
@@ -64,7 +67,7 @@ def load_retriever(name: str, load: Callable[[str], Scorer] | None = None) -> Re
     found = hybrid([found, words]) if model != first else found
     reranker: Any = load(cross_encoder) if mark else None
     if mark and not hasattr(reranker, "predict"):
-        raise InputError(f"{cross_encoder} is no cross-encoder; choose one to rank again, such as minilm-stsb")
+        raise InputError(f"{cross_encoder} is no cross-encoder; choose one such as minilm-stsb, or maxsim:NAME")
     return reranked(found, reranker) if mark else found
 
 
@@ -74,8 +77,12 @@ def as_retriever(scorer: Scorer | Retriever) -> Retriever:
         return scorer
     if isinstance(scorer, TfIdf):
         return sparse(TFIDF, _tfidf_weights)
+    if isinstance(scorer, SparseVectors):
+        return splade(scorer)
     if hasattr(scorer, "encode"):
         return dense(cast("BiEncoder", scorer))
+    if hasattr(scorer, "similarity"):
+        return late(cast("LateInteraction", scorer))
     raise InputError(
         f"{scorer.name} is a cross-encoder, which would read each document beside each query; let it rank the best of "
         f"another model again: {BM25}{RERANK}{scorer.name}"
@@ -129,6 +136,27 @@ def sparse(name: str, weigh: Weigh) -> Retriever:
     return Retriever(name, search)
 
 
+def splade(encoder: SparseEncoder) -> Retriever:
+    """The documents with the highest dot products. Each side has the prompt that the folder has for it."""
+
+    def search(queries: Texts, documents: Texts, k: int, **watch: Any) -> Ranking:
+        weights = encoder.for_role("document").encode_sparse(documents, **watch)
+        asked = encoder.for_role("query").encode_sparse(queries)
+        return sparse(encoder.name, lambda *_: (asked, weights)).search(queries, documents, k)
+
+    return Retriever(encoder.name, search)
+
+
+def late(model: LateInteraction) -> Retriever:
+    """The documents with the highest MaxSim of the query's tokens; all scores are in memory, (Q, N) float32."""
+
+    def search(queries: Texts, documents: Texts, k: int, **watch: Any) -> Ranking:
+        scores = model.similarity(queries, documents, **watch)
+        return [_best(np.arange(len(documents)), row, k) for row in scores]
+
+    return Retriever(model.name, search)
+
+
 def bm25_weights(queries: Texts, documents: Texts, k1: float = 0.9, b: float = 0.4) -> tuple[csr_matrix, csr_matrix]:
     """How often each of V words occurs in the queries, (Q, V), and its weight in the documents, (N, V) float32.
 
@@ -172,18 +200,24 @@ def hybrid(parts: Sequence[Retriever]) -> Retriever:
     return Retriever("+".join(part.name for part in parts), search)
 
 
-def reranked(first: Retriever, cross_encoder: CrossEncoder, depth: int = DEPTH) -> Retriever:
-    """The best ``depth`` documents of a retriever, ranked again by a cross-encoder; those below keep their places."""
+def reranked(first: Retriever, model: CrossEncoder | LateInteraction, depth: int = DEPTH) -> Retriever:
+    """The best ``depth`` documents of a retriever, ranked again by another model; those below keep their places."""
+    rank: Any = getattr(model, "rank", None)  # of cross-encoders
+
+    def order(query: str, documents: Texts) -> list[int] | np.ndarray:
+        if rank is None:
+            return late(cast("LateInteraction", model)).search([query], documents, depth)[0]
+        return [each["corpus_id"] for each in rank(query, documents)]
 
     def search(queries: Texts, documents: Texts, k: int, **watch: Any) -> Ranking:
         found = first.search(queries, documents, max(k, depth), **watch)
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(found[query], [depth])
-            best = cross_encoder.rank(queries[query], [documents[row] for row in head])
-            found[query] = np.concatenate([head[[each["corpus_id"] for each in best]], rest])[:k]
+            best = order(queries[query], [documents[row] for row in head])
+            found[query] = np.concatenate([head[best], rest])[:k]
         return found
 
-    return Retriever(f"{first.name}{RERANK}{cross_encoder.name}", search)
+    return Retriever(f"{first.name}{RERANK}{model.name}", search)
 
 
 def _best(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:

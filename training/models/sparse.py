@@ -8,6 +8,7 @@ dot product of two texts is a sum over the tokens that both have, which says exa
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from training.errors import InputError
 from training.inference.batching import Row
 from training.inference.runner import PaddedRunner
 from training.models.baselines import SparseVectors
+from training.models.encoder_modules import ROLES
 from training.models.folder_checks import SPARSE_ENCODER, check_model_folder, read_object
 from training.models.loading import max_input_length, open_backbone, open_tokenizer
 from training.models.model_format import ModelFormat, general_settings, read_modules, transformer_settings
@@ -72,7 +74,7 @@ class SparseEncoder(SparseVectors):
     pooling = "none"
 
     def __init__(self, name: str, runner: LogitsRunner, tokenizer: Any, form: ModelFormat, settings: Settings) -> None:
-        self.name, self._runner, self._settings = name, runner, settings
+        self.name, self._runner, self._form, self._settings = name, runner, form, settings
         self._tokenizer, config = text_tokenizer(tokenizer, form), cast("Any", runner.transformer.config)
         self.dimension = int(config.vocab_size)  # V
         self.vocabulary = tokenizer.convert_ids_to_tokens(range(self.dimension))
@@ -100,6 +102,13 @@ class SparseEncoder(SparseVectors):
         form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
         runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
         return cls(str(stated), runner, tokenizer, form, settings)
+
+    def for_role(self, role: str) -> SparseEncoder:
+        """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        encoder, prompts = copy.copy(self), self._form.prompts
+        prompt = next((prompts[name] for name in ROLES[role] if name in prompts), self._form.prompt)
+        encoder._tokenizer = self._tokenizer.with_prompt(prompt)
+        return encoder
 
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None

@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 import torch
 from depth import first
-from tiny_models import make_model
+from tiny_models import WORDS, make_model
 from torch import nn
 
+from training.data.retrieval import RetrievalData
 from training.errors import InputError, Stopped
+from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder_checks import read_json, write_json
 from training.models.late_interaction import LateInteraction
+from training.models.retrievers import as_retriever, load_retriever
 from training.models.scorer import LATE, kind_of, load_scorer
 
 if TYPE_CHECKING:
@@ -227,9 +230,43 @@ def test_a_text_without_tokens_scores_0(untrained: LateInteraction):
     assert untrained.predict([("", "the cat"), ("", "")]).tolist() == [0, 0]
 
 
-def test_each_query_with_each_document(untrained: LateInteraction):
-    expected = [untrained.predict([(query, each) for each in DOCUMENTS]) for query in QUERIES]
-    np.testing.assert_allclose(untrained.similarity(QUERIES, DOCUMENTS), expected, atol=1e-6)
+# ---------------------------------------------------------------- retrieval
+
+
+@pytest.fixture(scope="module")
+def judged() -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
+    """Queries, corpus and relevant documents, at random."""
+    random = np.random.default_rng(0)
+    corpus = {f"d{i}": " ".join(random.choice(WORDS, 8)) for i in range(40)}
+    queries = {f"q{i}": " ".join(random.choice(WORDS, 3)) for i in range(8)}
+    return queries, corpus, {query: set(random.choice(list(corpus), 1 + i % 3)) for i, query in enumerate(queries)}
+
+
+@pytest.mark.parametrize("kind", ["as ColBERT", "any encoder"])
+def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged, kind: str):
+    """Of any encoder too: there the tokens of the query alone find those of the document."""
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
+
+    if kind in KINDS:
+        theirs, name = save(tmp_path, KINDS[kind]), str(tmp_path / "saved")
+    else:
+        plain = str(make_model(tmp_path / "plain", "bert"))
+        modules = [Transformer(plain), Normalize(module_input_name="token_embeddings")]
+        theirs, name = MultiVectorEncoder(modules=modules, device="cpu"), f"maxsim:{plain}"
+    expected = MultiVectorInformationRetrievalEvaluator(*judged, name="x", write_csv=False)(theirs)
+    loaded = load_scorer(name, dtype="float32", device="cpu")
+    found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
+    for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
+        assert found.estimate(figure).value == pytest.approx(expected[f"x_maxsim_{figure}"], abs=1e-6)
+
+
+def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInteraction):
+    data = RetrievalData.from_dicts(*judged)
+    again = load_retriever(f"bm25?rerank={UNTRAINED}", lambda name: untrained)
+    [whole], [best] = (each.search(data.queries[:1], data.documents, 40) for each in (as_retriever(untrained), again))
+    assert list(best) == [row for row in whole if row in set(best)]
 
 
 def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Path):

@@ -11,10 +11,12 @@ import pytest
 import torch
 import transformers
 from depth import first
-from tiny_models import make_model
+from tiny_models import WORDS, make_model
 
 from training.data.dataset import Dataset
+from training.data.retrieval import RetrievalData
 from training.errors import InputError, Stopped
+from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder_checks import read_json, write_json
@@ -111,6 +113,22 @@ def test_it_is_evaluated_by_name(splade: Path):
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
     assert kind_of(str(splade)) == SPARSE
     assert evaluate(load_scorer(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
+
+
+@pytest.mark.parametrize("kind", ["SPLADE v2", "SPLADE"])  # the second has a prompt for queries
+def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, kind: str):
+    from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
+
+    random = np.random.default_rng(0)
+    corpus = {f"d{i}": " ".join(random.choice(WORDS, 8)) for i in range(40)}
+    queries = {f"q{i}": " ".join(random.choice(WORDS, 3)) for i in range(8)}
+    judged = queries, corpus, {query: set(random.choice(list(corpus), 2)) for query in queries}
+    theirs = save(tmp_path, kind)
+    expected = SparseInformationRetrievalEvaluator(*judged, name="x", write_csv=False)(theirs)
+    loaded = load_scorer(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
+    for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
+        assert found.estimate(figure).value == pytest.approx(expected[f"x_dot_{figure}"], abs=1e-6)
 
 
 def test_it_is_no_dense_encoder(splade: Path):
