@@ -17,10 +17,15 @@ ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
 
 def plain_sentences() -> list[str]:
     """About 400 short sentences on anything from law to weather, no two of one event."""
-    lines = asset("plain-sentences.txt").read_text(encoding="utf-8").split("\n")
+    lines = read_asset("plain-sentences.txt").split("\n")
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def asset(name: str) -> Path:
     """The path of a shipped file or folder, by its name relative to ``assets/``: ``asset("examples/corpus.csv")``."""
     return ASSETS / name
+
+
+def read_asset(name: str) -> str:
+    """The text of a shipped file."""
+    return asset(name).read_text(encoding="utf-8")

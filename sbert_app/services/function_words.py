@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from training.assets import asset
+from training.assets import read_asset
 
 LANGUAGE_FROM = 0.15  # of the words of a text are function words of its language; English prose has about 0.4
 
@@ -15,7 +15,7 @@ LANGUAGE_FROM = 0.15  # of the words of a text are function words of its languag
 @cache
 def function_words() -> dict[str, frozenset[str]]:
     """The words of each language, in lower case."""
-    texts = json.loads(asset("examples/function_words.json").read_text(encoding="utf-8"))
+    texts = json.loads(read_asset("examples/function_words.json"))
     return {language: frozenset(words.split()) for language, words in texts.items()}
 
 

@@ -1,9 +1,8 @@
 """Encoder: the bi-encoder of Sentence-BERT. Tokenizer, transformer, pooling and what follows: sentences to vectors.
 
 Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is
-one ``Encoder``, and pairs are compared by the cosine of its vectors.
-
-What it is made of, and the settings under which it is used, are in `training.models.encoder_modules`.
+one ``Encoder``, and pairs are compared by the cosine of its vectors. What it is made of, and the settings under which
+it is used, are in `training.models.encoder_modules`.
 
 The float32 weights in ``backbone`` and ``head`` are the ones that are trained and saved. ``encode`` computes with a
 copy of the backbone prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that
@@ -17,19 +16,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from training import parallel
-from training.assets import plain_sentences
+from training.assets import plain_sentences, read_asset
 from training.atomic import replace_folder
-from training.device import pick_device, pick_dtype, to_host
+from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.encoder_modules import EncoderModules
@@ -38,7 +35,7 @@ from training.models.folder_checks import check_replaceable
 from training.models.loading import open_modules, quiet
 from training.models.model_format import write_model_format
 from training.models.processes import encode_in_processes
-from training.models.tokenization import EncodeReport, TokenVectors, check_not_one_string, texts
+from training.models.tokenization import Chunk, EncodeReport, TokenVectors, check_not_one_string, chunks, texts
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
@@ -49,33 +46,25 @@ log = logging.getLogger("sbert_lab.encoder")
 
 CHUNK = 8_192  # sentences that are tokenised and sorted by length together
 GPU_CHUNK = 4 * CHUNK  # batches are 64 times as large as on a CPU
-CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, sentence-similarity, sbert-lab]
----
-# {name}
-
-It maps sentences to vectors of {dimension} dimensions, which are compared by their cosine.
-
-```python
-from sentence_transformers import SentenceTransformer
-
-embeddings = SentenceTransformer("{name}").encode(["A man plays the guitar."])
-```
-"""
 _building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
+
+
+class EncodeOptions(TypedDict, total=False):
+    """What `Encoder.encode` takes beside the sentences, and says there."""
+
+    on_progress: Progress | None
+    should_stop: Callable[[], bool] | None
+    report: EncodeReport | None
+    device: Sequence[str] | None
+    batch_size: int | None
+    show_progress_bar: bool
+    normalize_embeddings: bool | None
+    prompt_name: str | None
+    prompt: str | None
 
 
 class Encoder(EncoderModules):
     """A bi-encoder. ``Encoder.load`` opens one."""
-
-    def __repr__(self) -> str:
-        prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        precision = str(self.dtype).removeprefix("torch.")
-        return (
-            f"Encoder({self.name!r}, {self.pooling}, {self.dimension} dimensions, {precision}, {self.device}{prompt})"
-        )
 
     _runner: InferenceRunner[Sequence[int]] | None = None
 
@@ -157,31 +146,17 @@ class Encoder(EncoderModules):
         normalize: bool | None = True,
         *,
         convert_to_tensor: Literal[True],
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> Tensor: ...
-
     @overload
     def encode(
         self,
         sentences: str | Sequence[str],
         normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        report: EncodeReport | None = None,
-        device: Sequence[str] | None = None,
         *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
         convert_to_tensor: Literal[False] = False,
-        normalize_embeddings: bool | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> np.ndarray: ...
-
     def encode(
         self,
         sentences: str | Sequence[str],
@@ -224,13 +199,17 @@ class Encoder(EncoderModules):
         """
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
-        encoder, chosen = self.with_prompt(prompt, prompt_name), sentences
+        encoder = self.with_prompt(prompt, prompt_name)
+        chosen = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None and device is None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
-        if isinstance(sentences, str):
-            chosen = [sentences]
         with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
-            vectors = encoder._encode_all(chosen, normalize, progress, should_stop, report, device, batch_size)
+            if device is None:
+                vectors = encoder._encode_all(chosen, normalize, progress, should_stop, report)
+            else:
+                vectors = encode_in_processes(
+                    encoder, texts(chosen), device, normalize, progress, should_stop, report, batch_size
+                )
         found = vectors[0] if isinstance(sentences, str) else vectors
         return torch.from_numpy(found).to(self.device) if convert_to_tensor else found
 
@@ -241,22 +220,10 @@ class Encoder(EncoderModules):
         on_progress: Progress | None,
         should_stop: Callable[[], bool] | None,
         report: EncodeReport | None,
-        device: Sequence[str] | None,
-        batch_size: int | None,
     ) -> np.ndarray:
-        if device is not None:
-            report, started = EncodeReport() if report is None else report, time.perf_counter()
-            before = report.truncated
-            vectors = encode_in_processes(
-                self, texts(sentences), device, normalize, on_progress, should_stop, report, batch_size
-            )
-            report.seconds += time.perf_counter() - started
-            self._warn_of_truncation(report.truncated - before)
-            return vectors
         vectors = np.empty((len(sentences), self.dimension), dtype=np.float32)
         progress = None if on_progress is None else lambda done, _: on_progress(done, len(sentences))
-        start = 0
-        chunk = CHUNK if self.device.type == "cpu" else GPU_CHUNK
+        start, chunk = 0, CHUNK if self.device.type == "cpu" else GPU_CHUNK
         for part in self.encode_stream(sentences, chunk, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
@@ -279,9 +246,8 @@ class Encoder(EncoderModules):
         report = EncodeReport() if report is None else report
         check_not_one_string(sentences)
         started, before, done = time.perf_counter(), report.truncated, 0
-        parts = _in_chunks(iter(sentences), chunk)
         tokenize_all = map if self.device.type == "cpu" else parallel.ahead
-        for part in tokenize_all(self._tokenize_chunk, parts):
+        for part in tokenize_all(self._text_tokenizer.chunk, chunks(sentences, chunk)):
             progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
             yield self._encode_chunk(part, normalize, progress, should_stop, report)
             done += len(part.inverse)
@@ -375,7 +341,7 @@ class Encoder(EncoderModules):
 
         def write(folder: Path) -> None:
             self.save(folder)
-            card = CARD.format(name=repo_id.strip(), dimension=self.dimension)
+            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
             (folder / "README.md").write_text(card, encoding="utf-8")
 
         return push_folder(write, repo_id, token, private, commit_message)
@@ -407,27 +373,6 @@ class Encoder(EncoderModules):
             encoder._runner = None
         return encoder
 
-    def _tokenize_chunk(self, sentences: list[str]) -> _Chunk:
-        positions: dict[str, int] = {}
-        inverse = [positions.setdefault(sentence, len(positions)) for sentence in sentences]
-        return _Chunk(*self._text_tokenizer.ids(list(positions)), inverse)
-
-    def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
-        """What turns hidden states (B, T, H) and their mask into sentence vectors (B, D) on the host."""
-        dimension, to_unit = self.dimension, self.normalizes if normalize is None else normalize
-        # Truncation comes after the model's own Normalize, as in sentence-transformers.
-        truncates, is_unit_before = dimension < self.full_dimension, normalize is None and self.normalizes
-
-        def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
-            found = self.pool(hidden, mask)
-            if truncates:
-                found = (F.normalize(found, dim=1) if is_unit_before else found)[:, :dimension]
-            if to_unit and not (truncates and is_unit_before):
-                found = F.normalize(found, dim=1)
-            return to_host(found)
-
-        return to_vectors
-
     def _warn_of_truncation(self, cut: int) -> None:
         if cut:
             what = "sentence was" if cut == 1 else "sentences were"
@@ -435,7 +380,7 @@ class Encoder(EncoderModules):
 
     def _encode_chunk(
         self,
-        chunk: _Chunk,
+        chunk: Chunk,
         normalize: bool | None,
         on_progress: Callable[[int], None] | None,
         should_stop: Callable[[], bool] | None,
@@ -452,19 +397,3 @@ class Encoder(EncoderModules):
         report.unique += len(ids)
         report.tokens += sum(map(len, ids))
         return vectors[chunk.inverse] if len(ids) < count else vectors
-
-
-class _Chunk(NamedTuple):
-    """Sentences as token ids, each once."""
-
-    ids: list[list[int]]
-    truncated: int  # sentences
-    inverse: list[int]  # of each sentence, its position in ``ids``
-
-
-def _in_chunks(sentences: Iterator[str], size: int) -> Iterator[list[str]]:
-    """Lists of ``size`` sentences. InputError if one is not text."""
-    done = 0
-    while part := texts(islice(sentences, size), done):
-        yield part
-        done += len(part)

@@ -11,14 +11,17 @@ of one model share its weights: each ``with_…`` returns a copy that differs in
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training.device import to_host
 from training.errors import InputError
 from training.inference.batching import pad
 from training.models.endpoint import EndpointBackbone, vectors_only
@@ -60,6 +63,13 @@ class EncoderModules:
         self._text_tokenizer = text_tokenizer(tokenizer, model_format, empty_id)
         self._advised = False  # whether `prompt_advice` has been logged
         self._apply_settings()
+
+    def __repr__(self) -> str:
+        prompt = f", prompt {self.prompt!r}" if self.prompt else ""
+        precision = str(self.dtype).removeprefix("torch.")
+        return (
+            f"Encoder({self.name!r}, {self.pooling}, {self.dimension} dimensions, {precision}, {self.device}{prompt})"
+        )
 
     @property
     def pooling(self) -> str:
@@ -221,6 +231,22 @@ class EncoderModules:
         """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
         pooled = self._pool(hidden, mask)
         return self.head(pooled) if len(self.head) else pooled
+
+    def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
+        """What turns hidden states (B, T, H) and their mask into sentence vectors (B, D) on the host."""
+        dimension, to_unit = self.dimension, self.normalizes if normalize is None else normalize
+        # Truncation comes after the model's own Normalize, as in sentence-transformers.
+        truncates, is_unit_before = dimension < self.full_dimension, normalize is None and self.normalizes
+
+        def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+            found = self.pool(hidden, mask)
+            if truncates:
+                found = (F.normalize(found, dim=1) if is_unit_before else found)[:, :dimension]
+            if to_unit and not (truncates and is_unit_before):
+                found = F.normalize(found, dim=1)
+            return to_host(found)
+
+        return to_vectors
 
     @property
     def _token_modules(self) -> Iterable[nn.Module]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -63,7 +64,8 @@ def encode_in_processes(
     free, stopping = context.Queue(), context.Event()
     for device in devices:
         free.put(device)
-    done, options = 0, {"normalize": normalize, "batch_size": batch_size}
+    report, started = EncodeReport() if report is None else report, time.perf_counter()
+    before, done, options = report.truncated, 0, {"normalize": normalize, "batch_size": batch_size}
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
         encoder.save(Path(folder) / "encoder")
         threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
@@ -75,8 +77,7 @@ def encode_in_processes(
                 for first, part, part_report in _results(pool, parts, options, should_stop or (lambda: False)):
                     vectors[first : first + len(part)] = part
                     done += len(part)
-                    if report is not None:
-                        report.add(part_report)
+                    report.add(part_report)
                     if on_progress is not None:
                         on_progress(done, len(sentences))
             except BrokenProcessPool as error:
@@ -87,6 +88,8 @@ def encode_in_processes(
             finally:
                 stopping.set()
                 pool.shutdown(wait=True, cancel_futures=True)
+    report.seconds += time.perf_counter() - started
+    encoder._warn_of_truncation(report.truncated - before)
     return vectors
 
 

@@ -10,6 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -60,6 +61,14 @@ class TokenVectors(NamedTuple):
     skipped: int = 0  # tokens at the start that are not pooled: those of a prompt, in some models
 
 
+class Chunk(NamedTuple):
+    """Sentences as token ids, each once."""
+
+    ids: list[list[int]]
+    truncated: int  # sentences
+    inverse: list[int]  # of each sentence, its position in ``ids``
+
+
 class TextTokenizer(ABC):
     """Tokenizes sentences for one model. ``prompt`` is put before each of them."""
 
@@ -77,6 +86,11 @@ class TextTokenizer(ABC):
     @abstractmethod
     def prompt_length(self) -> int:
         """The tokens of the prompt, with the special ones before it and without those after it."""
+
+    def chunk(self, sentences: Sequence[str]) -> Chunk:
+        positions: dict[str, int] = {}
+        inverse = [positions.setdefault(sentence, len(positions)) for sentence in sentences]
+        return Chunk(*self.ids(list(positions)), inverse)
 
     def with_prompt(self, prompt: str) -> TextTokenizer:
         """The same with another prompt."""
@@ -176,6 +190,14 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"sentence {number} is {type(text).__name__}, not text")
     return checked
+
+
+def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` sentences. InputError if one is not text."""
+    done, remaining = 0, iter(sentences)
+    while part := texts(islice(remaining, size), done):
+        yield part
+        done += len(part)
 
 
 def read_part(text: str, tokenizer: Tokenizer) -> str:

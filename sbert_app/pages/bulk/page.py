@@ -34,13 +34,7 @@ from training.data.tables.table import Table, open_table
 from training.errors import InputError, Stopped, UserFacingError
 
 MOST_LISTED = 20  # jobs in the list
-# The address names the job that is shown. A state has no value in the browser: the status line has the id.
-REMEMBER_JOB = """() => {
-  const status = document.querySelector("#status [data-job]");
-  const job = status ? status.dataset.job : "";
-  const url = window.location.pathname + (job ? "?job=" + encodeURIComponent(job) : "");
-  if (status) window.showAddress(url);
-}"""
+REMEMBER_JOB = "() => window.rememberJob()"
 
 EXAMPLE = asset("examples/bulk-example.csv")
 NO_GOLD = ""

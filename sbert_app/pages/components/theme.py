@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from training.assets import asset
+from training.assets import read_asset
 
 _BLUE = gr.themes.Color(
     c50="#eef6fb",
@@ -22,22 +22,16 @@ _BLUE = gr.themes.Color(
 )
 
 
-SCRIPTS = ("app.js", "downloads.js")
-# On a phone all pages stand in two rows. Not in a style sheet of ``assets``, as Gradio applies what is inside @media
-# there to the part of the page below the navigation only.
-_PHONE_NAVIGATION = """<style>@media (max-width: 640px) {
-  body .nav-holder nav.fillable {
-    flex: 1 1 0; min-width: 0; justify-content: flex-start; gap: 0.1rem; padding: 0 0 0 1.4rem;
-  }
-  body .nav-holder nav.fillable a { font-size: 0.9rem; padding: 0.25rem 0.45rem; }
-  body .nav-holder #theme-switch { margin-right: 1rem; }
-}</style>"""
+SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
 def head() -> str:
-    """The scripts of every page, and the style of the navigation, for its head."""
-    scripts = "".join(f"<script>{asset(name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS)
-    return scripts + _PHONE_NAVIGATION
+    """The scripts of every page, and the style of the navigation on a phone, in two rows, for its head.
+
+    That is in no style sheet of ``assets``: Gradio applies what is inside @media there below the navigation only.
+    """
+    scripts = "".join(f"<script>{read_asset(name)}</script>" for name in SCRIPTS)
+    return scripts + read_asset("navigation.html")
 
 
 def build() -> gr.themes.Base:

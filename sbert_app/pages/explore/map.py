@@ -38,7 +38,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings
-from training.assets import asset
+from training.assets import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
 
@@ -86,7 +86,6 @@ class AtlasExport:
         }
 
 
-SCRIPT = asset("explore.js")
 HINT = messages.note("Click a point to list its nearest sentences here.")
 
 
@@ -132,7 +131,7 @@ class _MapTab:
                 self.slider = gr.HTML(
                     "",
                     html_template=macro("explore/map_slider")(),
-                    js_on_load=SCRIPT.read_text(encoding="utf-8"),
+                    js_on_load=read_asset("explore.js"),
                     visible="hidden",
                     elem_id="map-mover",
                 )

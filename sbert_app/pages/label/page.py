@@ -24,6 +24,7 @@ from sbert_app.services.annotations.project import Project, Projects
 from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from training.assets import read_asset
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 
@@ -43,43 +44,7 @@ SCALE = (
     "mostly equivalent, unimportant details differ",
     "the same meaning",
 )
-# Keys: 0-5 judge, arrows turn, u or Backspace takes back. While the server saves, presses are ignored.
-CARD_JS = """
-let saving = 0;
-const send = (name, data) => {
-  if (Date.now() - saving < 10000) return;
-  saving = Date.now();
-  element.querySelector("[data-pair]")?.classList.add("saving");
-  trigger(name, data);
-};
-const act = (name) => {
-  const card = element.querySelector("[data-pair]");
-  if (!card) return false;
-  const pair = Number(card.dataset.pair);
-  if (/^[0-5]$/.test(name)) send("judge", {pair, score: Number(name)});
-  else if (name === "undo") send("take_back", {pair});
-  else if (name === "next" || name === "previous") send("turn", {pair, step: name === "next" ? 1 : -1});
-  else return false;
-  return true;
-};
-const KEYS = {ArrowRight: "next", ArrowLeft: "previous", u: "undo", U: "undo", Backspace: "undo"};
-element.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-act]");
-  if (button) act(button.dataset.act);
-});
-document.addEventListener("keydown", (event) => {
-  if (event.repeat || event.altKey || event.metaKey || event.ctrlKey || !element.isConnected) return;
-  if (event.target.closest("input, textarea, select, [contenteditable], [role=listbox]")) return;
-  if (act(KEYS[event.key] || event.key)) event.preventDefault();
-});
-watch("value", () => { saving = 0; });
-"""
-REMEMBER = """(project, rater) => {
-  const url = new URL(window.location.href);
-  for (const [name, value] of [["project", project], ["rater", rater]])
-    if (value) url.searchParams.set(name, value); else url.searchParams.delete(name);
-  window.showAddress(url);
-}"""
+REMEMBER = "(project, rater) => window.rememberRating(project, rater)"
 # Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
 BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeElement.blur(); }"""
 
@@ -112,7 +77,9 @@ class _LabelPage:
         self.error = gr.HTML(elem_id="label-error")
         with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
             self._build_new(services)
-        self.card = gr.HTML(messages.waiting("Opening the projects …"), js_on_load=CARD_JS, elem_id="label-card")
+        self.card = gr.HTML(
+            messages.waiting("Opening the projects …"), js_on_load=read_asset("label.js"), elem_id="label-card"
+        )
         self.results = Results(services, self.projects, self.project)
 
     def _build_new(self, services: Services) -> None:

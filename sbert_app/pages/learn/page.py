@@ -30,31 +30,6 @@ from training.errors import InputError, UserFacingError
 
 TAGLINE = "ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
-# Returns the lesson that the address asks for, else the last one. Marks the lessons whose answers were opened.
-REQUESTED_LESSON = """() => {
-  const key = "sbert-lab-lessons", stored = () => JSON.parse(localStorage.getItem(key) || '{"done": []}');
-  const mark = () => stored().done.forEach((n) => document.getElementById("go-" + n)?.setAttribute("data-done", ""));
-  document.addEventListener("toggle", (event) => {
-    const n = event.target.dataset?.lesson;
-    if (!n || !event.target.open) return;
-    localStorage.setItem(key, JSON.stringify({...stored(), done: [...new Set([...stored().done, n])]}));
-    mark();
-  }, true);
-  mark();
-  return new URLSearchParams(window.location.search).get("lesson") || String(stored().last || 1);
-}"""
-# Keeps the open lesson in the browser's storage and in the address.
-REMEMBER_LESSON = """() => {
-  const n = document.querySelector(".lesson-page")?.id.split("-").pop();
-  if (!n) return;
-  const key = "sbert-lab-lessons", stored = JSON.parse(localStorage.getItem(key) || '{"done": []}');
-  localStorage.setItem(key, JSON.stringify({...stored, last: n}));
-  const url = new URL(window.location.href);
-  const isStep = url.searchParams.has("lesson");
-  url.searchParams.set("lesson", n);  // beside the parameters of a class
-  window.showAddress(url, isStep);
-  document.getElementById("go-" + n)?.scrollIntoView({inline: "center", block: "nearest"});
-}"""
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
@@ -123,7 +98,7 @@ class _LearnPage:
             return _measure(self.views[current - 1], asked, class_link, *own[current - 1])
 
         def measure_after(event: Any) -> Any:
-            remembered = event.then(None, None, None, js=REMEMBER_LESSON)
+            remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             return remembered.then(measure_open, [asked, class_link, current, *controls], outputs, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
@@ -132,7 +107,11 @@ class _LearnPage:
             return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
         opened = gr.context.Context.root_block.load(
-            self.open, self.requested, [class_link, self.banner, *shown, *fields], js=REQUESTED_LESSON, **UNQUEUED
+            self.open,
+            self.requested,
+            [class_link, self.banner, *shown, *fields],
+            js="() => window.requestedLesson()",
+            **UNQUEUED,
         )
         measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
         for number, chip in enumerate(self.chips, start=1):

@@ -32,10 +32,6 @@ from training.errors import InputError, UserFacingError
 SHEET = "/learn/sheet"
 LONGEST_TITLE = 80
 LARGEST_SEED = 2**32 - 1
-COPY_CLASS_LINK = """() => {
-  const link = document.querySelector("#class-links a[data-class]");
-  if (link) navigator.clipboard.writeText(link.href);
-}"""
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ def build(services: Services) -> None:
             return link.links(), gr.update(visible=True)
 
         gr.on([make.click, title.submit], show, [title, model, data, seed, chosen], [links, copy], **UNQUEUED)
-        copy.click(None, None, None, js=COPY_CLASS_LINK)
+        copy.click(None, None, None, js="() => window.copyClassLink()")
 
 
 def routes(services: Services) -> list[BaseRoute]:

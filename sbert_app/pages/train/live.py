@@ -23,44 +23,12 @@ from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.export import export, push
 from sbert_app.services.runs.record import Run
+from training.assets import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
 
-# A name opens a run, a tick overlays it. When the list is rendered anew, the focus returns to its element.
-LIST_JS = """
-let focused = null;
-element.addEventListener("focusin", (event) => { focused = event.target.dataset.key || null; });
-element.addEventListener("click", (event) => {
-  const name = event.target.closest("[data-open]"), group = event.target.closest("[data-group]");
-  if (name) trigger("open_run", {run: name.dataset.open});
-  if (group) trigger("open_group", {name: group.dataset.group});
-});
-element.addEventListener("change", (event) => {
-  const tick = event.target.dataset.overlay;
-  if (tick) trigger("overlay_run", {run: tick, on: event.target.checked});
-});
-watch("value", () => {
-  if (focused && document.activeElement === document.body)
-    element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({preventScroll: true});
-});
-"""
-
-# The address names the run that is shown. A state has no value in the browser: the card has the id.
-REMEMBER_RUN = """() => {
-  const run = document.querySelector("#run-status [data-run]")?.dataset.run;
-  window.showAddress(window.location.pathname + (run ? "?run=" + encodeURIComponent(run) : ""));
-}"""
+REMEMBER_RUN = "() => window.rememberRun()"
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
-# The zip is offered as a download button; it is clicked for the user as soon as it is ready.
-CLICK_DOWNLOAD = """() => {
-  let tries = 100;
-  const press = () => {
-    const button = document.querySelector("#download-run");
-    if (button?.innerText.includes("MB")) button.click();
-    else if (tries-- > 0) setTimeout(press, 100);
-  };
-  press();
-}"""
 
 
 class RunPanel:
@@ -113,7 +81,7 @@ class RunPanel:
             )
             self.delete_listed = gr.Button("Delete those listed…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
-        self.runs = gr.HTML(js_on_load=LIST_JS, elem_id="run-list")
+        self.runs = gr.HTML(js_on_load=read_asset("train.js"), elem_id="run-list")
 
     def wire(self) -> Callable[..., Any]:
         """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
@@ -138,7 +106,7 @@ class RunPanel:
         exported = self.export.click(hidden, None, self.download, **UNQUEUED).then(
             self._export, self.current, [self.error, self.download], show_progress_on=self.error, **slow
         )
-        exported.success(None, None, None, js=CLICK_DOWNLOAD)
+        exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:

@@ -39,10 +39,6 @@ DISTILLED = (
 SENT = "The sentences selected in Explore are the training data; sentences alone train by SimCSE."
 TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
 SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
-SHOW_LIVE = """() => {
-  const live = document.getElementById("live");
-  if (live && window.innerWidth < 900) live.scrollIntoView({behavior: "smooth"});
-}"""
 
 
 def build(services: Services) -> None:
@@ -69,7 +65,7 @@ def build(services: Services) -> None:
     runs = _connect_form(services, chips, lesson, fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
-    started.success(None, None, None, js=SHOW_LIVE)
+    started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed
-from training.assets import asset
+from training.assets import read_asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
 from training.evaluation.metrics import cosine
@@ -69,7 +69,7 @@ class Contrast(NamedTuple):
 
 
 def items(kind: str) -> list[Item]:
-    sets = json.loads(asset("examples/contrasts.json").read_text(encoding="utf-8"))
+    sets = json.loads(read_asset("examples/contrasts.json"))
     return [Item(*row) for row in sets[kind]]
 
 
