@@ -57,8 +57,7 @@ def render(template: str, **values: Any) -> Markup:
 
     Strings among the values are escaped; a `Markup` (what this function returns) is inserted as it is.
 
-    Raises:
-        jinja2.UndefinedError: the template uses a value that was not given.
+    jinja2.UndefinedError if the template uses a value that was not given.
     """
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
 

@@ -128,8 +128,7 @@ class UploadOptions:
 def doubtful_table(files: str | Sequence[str] | None, encoding: str = DETECTED) -> Table | None:
     """The first file that is not plainly UTF-8, read in ``encoding``; None if there is none.
 
-    Raises:
-        InputError: a file cannot be read.
+    InputError if a file cannot be read.
     """
     paths = [files] if isinstance(files, str) else list(files or ())
     for path in paths:
@@ -171,8 +170,7 @@ def chosen_name(
 ) -> str:
     """The name of an upload for the loaders of data, with the encoding and the columns that were chosen.
 
-    Raises:
-        InputError: the browser has sent a path that is no upload, or the columns do not fit.
+    InputError if the browser has sent a path that is no upload, or the columns do not fit.
     """
     if not first:
         if second or target:

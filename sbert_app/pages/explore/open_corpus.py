@@ -27,11 +27,7 @@ class OpenCorpus:
     model: ModelName
 
     def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
-        """The corpus with its embeddings.
-
-        Raises:
-            InputError: the corpus has been evicted from the cache meanwhile.
-        """
+        """The corpus with its embeddings. InputError if the corpus has been evicted from the cache meanwhile."""
         return embeddings.embed(self.corpus, self.model)
 
 

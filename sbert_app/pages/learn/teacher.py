@@ -78,8 +78,7 @@ class ClassLink:
 def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
     """The class of a link's parameters; without ``class`` among them, no class: the lessons as they are.
 
-    Raises:
-        InputError: a value cannot be used; the message names it.
+    InputError if a value cannot be used; the message names it.
     """
     title = " ".join(values.get("class", "").split())
     if not title:

@@ -70,8 +70,7 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
 def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
     """Pooling -> the pooled output of every layer, (L + 1, N, D) float32; layer 0 are the input embeddings.
 
-    Raises:
-        InputError: the encoder is no transformer.
+    InputError if the encoder is no transformer.
     """
     import torch
 
