@@ -11,15 +11,19 @@ from training.errors import Stopped
 
 
 class BagEncoder:
-    """Sentence -> unit vector of hashed words: the same words give 1, no common word about 0."""
+    """Sentence -> unit vector of hashed words: the same words give 1, no common word about 0. 512 words are read."""
 
-    name, pooling, dimension = "bag-of-words", "mean", 64
+    name, pooling, dimension, max_length = "bag-of-words", "mean", 64, 512
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def encode(self, sentences: Sequence[str], normalize=True, on_progress=None, should_stop=None) -> np.ndarray:
+    def encode(
+        self, sentences: Sequence[str], normalize=True, on_progress=None, should_stop=None, report=None
+    ) -> np.ndarray:
         self.seen.extend(sentences)
+        if report is not None:
+            report.add_cut(sentence for sentence in sentences if len(sentence.split()) > self.max_length)
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(sentences):
             if should_stop is not None and should_stop():
@@ -37,7 +41,7 @@ class OverlapCrossEncoder:
 
     name = "overlap"
 
-    def predict(self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None) -> np.ndarray:
+    def predict(self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None, report=None) -> np.ndarray:
         words = [(set(first.split()), set(second.split())) for first, second in pairs]
         if on_progress is not None:
             on_progress(len(pairs), len(pairs))

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from training.clustering import community_detection as community_detection
+    from training.clustering import near_duplicates as near_duplicates
     from training.data.dataset import Dataset as Dataset
     from training.data.load import load_data as load_data
     from training.data.retrieval import RetrievalData as RetrievalData
     from training.errors import InputError as InputError
     from training.evaluation.attribution import attribute as attribute
+    from training.evaluation.calibration import calibrate as calibrate
     from training.evaluation.scoring import evaluate as evaluate
     from training.evaluation.thresholds import choose_threshold as choose_threshold
     from training.models.cross_encoder import CrossEncoder as CrossEncoder
@@ -27,42 +29,38 @@ if TYPE_CHECKING:
     from training.quantization import quantize as quantize
     from training.search import QuantizedIndex as QuantizedIndex
     from training.search import SearchIndex as SearchIndex
-    from training.search import near_duplicates as near_duplicates
     from training.search import paraphrase_mining as paraphrase_mining
     from training.search import semantic_search as semantic_search
     from training.search import similarity as similarity
     from training.trainer.config import RunConfig as RunConfig
     from training.trainer.train import train as train
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
-_MODULES = {
-    "CrossEncoder": "training.models.cross_encoder",
-    "Dataset": "training.data.dataset",
-    "Encoder": "training.models.encoder",
-    "InputError": "training.errors",
-    "LateInteraction": "training.models.late_interaction",
-    "QuantizedIndex": "training.search",
-    "RetrievalData": "training.data.retrieval",
-    "RunConfig": "training.trainer.config",
-    "SearchIndex": "training.search",
-    "SparseEncoder": "training.models.sparse",
-    "attribute": "training.evaluation.attribution",
-    "choose_threshold": "training.evaluation.thresholds",
-    "community_detection": "training.clustering",
-    "distill": "training.models.distill",
-    "evaluate": "training.evaluation.scoring",
-    "load_data": "training.data.load",
-    "load_retriever": "training.models.retrievers",
-    "near_duplicates": "training.search",
-    "paraphrase_mining": "training.search",
-    "quantize": "training.quantization",
-    "semantic_search": "training.search",
-    "similarity": "training.search",
-    "train": "training.trainer.train",
+_NAMES = {
+    "training.clustering": ("community_detection", "near_duplicates"),
+    "training.data.dataset": ("Dataset",),
+    "training.data.load": ("load_data",),
+    "training.data.retrieval": ("RetrievalData",),
+    "training.errors": ("InputError",),
+    "training.evaluation.attribution": ("attribute",),
+    "training.evaluation.calibration": ("calibrate",),
+    "training.evaluation.scoring": ("evaluate",),
+    "training.evaluation.thresholds": ("choose_threshold",),
+    "training.models.cross_encoder": ("CrossEncoder",),
+    "training.models.distill": ("distill",),
+    "training.models.encoder": ("Encoder",),
+    "training.models.late_interaction": ("LateInteraction",),
+    "training.models.retrievers": ("load_retriever",),
+    "training.models.sparse": ("SparseEncoder",),
+    "training.quantization": ("quantize",),
+    "training.search": ("QuantizedIndex", "SearchIndex", "paraphrase_mining", "semantic_search", "similarity"),
+    "training.trainer.config": ("RunConfig",),
+    "training.trainer.train": ("train",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [*_MODULES]
+__all__ = sorted(_MODULES)
 
 
 def __dir__() -> list[str]:

@@ -87,13 +87,11 @@ def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iter
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file at once."""
     with open_atomic(path) as file:
         file.write(text)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a binary file at once."""
     with open_atomic(path, "wb") as file:
         file.write(data)
 

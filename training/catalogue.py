@@ -39,14 +39,17 @@ DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
 # ---------------------------------------------------------------- data sets
 
-SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = (
-    "sentences",
-    "pairs",
-    "scored pairs",
-    "labelled pairs",
-    "triplets",
-)  # the forms of data
-NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
+# The forms of data.
+SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"
+NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
+# What labels of pairs say, in lower case: that both sentences mean the same, that they do not.
+POSITIVE_LABELS = frozenset(
+    {"entailment", "1", "true", "yes", "y", "ja", "oui", "same", "duplicate", "equivalent", "paraphrase", "positive"}
+)
+NEGATIVE_LABELS = frozenset(
+    {"contradiction", "0", "false", "no", "n", "nein", "non", "different", "not_duplicate", "not_equivalent"}
+    | {"not_entailment", "negative"}
+)
 
 
 class Split(NamedTuple):
@@ -58,8 +61,6 @@ class Split(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """A built-in data set."""
-
     title: str
     form: str
     splits: Mapping[str, Split]

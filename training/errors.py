@@ -1,6 +1,8 @@
 """The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 LONGEST_MESSAGE = 1_600  # characters
@@ -51,6 +53,12 @@ def summary_of(error: UserFacingError) -> str:
     return error.summary if isinstance(error, NotFoundError) else error.public
 
 
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """A clause with the known name that is nearest to what was typed; "" where none is near."""
+    nearest = get_close_matches(text[:100], [name for name in known if name != text], n=1, cutoff=0.7)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
 def without_folders(text: str) -> str:
     """``text`` with the last name of each path in place of the path."""
     return _FOLDERS.sub("", text)
@@ -63,8 +71,8 @@ def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, at most 200 characters; the name of its class if it has none."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(" :")[:200]
+    line = str(error).strip().partition("\n")[0] or type(error).__name__
+    return line.rstrip(" :\r")[:200]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error

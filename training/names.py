@@ -16,6 +16,7 @@ bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that 
 stsb:dev                                         data: a built-in set and its split
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
+pairs.csv?columns=left,right,gold                a file, with its columns if their names do not say what they are
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -31,7 +32,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
@@ -39,14 +40,15 @@ from training.pooling import POOLINGS, pooling_label
 
 RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
 BEIR, NANOBEIR = "beir:", "nanobeir:"
-ENCODING = "?encoding="
 PORTS = {"http": 80, "https": 443}
 BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
-_STATED = re.compile(r"(.+(?<!\?encoding))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)  # data and its objective
+_STATED = re.compile(r"(.+(?<![?&]encoding)(?<![?&]columns))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)  # data, its objective
+_READ_AS = re.compile(r"(.+)\?((?:encoding|columns)=[^?&]*(?:&(?:encoding|columns)=[^?&]*)*)", re.DOTALL)
+_MARKS = re.compile(r"[%+&=?]")  # written as %2B, … in the names of columns
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
 # Neither credentials nor a query: what is connected to is what stands here.
@@ -117,7 +119,6 @@ class ModelName:
 
     @staticmethod
     def of_run(run_id: str) -> ModelName:
-        """The model of a run."""
         return ModelName(f"{RUN}{run_id}")
 
     def __str__(self) -> str:
@@ -192,23 +193,26 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """One data set or file, the encoding of a file's text (None = found out), and what a run learns from it."""
+    """One data set or file, how a file is read (None = found out), and what a run learns from it."""
 
     name: str
-    encoding: str | None = None
+    encoding: str | None = None  # of its text
     objective: str | None = None  # of a run's training data; None = the run's
+    columns: str | None = None  # that are used, separated by commas
 
     @staticmethod
     def parse(text: DataName | str) -> DataName:
-        """Read the name of one set or file. A path that exists may itself contain ``?encoding=`` and ``=``."""
+        """Read the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
         stated = None if os.path.lexists(text) else _STATED.fullmatch(text)  # False for what no file system takes
         text, objective = stated.groups() if stated else (text, None)
-        name, mark, encoding = text.rpartition(ENCODING)
-        if not mark or os.path.lexists(text):
+        read_as = None if os.path.lexists(text) else _READ_AS.fullmatch(text)
+        if not read_as:
             return DataName(text, None, objective)
-        return DataName(name, encoding.strip() or None, objective)
+        said = dict(each.split("=", 1) for each in read_as[2].split("&"))
+        encoding, columns = (unquote(said.get(key, "")).strip() or None for key in ("encoding", "columns"))
+        return DataName(read_as[1], encoding, objective, columns)
 
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
@@ -220,7 +224,9 @@ class DataName:
 
     def __str__(self) -> str:
         objective = f"={self.objective}" if self.objective else ""
-        return (f"{self.name}{ENCODING}{self.encoding}" if self.encoding else self.name) + objective
+        columns = self.columns and _MARKS.sub(lambda mark: quote(mark[0]), self.columns)
+        said = [f"{key}={value}" for key, value in (("encoding", self.encoding), ("columns", columns)) if value]
+        return f"{self.name}{(said and '?') or ''}{'&'.join(said)}{objective}"
 
     @property
     def built_in(self) -> DataSet | None:
@@ -263,7 +269,6 @@ class DataName:
 
     @property
     def path(self) -> Path:
-        """The name as a path."""
         return Path(self.name).expanduser()
 
     @property
@@ -286,11 +291,15 @@ class DataName:
         is_dev = known is not None and not known.repo and self.split in ("", "dev")
         return f"{self.name.partition(':')[0]}:test" if is_dev else None
 
-    def absolute(self, encoding: str | None = None) -> DataName:
-        """For use in another folder: a file by its whole path, read in ``encoding`` unless it names its own."""
+    def absolute(self, encoding: str | None = None, columns: str | None = None) -> DataName:
+        """For use in another folder: a file by its whole path, read so unless it says how."""
+        if self.name.startswith(BEIR):
+            judged, split = self.judged
+            return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
         if not self.path.exists():
             return self
-        return replace(self, name=str(self.path.absolute()), encoding=self.encoding or encoding)
+        settings = {"encoding": self.encoding or encoding, "columns": self.columns or columns}
+        return replace(self, name=str(self.path.absolute()), **settings)
 
 
 def join_names(parts: tuple[DataName, ...]) -> str:
@@ -298,9 +307,9 @@ def join_names(parts: tuple[DataName, ...]) -> str:
     return "+".join(map(str, parts))
 
 
-def absolute_names(text: str, encoding: str | None = None) -> str:
-    """Joined names for use in another folder; files that name no encoding are read in ``encoding``."""
-    return join_names(tuple(part.absolute(encoding) for part in DataName.parse_joined(text)))
+def absolute_names(text: str, encoding: str | None = None, columns: str | None = None) -> str:
+    """Joined names for use in another folder; files that do not say how they are read are read so."""
+    return join_names(tuple(part.absolute(encoding, columns) for part in DataName.parse_joined(text)))
 
 
 def names_file(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,17 +14,24 @@ Step = TypeVar("Step")
 Progress = Callable[[int, int | None], None]  # (done, in all if known)
 ShouldStop = Callable[[], bool]
 
+# What tqdm says, whichever library imports it first, in a notebook without ipywidgets: its bars are of text then.
+warnings.filterwarnings("ignore", message="IProgress not found")
+
 
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Each item. Before it ``should_stop`` is asked, and Stopped raised; after it ``on_progress`` gets (done, all)."""
+    """Each item. Before it ``should_stop`` is asked, and Stopped raised; after it ``on_progress`` gets (done, all).
+
+    Of a range from 0 in steps of 256, its items are batches: texts are counted, and not batches.
+    """
+    batch, total = (items.step, items.stop) if isinstance(items, range) else (1, len(items))
     for done, item in enumerate(items, start=1):
         if should_stop is not None and should_stop():
             raise Stopped
         yield item
         if on_progress is not None:
-            on_progress(done, len(items))
+            on_progress(min(done * batch, total), total)
 
 
 def is_interactive() -> bool:

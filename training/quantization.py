@@ -69,7 +69,6 @@ def restore(codes: np.ndarray, precision: str, calibration: Ranges) -> np.ndarra
 
 
 def bytes_per_vector(dimension: int, precision: str) -> int:
-    """The size of a stored vector."""
     return -(-dimension * PRECISIONS[precision].bits // 8)
 
 

@@ -1,9 +1,8 @@
-"""Search among sentence vectors: similarities, the nearest to a query, the most similar pairs, near duplicates.
+"""Search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
 
     similarity(u, v)                                 (N, M): each with each
     semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus
     paraphrase_mining(encoder, sentences)            the most similar pairs of all
-    near_duplicates(vectors, threshold=0.95)         of each vector the earlier one that it repeats
 
 **Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, quantized to one bit or one
 byte a dimension, which reads 32 or 4 times less memory. The best of them, the candidates, are then compared exactly
@@ -70,7 +69,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
         InputError: there is no such function, or the vectors differ in length.
     """
     first, second = as_rows(u), as_rows(v)
-    _check_dimensions(first, second)
+    check_dimensions(first, second)
     found = _score_function(function)(first, second)
     return found if isinstance(u, Tensor) else found.numpy()
 
@@ -91,7 +90,8 @@ def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
     return rows.float() if rows.ndim == 2 else rows.float()[None]
 
 
-def _check_dimensions(first: Tensor, second: Tensor) -> None:
+def check_dimensions(first: Tensor, second: Tensor) -> None:
+    """InputError unless the rows of both have the same length."""
     if first.shape[1] != second.shape[1]:
         raise InputError(
             f"vectors of {first.shape[1]} and of {second.shape[1]} dimensions cannot be compared; encode both with one "
@@ -131,7 +131,7 @@ class SearchIndex:
         Of equal ones the first comes first. InputError if the queries have another number of dimensions.
         """
         chosen = as_rows(queries).to(self._vectors.device)
-        _check_dimensions(chosen, self._vectors)
+        check_dimensions(chosen, self._vectors)
         chosen = F.normalize(chosen, dim=1) if self._is_cosine else chosen
         found = [self._nearest(part, k) for part in chosen.split(QUERIES)]
         scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -353,29 +353,6 @@ def _triangle(n: int) -> list[tuple[slice, slice]]:
     return [(block, columns) for i, block in enumerate(parts) for columns in parts[i:]]
 
 
-def near_duplicates(
-    vectors: np.ndarray,
-    threshold: float,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
-) -> np.ndarray:
-    """The earlier sentence that each one nearly duplicates: int64 (N,), its position, or the sentence's own.
-
-    In order, a sentence is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept
-    sentences are that similar, and each dropped sentence is similar to a kept one. ``vectors``: float32 (N, D), unit
-    length. Stopped if ``should_stop``, asked before each block, says yes.
-    """
-    products = _Products(vectors)
-    original = np.arange(len(vectors))
-    is_kept = np.ones(len(vectors), dtype=bool)
-    for top in steps(range(0, len(vectors), BLOCK), on_progress, should_stop):
-        block = slice(top, top + BLOCK)
-        for left in range(0, top, BLOCK):
-            _drop_duplicates(products, block, slice(left, left + BLOCK), threshold, original, is_kept)
-        _drop_within(products, block, threshold, original, is_kept)
-    return original
-
-
 class _Products:
     """Blocks of the matrix of cosines; rows that cannot reach a bound are skipped after a bfloat16 product."""
 
@@ -398,32 +375,6 @@ class _Products:
             all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
             cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
             return rows.numpy(), cosines.clamp_(max=1).numpy()
-
-
-def _drop_duplicates(
-    products: _Products, block: slice, earlier: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
-) -> None:
-    """Drop the rows of ``block`` that are similar to a kept sentence of an earlier block."""
-    if not is_kept[block].any():
-        return
-    rows, cosines = products.rows_from(threshold, block, earlier)
-    similar = (cosines >= threshold) & is_kept[earlier] & is_kept[rows][:, None]
-    is_duplicate = similar.any(axis=1)
-    original[rows[is_duplicate]] = earlier.start + similar[is_duplicate].argmax(axis=1)
-    is_kept[rows[is_duplicate]] = False
-
-
-def _drop_within(
-    products: _Products, block: slice, threshold: float, original: np.ndarray, is_kept: np.ndarray
-) -> None:
-    """Drop the rows of ``block`` that are similar to a kept sentence before them in the same block."""
-    rows, cosines = products.rows_from(threshold, block, block)
-    for row, similar in zip(rows.tolist(), cosines >= threshold, strict=True):
-        if is_kept[row]:
-            later = row + 1 + np.flatnonzero(similar[row + 1 - block.start :])
-            later = later[is_kept[later]]
-            is_kept[later] = False
-            original[later] = row
 
 
 def _highest(values: np.ndarray, k: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The most similar pairs: exact with and without bfloat16; near duplicates."""
+"""The most similar pairs: exact with and without bfloat16; near duplicates, exact however they are found."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import training.search as module
+from training import clustering
+from training.clustering import near_duplicates
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
-from training.search import most_similar_pairs, near_duplicates, paraphrase_mining
+from training.search import most_similar_pairs, paraphrase_mining
 
 
 def unit(vectors) -> np.ndarray:
@@ -37,7 +39,10 @@ def by_hand(vectors: np.ndarray) -> list[tuple[int, int, float]]:
 @pytest.fixture(params=["rough product first", "float32 alone"])
 def product(request, monkeypatch):
     """Both ways, on any processor: bfloat16 is computed everywhere, if not everywhere fast."""
-    monkeypatch.setattr("training.search.has_native_bfloat16", lambda device: request.param == "rough product first")
+    for each in ("search", "clustering"):
+        monkeypatch.setattr(
+            f"training.{each}.has_native_bfloat16", lambda device: request.param == "rough product first"
+        )
 
 
 @pytest.fixture
@@ -107,8 +112,18 @@ class TestMostSimilarPairs:
         assert above[:50] == found[:50] and min(cosine for cosine, *_ in above) >= 0.8
 
 
+@pytest.fixture(params=["each with each", "in cells"])
+def way(request, monkeypatch):
+    """Both ways, whatever the number of vectors; tiles, batches and cells are small."""
+    monkeypatch.setattr(clustering, "TILE", 16)
+    monkeypatch.setattr(clustering, "FIRST_BATCH", 8)
+    if request.param == "in cells":
+        for name, value in {"SIZE": 6, "MIN_CELLS": 2, "MAX_NEAR": 1.0, "DIMENSIONS": 4, "MARGIN": 0.5}.items():
+            monkeypatch.setattr(clustering, name, value)
+
+
+@pytest.mark.usefixtures("product", "way")
 class TestNearDuplicates:
-    @pytest.mark.usefixtures("product", "small_blocks")
     @given(vectors=clouds(), threshold=st.floats(0.1, 1.1))
     def test_it_agrees_with_reading_the_sentences_one_by_one(self, vectors, threshold):
         original = near_duplicates(vectors, threshold)
@@ -123,6 +138,26 @@ class TestNearDuplicates:
                 assert own < row
                 assert cosines[row, own] >= threshold - 1e-6
 
+    @given(vectors=clouds(), split=st.integers(0, 90), threshold=st.floats(0.1, 1.1))
+    def test_of_two_files_the_most_similar_of_the_other_is_found(self, vectors, split, threshold):
+        mine, others = vectors[:split], vectors[split:]
+        found = near_duplicates(mine, threshold, others=others)
+        assert len(found) == len(mine)
+        cosines = mine.astype(np.float64) @ others.astype(np.float64).T
+        for row, other in enumerate(found):
+            highest = cosines[row].max(initial=-1)
+            if other < 0:
+                assert highest < threshold + 1e-6
+            else:
+                assert cosines[row, other] >= max(threshold, highest) - 1e-6
+
     def test_it_can_be_stopped(self):
-        with pytest.raises(Stopped):
-            near_duplicates(unit(np.eye(3)), 0.9, should_stop=lambda: True)
+        vectors = unit(np.eye(3))
+        for others in (None, vectors):
+            with pytest.raises(Stopped):
+                near_duplicates(vectors, 0.9, should_stop=lambda: True, others=others)
+
+
+def test_vectors_of_two_models_are_not_compared():
+    with pytest.raises(InputError, match="of 3 and of 4 dimensions"):
+        near_duplicates(unit(np.eye(3)), others=unit(np.eye(4)))

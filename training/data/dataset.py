@@ -112,16 +112,19 @@ class Dataset:
         return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
 
     @classmethod
-    def from_file(cls, path: str | Path, encoding: str | None = None) -> Dataset:
+    def from_file(cls, path: str | Path, encoding: str | None = None, columns: str | None = None) -> Dataset:
         """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
 
-        ``encoding`` is that of its text, such as windows-1251; None to find out.
+        ``encoding`` is that of its text, such as windows-1251; None to find out. ``columns``: the two of a pair, the
+        one of sentences, or the three of triplets, scored or labelled pairs: "left,right,gold"; None to go by names.
         """
-        from training.data.tables.table import read_file
+        from training.data.tables.table import columns_of, opened_file, usual_names
 
         path = Path(path).expanduser()
-        columns, remarks = read_file(path, encoding)
-        return parse_dataset(path.name, columns, str(path), remarks)
+        with opened_file(path, encoding) as table:
+            names = usual_names(table, columns)
+            _form(path.name, names)  # before the whole file is read
+            return parse_dataset(path.name, columns_of(table, names), str(path), table.remarks)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -258,7 +261,7 @@ FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sente
 def used_columns(name: str, columns: Sequence[str]) -> list[str]:
     """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
     names = canonical_names(columns)
-    form = _form(name, list(names.values()))
+    form = _form(name, names)
     return [column for column in columns if names[column] in (*form, "score", "label")]
 
 
@@ -268,7 +271,8 @@ def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
     in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
     """
-    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in _form(name, list(raw))]
+    form = _form(name, {column: column for column in raw})
+    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in form]
     score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
     said: list[str] = []
     if score_cells is None and label_cells is not None and _are_fractions(label_cells):
@@ -289,13 +293,7 @@ def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str
     if not keep:
         raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in said))
 
-    data = Dataset(
-        name=name,
-        columns=tuple([column[i] for i in keep] for column in texts),
-        source=source,
-        notes=(*notes, *said),
-        rows=[i + 1 for i in keep],
-    )
+    data = Dataset(name, tuple(texts), source=source).select(keep, *notes, *said)
     if score_cells is not None:
         data = _with_scores(data, [score_cells[i] for i in keep])
     if label_cells is not None:
@@ -303,16 +301,18 @@ def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str
     return data
 
 
-def _form(name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that hold the sentences of a row."""
+def _form(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that hold the sentences of a row; ``names``: canonical names by those of the source."""
+    columns = list(names.values())
     form = next((form for form in FORMS if set(form) <= set(columns)), None)
     if form is not None:
         return form
     if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
         return tuple(columns)  # two columns can only be the two sentences
     raise InputError(
-        f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there "
-        "are any), or anchor, positive and negative, or sentence"
+        f"{name} has {listed(list(names))}; it needs sentence1 and sentence2 (with score or label, if there "
+        "are any), or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which "
+        "they are"
     )
 
 
@@ -368,21 +368,14 @@ def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
 
 def _are_fractions(cells: list[Any]) -> bool:
     """True for a "label" column of numbers that are not all whole: what other tools call a similarity label."""
-    fractions = False
-    for cell in cells:
-        if _is_missing(cell):
-            continue
-        number = parse_number(cell)
-        if number is None:
-            return False
-        fractions |= not number.is_integer()
-    return fractions
+    numbers = [parse_number(cell) for cell in cells if not _is_missing(cell)]
+    return None not in numbers and any(number % 1 for number in filter(None, numbers))
 
 
 def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
     """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
     texts = [label_text(cell) for cell in cells]
-    found, notes = set(texts), data.notes
+    found, names, notes = set(texts), NLI_LABELS, data.notes
     if found == {"0", "1", "2"}:
         texts = [NLI_LABELS[int(text)] for text in texts]
         notes = (*notes, f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}")
@@ -393,9 +386,7 @@ def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
                 f"{data.name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
                 f"at most {MOST_LABELS}"
             )
-        return replace(data, labels=[names.index(text) for text in texts], label_names=names)
-    labels = [NLI_LABELS.index(text) for text in texts]
-    return replace(data, labels=labels, label_names=NLI_LABELS, notes=notes)
+    return replace(data, labels=[names.index(text) for text in texts], label_names=names, notes=notes)
 
 
 def label_text(cell: Any) -> str:

@@ -6,6 +6,7 @@
     load_data("mine.csv")                        a file with sentence1, sentence2 and perhaps score or label;
                                                  or anchor, positive, negative; or sentence
     load_data("old.csv?encoding=windows-1251")   the same, its encoding named instead of found out
+    load_data("mine.csv?columns=left,right,gold")   the same, its columns named
 
 A `Dataset` has the same units whatever the source (`training.data.dataset`). Which
 objective can learn from which form, and the transforms that derive it, are in `training.data.transforms`.
@@ -19,8 +20,8 @@ from pathlib import Path
 from training.catalogue import DATA_SETS, DataSet, Split
 from training.data.dataset import Columns, Dataset, join, parse_dataset, used_columns
 from training.data.tables.columns import canonical_names
-from training.data.tables.table import read_file
-from training.errors import InputError
+from training.data.tables.table import columns_of, opened_file, usual_names
+from training.errors import InputError, did_you_mean
 from training.names import HUB, DataName
 
 
@@ -60,6 +61,8 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     file = DataName.parse(name)
     if file.objective is not None:
         raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
+    if file.columns is not None and file.is_set:
+        raise InputError(f"{file.name} is a set and no file, whose columns are known; leave out ?columns=")
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
@@ -71,9 +74,9 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         known = ", ".join(DATA_SETS)
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of "
-            "the Hub"
+            f"the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
         )
-    return Dataset.from_file(path, file.encoding)
+    return Dataset.from_file(path, file.encoding, file.columns)
 
 
 # ---------------------------------------------------------------- the sets
@@ -122,8 +125,13 @@ def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Co
         wanted = partial(used_columns, source.repo)
         rows = read_dataset(source.repo, (source.config, split.hub_name), split.hub_name, wanted, home)
         return _by_canonical_names(rows.columns), rows.source, rows.notes
-    tables = [read_file(path)[0] for path in located.paths]
+    tables = [_read_file(path) for path in located.paths]
     return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
+
+
+def _read_file(path: Path) -> Columns:
+    with opened_file(path) as table:
+        return columns_of(table, usual_names(table))
 
 
 def _by_canonical_names(columns: Columns) -> Columns:

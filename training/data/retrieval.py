@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from training.data.load import load_one
-from training.data.tables.columns import as_text, bad_number, listed, normalize_name, parse_number
+from training.data.tables.columns import as_text, bad_number, listed, normalize_name, parse_number, split_names
 from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
 from training.errors import InputError
@@ -89,7 +89,10 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     if source.path.is_dir():
         return _read_folder(str(stated), source.path, split)
     if source.path.is_file():
-        judged, others = _judgements(source.path, ("query", "document", "relevance"), source.encoding), list[str]()
+        named = split_names(source.columns) or ("query", "document", "relevance")
+        if len(named) != 3:
+            raise InputError(f"{stated} has to name three columns: the query, the document and the relevance")
+        judged, others = _judgements(source.path, named, source.encoding), list[str]()
     else:
         data = load_one(source, home, split="test")
         queries, found = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
@@ -99,7 +102,6 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
 
 
 def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
-    """A folder in BEIR's layout."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     chosen = split or next((each for each in (*SPLITS, *splits) if each in splits), SPLITS[0])
     if chosen not in splits:
@@ -120,7 +122,7 @@ def _texts(file: Path, *before: str) -> dict[str, str]:
     return texts
 
 
-def _judgements(file: Path, columns: tuple[str, str, str], encoding: str | None = None) -> dict[str, dict[str, float]]:
+def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> dict[str, dict[str, float]]:
     """Query -> document -> grade. InputError for a grade that is no number."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, query, document, cell in _rows(file, columns, encoding=encoding):

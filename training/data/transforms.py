@@ -13,19 +13,28 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training.catalogue import (
+    LABELLED,
+    NEGATIVE_LABELS,
+    NLI_LABELS,
+    PAIRS,
+    POSITIVE_LABELS,
+    SCORED,
+    SENTENCES,
+    TRIPLETS,
+)
 from training.data.dataset import TOP_SCORE, Dataset
 from training.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
 POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
 NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
-POSITIVE_LABELS = frozenset({"entailment", "1", "true", "yes", "duplicate", "equivalent", "paraphrase", "positive"})
-NEGATIVE_LABELS = frozenset(
-    {"contradiction", "0", "false", "no", "different", "not_duplicate", "not_equivalent", "not_entailment", "negative"}
-)
 
 Transform = Callable[[Dataset, random.Random], Dataset]
 
@@ -220,6 +229,41 @@ def positive_and_negative(data: Dataset) -> tuple[int, int]:
         f"the labels of {data.name} ({', '.join(data.label_names)}) do not say which pairs belong together; name "
         "them entailment and contradiction, or 1 and 0, or train with classification"
     )
+
+
+def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
+    """Which pairs of a data set are matches, bool (N,), and a sentence that says what counts as one.
+
+    Labelled pairs: the one label that says so (1, yes, duplicate, entailment, …) against the rest. Scored pairs: a
+    gold score of at least ``match_from`` on the scale from 0 to 5.
+
+    InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
+    matches, or none.
+    """
+    import numpy as np
+
+    if data.kind == LABELLED:
+        positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
+        if len(positive) != 1:
+            raise InputError(
+                f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; "
+                "name them 1 and 0, or entailment and others"
+            )
+        matches = np.asarray(data.labels) == positive[0]
+        rest = [name for i, name in enumerate(data.label_names) if i != positive[0]]
+        note = f"{data.label_names[positive[0]]} is a match, {' and '.join(rest[:3])} {'are' if rest[1:] else 'is'} not"
+    elif data.kind == SCORED:
+        if not 0 < match_from <= TOP_SCORE:
+            raise InputError(f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5")
+        matches = np.asarray(data.scores) >= match_from
+        note = f"a gold score of at least {match_from:g} (of 5) is a match"
+    else:
+        raise InputError(f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores")
+    if matches.all() or not matches.any():
+        raise InputError(
+            f"{data.name} has {'only' if matches.all() else 'no'} matches ({note}); a threshold needs both"
+        )
+    return matches, note
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:

@@ -97,7 +97,6 @@ class WordAttribution:
     remainders: tuple[float, ...] = ()  # the cosine without the baseline's and without what the words add, of each
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, without NumPy."""
         added = {"added_a": self.added_a.round(6).tolist(), "added_b": self.added_b.round(6).tolist()}
         return {**asdict(self), **added}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +21,7 @@ from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, first_line
 from training.names import MTEB
+from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer
@@ -34,9 +34,6 @@ LOCAL_DATA = {
 }
 
 log = logging.getLogger("sbert_lab.evaluation")
-
-Progress = Callable[[int, int | None], None]
-ShouldStop = Callable[[], bool]
 
 
 def find_task(name: str) -> Any:
@@ -132,7 +129,6 @@ def give_data(task: Any, data: Dataset) -> None:
 
 
 def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
-    """The model as mteb wants it."""
     mteb = _mteb()
     base: Any = mteb.models.abs_encoder.AbsEncoder
     slug = re.sub(r"[^\w.-]+", "-", scorer.name).strip("-") or "model"

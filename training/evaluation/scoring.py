@@ -25,10 +25,11 @@ from training.data.retrieval import RetrievalData
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
-from training.evaluation.mteb_tasks import Progress, ShouldStop, evaluate_task, find_task
+from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.baselines import SparseVectors
 from training.names import DataName
+from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
     from training.models.retrievers import Retriever

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from training.catalogue import LABELLED, SCORED
-from training.data.dataset import TOP_SCORE, Dataset
-from training.data.transforms import POSITIVE_FROM, POSITIVE_LABELS
+from training.data.dataset import Dataset
+from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
 from training.evaluation.metrics import (
     Estimate,
@@ -37,7 +36,8 @@ from training.evaluation.metrics import (
     resample_weights,
     wilson_interval,
 )
-from training.evaluation.scoring import Progress, ShouldStop, row_scores
+from training.evaluation.scoring import row_scores
+from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer
@@ -101,7 +101,7 @@ class Choice:
         """Why no threshold fulfils the criterion, in words."""
         if self.more_pairs:
             return f"too few pairs to be sure of it: about {self.more_pairs:,} more needed"
-        return "no threshold reaches it on the pairs that it would be chosen on"
+        return "no threshold reaches it on the pairs that thresholds are chosen on"
 
 
 _NONE = (Estimate(np.nan, np.nan, np.nan),) * 4  # threshold, precision, recall, F1 of a criterion that none fulfils
@@ -122,7 +122,6 @@ class Decision:
     curve: list[tuple[float, float, float]]  # (threshold, precision, recall) of all pairs, thinned out
 
     def choice(self, criterion: str) -> Choice:
-        """The choice by this criterion."""
         return next(each for each in self.choices if each.criterion == criterion)
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +151,6 @@ class DataDecision(NamedTuple):
     decision: Decision
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {"similarity": self.similarity, "match": self.meaning, **self.decision.to_dict()}
 
 
@@ -175,39 +173,6 @@ def decide_data(
     if not np.isfinite(scores).all():
         raise InputError(f"{scorer.name} gives scores that are not finite numbers on {data.name}")
     return DataDecision(similarity, meaning, decide(scores, matches, criteria))
-
-
-def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
-    """Which pairs of a data set are matches, bool (N,), and a sentence that says what counts as one.
-
-    Labelled pairs: the one label that says so (1, yes, duplicate, entailment, …) against the rest. Scored pairs: a
-    gold score of at least ``match_from`` on the scale from 0 to 5.
-
-    InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
-    matches, or none.
-    """
-    if data.kind == LABELLED:
-        positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
-        if len(positive) != 1:
-            raise InputError(
-                f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; "
-                "name them 1 and 0, or entailment and others"
-            )
-        matches = np.asarray(data.labels) == positive[0]
-        rest = [name for i, name in enumerate(data.label_names) if i != positive[0]]
-        note = f"{data.label_names[positive[0]]} is a match, {' and '.join(rest[:3])} {'are' if rest[1:] else 'is'} not"
-    elif data.kind == SCORED:
-        if not 0 < match_from <= TOP_SCORE:
-            raise InputError(f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5")
-        matches = np.asarray(data.scores) >= match_from
-        note = f"a gold score of at least {match_from:g} (of 5) is a match"
-    else:
-        raise InputError(f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores")
-    if matches.all() or not matches.any():
-        raise InputError(
-            f"{data.name} has {'only' if matches.all() else 'no'} matches ({note}); a threshold needs both"
-        )
-    return matches, note
 
 
 def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0) -> Decision:
@@ -393,13 +358,28 @@ def _average_precision(matches: int, curve: PrecisionRecall) -> Estimate:
     return Estimate(value, *wilson_interval(value * matches, matches)[:2])
 
 
+def average_precision_replicates(scores: np.ndarray, matches: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Average precision in each bootstrap resample, (R,); NaN where no match is drawn.
+
+    N and ``seed`` alone decide which pairs are drawn, so that models can be compared replicate by replicate.
+    """
+    scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
+    found = []
+    for hits, predicted in _resampled_counts(scores, matches, precision_recall(scores, matches), seed):
+        gained = np.diff(hits, axis=1, prepend=0)
+        with np.errstate(invalid="ignore"):
+            found.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
+    return np.concatenate(found)
+
+
 def _resampled_counts(
     scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For blocks of resamples: matches, and pairs, from each threshold of ``curve`` on; (R, T) each."""
-    together, last = matches[np.argsort(-scores, kind="stable")].astype(np.float64), curve.predicted - 1
-    for weights in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
-        yield np.cumsum(weights * together, axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
+    order, last = np.argsort(-scores, kind="stable"), curve.predicted - 1
+    for drawn in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
+        weights = drawn[:, order]  # by pair and not by rank: the same pairs for every model
+        yield np.cumsum(weights * matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
 
 
 def _proportion(value: float, replicates: np.ndarray, n: float) -> Estimate:

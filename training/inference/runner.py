@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import chain
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -26,12 +25,15 @@ from training.inference.batching import (
     TOKEN_MULTIPLE,
     PackedBatch,
     Row,
+    TokenRows,
     collate,
     pad,
     plan,
+    plan_alike,
     plan_rows,
     round_up,
     split_rows,
+    token_counts,
 )
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
@@ -53,6 +55,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
     device: torch.device
     batch_size: int | None = None  # texts of a batch at most; None = as many as the token budget holds
+    deterministic = False  # whether a text's vector is the same to the bit whatever texts are beside it
 
     def with_batch_size(self, batch_size: int) -> Self:
         """The same weights, at most ``batch_size`` texts at a time."""
@@ -60,6 +63,12 @@ class InferenceRunner(ABC, Generic[Text]):
             raise InputError(f"the batch size is {batch_size}; it must be at least 1")
         runner = copy.copy(self)
         runner.batch_size = batch_size
+        return runner
+
+    def made_deterministic(self) -> Self:
+        """The same weights; what a text gives does not depend on the texts beside it."""
+        runner = copy.copy(self)
+        runner.deterministic = True
         return runner
 
     def map(
@@ -74,7 +83,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         def batches() -> Iterator[list[Row]]:
             nonlocal stopped
-            for rows in self.plan([len(text) for text in texts]):
+            for rows in self.plan(token_counts(texts)):
                 if should_stop is not None and should_stop():
                     stopped = True
                     return
@@ -103,7 +112,7 @@ class InferenceRunner(ABC, Generic[Text]):
         results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
         for rows, batch in self.map(texts, reduce, should_stop):
             results[rows] = batch
-            done += len(rows)
+            done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
         return results
@@ -116,6 +125,9 @@ class InferenceRunner(ABC, Generic[Text]):
 
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
         """Batches within the token budget of the device, as many for each core of a CPU, of nearly equal size."""
+        if self.deterministic:
+            alike = plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
+            return (self.rows(batch) for batch in alike)
         total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
         batches = self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
@@ -125,6 +137,10 @@ class InferenceRunner(ABC, Generic[Text]):
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         """Batches of at most ``token_budget`` tokens: rows, which hold the indices of one or more texts each."""
         return ([[int(i)] for i in group] for group in plan(lengths, token_budget))
+
+    def rows(self, batch: Row) -> list[Row]:
+        """Texts of one length as the rows of a batch."""
+        return [[text] for text in batch]
 
     @abstractmethod
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
@@ -140,6 +156,9 @@ class PackedRunner(InferenceRunner[Ids]):
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         return plan_unpadded(lengths, token_budget) if self.transformer.unpadded else plan_rows(lengths, token_budget)
+
+    def rows(self, batch: Row) -> list[Row]:
+        return [batch] if self.transformer.unpadded else super().rows(batch)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         transformer = self.transformer
@@ -226,17 +245,20 @@ class StaticRunner(InferenceRunner[Ids]):
         self.table, self.pooling = table.weight.detach().clone(), pooling
         self.device = self.table.device
 
+    def made_deterministic(self) -> Self:
+        return self  # a text's rows are summed by themselves
+
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         for start in range(0, len(lengths), SENTENCES):
             yield [list(range(start, min(start + SENTENCES, len(lengths))))]
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        chosen = [texts[i] for row in rows for i in row]
-        lengths = np.fromiter(map(len, chosen), dtype=np.int64, count=len(chosen))
-        ends = lengths.cumsum()
-        ids = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(ends[-1]))
-        offsets = torch.from_numpy(ends - lengths).to(self.device)
-        pooled = F.embedding_bag(torch.from_numpy(ids).to(self.device), self.table, offsets, mode="mean")
+        part = texts[rows[0][0] : rows[-1][-1] + 1]  # they follow each other
+        bags = part if isinstance(part, TokenRows) else TokenRows.of(part)
+        ids, offsets, lengths = (
+            torch.from_numpy(each).to(self.device) for each in (bags.flat, bags.starts, bags.lengths)
+        )
+        pooled = F.embedding_bag(ids, self.table, offsets, mode="mean")
         if self.pooling == "mean_sqrt_len_tokens":
-            pooled = pooled * torch.from_numpy(lengths).to(self.device).sqrt()[:, None]
+            pooled = pooled * lengths.sqrt()[:, None]
         return pooled[:, None], None

@@ -13,24 +13,24 @@ float32 (N, D). All but the last ignore word order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from training.catalogue import BASELINES, GLOVE, MODEL_LABELS, TFIDF
-from training.errors import InputError, Stopped, first_line
+from training.errors import InputError, first_line
 from training.pooling import normalize_rows
+from training.progress import Progress, ShouldStop, steps
 from training.sources.resolve import glove_folder
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from training.models.tokenization import EncodeReport
-
-Progress = Callable[[int, int | None], None]
 
 ENDINGS = (".txt", ".npy")
 MAX_DENSE_BYTES = 1 << 30  # of a dense TF-IDF matrix
@@ -84,7 +84,7 @@ class Baseline:
         sentences: Sequence[str],
         normalize: bool | None = True,
         on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
+        should_stop: ShouldStop | None = None,
         report: EncodeReport | None = None,
     ) -> np.ndarray:
         """Sentences -> float32 (N, D); ``normalize=True`` scales to length 1, None and False leave them."""
@@ -92,18 +92,14 @@ class Baseline:
         return normalize_rows(vectors) if normalize and not self.is_unit else vectors
 
     def embed_all(
-        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: ShouldStop | None
     ) -> np.ndarray:
         """All sentences -> (N, D), by batches of similar length."""
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         by_length = np.argsort([len(text) for text in sentences], kind="stable")  # networks pad to the longest
-        for start in range(0, len(sentences), self.batch_size):
-            if should_stop is not None and should_stop():
-                raise Stopped
+        for start in steps(range(0, len(sentences), self.batch_size), on_progress, should_stop):
             rows = by_length[start : start + self.batch_size]
             vectors[rows] = self.embed([sentences[row] for row in rows])
-            if on_progress is not None:
-                on_progress(start + len(rows), len(sentences))
         return vectors
 
     def embed(self, sentences: list[str]) -> np.ndarray:
@@ -117,7 +113,7 @@ class SparseVectors(Baseline):
     encode_sparse: Callable[..., csr_matrix]  # (sentences, on_progress, should_stop) -> float32 (N, V)
 
     def embed_all(
-        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
+        self, sentences: Sequence[str], on_progress: Progress | None, should_stop: ShouldStop | None
     ) -> np.ndarray:
         """Sentences -> dense (N, V). InputError if that takes more than a gigabyte."""
         matrix = self.encode_sparse(sentences, on_progress, should_stop)
@@ -139,10 +135,7 @@ class TfIdf(SparseVectors):
     name, pooling, is_unit = TFIDF, "none", True
 
     def encode_sparse(
-        self,
-        sentences: Sequence[str],
-        on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
+        self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> csr_matrix:
         """Sentences -> float32 (N, V) with a column for each different word; a row without words is zero."""
         from scipy.sparse import csr_matrix  # scipy and scikit-learn take a second to import
@@ -150,8 +143,9 @@ class TfIdf(SparseVectors):
 
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):  # scikit-learn raises an error
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
-        vectorizer = TfidfVectorizer(token_pattern=WORD_PATTERN)
-        matrix = vectorizer.fit_transform(_with_progress(sentences, on_progress, should_stop))
+        parts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
+        read = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in parts)
+        matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(read)
         return csr_matrix(matrix, dtype=np.float32)
 
 
@@ -176,19 +170,6 @@ class WordVectors(Baseline):
             if known:
                 means[row] = self.vectors[known].mean(axis=0)
         return means
-
-
-def _with_progress(
-    sentences: Sequence[str], on_progress: Progress | None, should_stop: Callable[[], bool] | None
-) -> Iterator[str]:
-    """The sentences; every few thousand, ``should_stop`` is asked and ``on_progress`` called."""
-    for done, sentence in enumerate(sentences):
-        if done % PROGRESS_EVERY == 0:
-            if should_stop is not None and should_stop():
-                raise Stopped
-            if on_progress is not None:
-                on_progress(done, len(sentences))
-        yield sentence
 
 
 # ---------------------------------------------------------------- word vectors from files

@@ -7,10 +7,11 @@ Three kinds of names:
 - ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
-  ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder.
+  ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder;
+- a run that trained a cross-encoder, of either kind.
 
 An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
-what it was trained on and its figures, to be shown beside its score.
+what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -32,12 +33,19 @@ from training.assets import asset, plain_sentences
 from training.atomic import replace_folder
 from training.catalogue import CROSS_ENCODERS
 from training.device import pick_device, pick_dtype, to_host
-from training.errors import InputError, first_line
+from training.errors import InputError
 from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
-from training.models.folder_checks import check_model_folder, check_replaceable, holds_cross_encoder, read_json
+from training.models.folder_checks import (
+    JOINT_HEAD,
+    check_model_folder,
+    check_replaceable,
+    holds_cross_encoder,
+    read_json,
+    read_tensors,
+)
 from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
-from training.models.loading import importing, max_input_length, quiet
+from training.models.loading import CLASSIFIER, max_input_length, open_backbone, open_tokenizer
 from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.names import ModelName
 from training.progress import Progress, progress_bar
@@ -65,6 +73,7 @@ class PredictReport:
     tokens: int = 0  # of the unique pairs
     truncated: int = 0  # unique pairs that lost the end of a sentence
     seconds: float = 0.0
+    cut: set[Pair] | None = None  # pass an empty set to have these pairs collected in it
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,8 @@ class CrossEncoder:
             opened = _open_adapter(folder, home)
         else:
             resolved = model_folder(name, home)
-            opened = _open_sequence_classifier(name, resolved.path, resolved.source)
+            is_joint = (resolved.path / JOINT_HEAD).is_file()
+            opened = (_open_joint if is_joint else _open_sequence_classifier)(name, resolved.path, resolved.source)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
         calibration: list[PairRow] = []
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
@@ -233,7 +243,10 @@ class CrossEncoder:
         scores = self.inference.collect(rows, reduce, (), should_stop, lambda done: on_progress(done / len(rows)))
         report.unique += len(rows)
         report.tokens += sum(map(len, rows))
-        report.truncated += sum(row.truncated for row in rows)
+        cut = [pair for pair, row in zip(positions, rows, strict=True) if row.truncated]
+        report.truncated += len(cut)
+        if report.cut is not None:
+            report.cut.update(cut)
         return scores[inverse]
 
 
@@ -255,28 +268,24 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
     base = Encoder.load(config["base_model_name_or_path"], dtype="float32", device="cpu", home=home)
     merge_lora(base.backbone, load_file(folder / "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
     scorer = JointPairModel(base.backbone)
-    scorer.load_head_tensors(load_file(folder / "head.safetensors"))
+    scorer.load_head_tensors(load_file(folder / JOINT_HEAD))
     tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
     source = f"adapter over {base.name} ({base.source})"
     return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
 
 
-@quiet()
+def _open_joint(name: str, folder: Path, source: str) -> Opened:
+    tokenizer, scorer = open_tokenizer(folder), JointPairModel(cast("Any", open_backbone(folder)))
+    scorer.load_head_tensors(read_tensors(folder, JOINT_HEAD))
+    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, scorer.transformer), separately=True)
+    return Opened(scorer, pairs, torch.sigmoid, folder, source)
+
+
 def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
     check_model_folder(folder)
     if not holds_cross_encoder(folder):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    with importing:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    local = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **local)
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, **local
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be opened as a cross-encoder: {first_line(error)}") from error
+    tokenizer, model = open_tokenizer(folder), cast("Any", open_backbone(folder, CLASSIFIER))
     if model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"

@@ -12,7 +12,7 @@ A sentence vector is then the mean of its tokens' rows: no network, a hundred ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from training.models.model_format import ModelFormat
 from training.models.modules import StaticEmbedding
 from training.models.tokenization import texts
 from training.models.word_encoders import WordBackbone
-from training.progress import Progress
+from training.progress import Progress, ShouldStop
 
 DIMENSION = 256
 ZIPF_SIF, CORPUS_SIF = 1e-4, 1e-3  # a, for estimated and for counted frequencies
@@ -40,7 +40,7 @@ def distill(
     dimension: int = DIMENSION,
     corpus: Sequence[str] | None = None,
     on_progress: Progress | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Encoder:
     """A static model of an encoder, which `Encoder.save` writes and sentence-transformers opens.
 

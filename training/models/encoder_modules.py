@@ -14,6 +14,7 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,16 +22,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from training.assets import read_asset
+from training.atomic import replace_folder
 from training.device import to_host
 from training.errors import InputError
 from training.inference.batching import pad
 from training.models.endpoint import EndpointBackbone, vectors_only
-from training.models.loading import DEFAULT_MAX_LENGTH
-from training.models.model_format import ModelFormat
+from training.models.folder_checks import check_replaceable
+from training.models.loading import DEFAULT_MAX_LENGTH, quiet
+from training.models.model_format import ModelFormat, write_model_format
 from training.models.tokenization import EncodeReport, TextTokenizer, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import NO_POOLING, check_pooling, parse_pooling, pooling_function
+from training.sources.push import push_folder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -214,9 +219,10 @@ class EncoderModules:
         """Token ids with special tokens, truncated at ``max_length``, not padded. InputError for an endpoint."""
         if self.sent_to:
             raise vectors_only(self.name)
-        ids, truncated = self._text_tokenizer.ids(sentences)
+        ids, cut = self._text_tokenizer.ids(sentences)
         if report is not None:
-            report.truncated += truncated
+            report.truncated += len(cut)
+            report.add_cut(sentences[at] for at in cut)
         return ids
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
@@ -231,6 +237,50 @@ class EncoderModules:
         """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
         pooled = self._pool(hidden, mask)
         return self.head(pooled) if len(self.head) else pooled
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
+        target = Path(folder).expanduser().absolute()
+        check_replaceable(target)
+        with replace_folder(target) as fresh:
+            if isinstance(self.backbone, WordBackbone):
+                self.backbone.input_module.write(fresh)
+            else:
+                with quiet():
+                    self.backbone.save_pretrained(fresh)  # type: ignore[operator]
+                self.tokenizer.model_max_length = self.max_length  # type: ignore[union-attr]
+                self.tokenizer.save_pretrained(fresh)  # type: ignore[union-attr]
+            before: list[Any] = list(self._token_modules)
+            kinds = [[type(module).__name__ for module in modules] for modules in (before, self.head)]
+            folders = write_model_format(fresh, self.model_format, self._hidden_dimension, *kinds)
+            for module, place in zip([*before, *self.head], folders, strict=True):
+                module.write(place)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        token: str | None = None,
+        private: bool = True,
+        commit_message: str = "A sentence encoder from SBERT Lab",
+    ) -> str:
+        """Upload what ``save`` writes, with a model card, to ``repo_id`` (org/name). Returns its address.
+
+        Args:
+            repo_id: made if it does not exist.
+            token: with the right to write; None = the one of HF_TOKEN or ``hf auth login``.
+            private: of a new repository.
+            commit_message: of the upload.
+
+        Raises:
+            InputError: the name or the token cannot be used, or the Hub cannot be reached.
+        """
+
+        def write(folder: Path) -> None:
+            self.save(folder)
+            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+        return push_folder(write, repo_id, token, private, commit_message)
 
     def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
         """What turns hidden states (B, T, H) and their mask into sentence vectors (B, D) on the host."""

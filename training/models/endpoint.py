@@ -7,7 +7,7 @@ in memory by their texts. Which host may be asked is the caller's concern (`sber
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.errors import InputError, Stopped
+from training.errors import InputError
 from training.inference.batching import Row
 from training.inference.recent import RecentEmbeddings
 from training.inference.runner import Hidden, Ids, InferenceRunner, Reduce, Result
 from training.models.model_format import ModelFormat
 from training.models.tokenization import TextTokenizer, replace_surrogates, texts
 from training.names import Endpoint
+from training.progress import ShouldStop, steps
 from training.sources.endpoint import fetch_vectors
 
 TEXTS = 32  # of a request: the most that TEI takes unless it is told otherwise
@@ -38,9 +39,9 @@ class EndpointTokenizer(TextTokenizer):
     def encodings(self, sentences: Iterable[str]) -> NoReturn:
         raise vectors_only(self.name)
 
-    def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], int]:
+    def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         whole = (replace_surrogates(self.prompt + text) for text in texts(sentences))
-        return [[*map(ord, text)] or [self.pad_id] for text in whole], 0
+        return [[*map(ord, text)] or [self.pad_id] for text in whole], []
 
     def prompt_length(self) -> int:
         return 0
@@ -78,16 +79,14 @@ class EndpointRunner(InferenceRunner[Ids]):
         self._recent = RecentEmbeddings(self.dimension)
 
     def map(
-        self, texts: Sequence[Ids], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
+        self, texts: Sequence[Ids], reduce: Reduce[Result], should_stop: ShouldStop | None = None
     ) -> Iterator[tuple[list[int], Result]]:
         size = min(TEXTS, self.batch_size or TEXTS)
-        for start in range(0, len(texts), size):
-            if should_stop is not None and should_stop():
-                raise Stopped
+        for start in steps(range(0, len(texts), size), should_stop=should_stop):
             rows = list(range(start, min(start + size, len(texts))))
             yield rows, reduce(*self.hidden(texts, [rows], should_stop))
 
-    def hidden(self, texts: Sequence[Ids], rows: list[Row], should_stop: Callable[[], bool] | None = None) -> Hidden:
+    def hidden(self, texts: Sequence[Ids], rows: list[Row], should_stop: ShouldStop | None = None) -> Hidden:
 
         def fetch(new: list[str]) -> np.ndarray:
             vectors = fetch_vectors(self.endpoint, new, should_stop)

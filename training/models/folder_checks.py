@@ -192,7 +192,7 @@ def _is_count(value: object) -> bool:
 def holds_cross_encoder(folder: Path) -> bool:
     """Whether ``CrossEncoder.load`` opens this folder: an adapter, or a sequence-classification model."""
     try:
-        if (folder / "head.safetensors").is_file():
+        if (folder / JOINT_HEAD).is_file():
             return True
         config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     except (InputError, OSError):  # damaged, or a name that no file system takes
@@ -219,6 +219,7 @@ def stated_kind(folder: Path) -> str:
 
 MOST_JSON = 64 << 20  # bytes: the largest tokenizers have 40 MB
 WEIGHTS = "model.safetensors"
+JOINT_HEAD = "head.safetensors"  # of a cross-encoder that started as a bi-encoder
 PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
 
 
@@ -259,14 +260,14 @@ def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, 
     return value
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of ``folder``/model.safetensors, on the CPU. InputError if they are missing, pickled or damaged."""
+def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
+    """The tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    file = folder / WEIGHTS
+    file = folder / name
     if not file.is_file():
-        if any((folder / name).is_file() for name in PICKLES):
+        if any((folder / pickled).is_file() for pickled in PICKLES):
             raise only_pickles(folder)
         raise InputError(f"{file} is missing; fetch the model again")
     try:
@@ -283,11 +284,11 @@ def only_pickles(folder: Path) -> InputError:
     )
 
 
-def write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write ``folder``/model.safetensors."""
+def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS) -> None:
+    """Write a file that `read_tensors` reads."""
     from safetensors.torch import save_file
 
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
+    save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name)
 
 
 def load_weights(module: nn.Module, folder: Path) -> None:

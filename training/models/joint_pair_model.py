@@ -41,7 +41,7 @@ _PADDED = -1e4  # added to the attention logits of padding; finite, so that bflo
 
 
 class JointPairHead(nn.Module):
-    """Sentence vectors u, v (B, D) of length 1 -> logits (B,). Before training a linear function of the cosine."""
+    """Sentence vectors u and v, (B, 2 D), -> logits (B, 1). Before training a linear function of their cosine."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -52,9 +52,10 @@ class JointPairHead(nn.Module):
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
-    def forward(self, u: Tensor, v: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor) -> Tensor:
+        u, v = (F.normalize(each, dim=1) for each in vectors.chunk(2, dim=1))
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
-        return self.scale * (u * v).sum(1) + self.shift + self.linear(self.dropout(features))[:, 0]
+        return self.scale * (u * v).sum(1, keepdim=True) + self.shift + self.linear(self.dropout(features))
 
 
 class JointPairModel(nn.Module):
@@ -77,8 +78,11 @@ class JointPairModel(nn.Module):
 
     def score(self, hidden: Tensor, batch: PairBatch) -> Tensor:
         """Hidden states (B, T, D) of both sentences together -> logits (B,) float32."""
-        u, v = sentence_means(hidden.float(), batch)
-        return self.head(F.normalize(u, dim=1), F.normalize(v, dim=1))
+        return self.head(sentence_means(hidden.float(), batch))[:, 0]
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The word embeddings, as a transformer returns them."""
+        return self.transformer.get_input_embeddings()
 
     def head_tensors(self) -> dict[str, Tensor]:
         """The parameters outside of the transformer, float32: the cross biases and the head."""
@@ -93,10 +97,13 @@ class JointPairModel(nn.Module):
             for key, value in parameters.items():
                 value.copy_(tensors[key])
 
-    def hidden(self, batch: PairBatch) -> Tensor:
-        """Hidden states (B, T, D) of both sentences together; each layer has its own cross biases."""
-        position_ids = batch.positions + position_offset(self.transformer)
-        states = self.transformer.embeddings(input_ids=batch.ids, position_ids=position_ids)
+    def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
+        """Hidden states (B, T, D) of both sentences together; each layer has its own cross biases.
+
+        ``inputs``: the word embeddings (B, T, D) in place of those of the ids.
+        """
+        words = {"input_ids": batch.ids} if inputs is None else {"inputs_embeds": inputs}
+        states = self.transformer.embeddings(**words, position_ids=batch.positions + position_offset(self.transformer))
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
@@ -118,13 +125,12 @@ class JointPairModel(nn.Module):
         return bias
 
 
-def sentence_means(hidden: Tensor, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """Hidden states (B, T, D) -> the mean over each sentence's tokens, two tensors (B, D)."""
+def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
+    """Hidden states (B, T, D) -> the means over the tokens of the first and of the second sentence, (B, 2 D)."""
     second = batch.second
     real = torch.ones_like(second) if batch.mask is None else batch.mask
     weights = torch.stack([real & ~second, real & second], dim=1).to(hidden.dtype)  # (B, 2, T)
-    means = (weights @ hidden) / weights.sum(2, keepdim=True)
-    return means[:, 0], means[:, 1]
+    return ((weights @ hidden) / weights.sum(2, keepdim=True)).flatten(1)
 
 
 def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:

@@ -43,6 +43,7 @@ ENCODER_CLASSES = {
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
+CLASSIFIER = "AutoModelForSequenceClassification"
 # What transformers raises for settings that are not what it expects.
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
 
@@ -73,16 +74,21 @@ def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
+        greatest = max(tokenizer("")["input_ids"], default=0)  # a special token with another name is a new one
     except Exception as error:  # tokenizers raises bare ones, transformers whatever a missing key leads to
         raise InputError(f"{folder} has no tokenizer that can be opened: {first_line(error)}") from error
+    known = read_object(folder / "config.json", {}).get("vocab_size")
+    if isinstance(known, int) and greatest >= known:
+        raise InputError(f"{folder}: its tokenizer has special tokens that its model does not know; fetch it again")
+    return tokenizer
 
 
 @quiet()
 def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
-    ``auto_class`` is the class of transformers that opens it.
+    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
 
     InputError if the files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
@@ -93,7 +99,8 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
 
     stated = read_object(folder / "config.json", {})
     model_type = stated.get("model_type")
-    opener = getattr(transformers, ENCODER_CLASSES.get(str(model_type), auto_class))
+    is_classifier = auto_class == CLASSIFIER
+    opener = getattr(transformers, auto_class if is_classifier else ENCODER_CLASSES.get(str(model_type), auto_class))
     try:
         backbone, report = opener.from_pretrained(
             folder,
@@ -103,15 +110,17 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (*_WRONG_SETTINGS, SafetensorError) as error:
+    except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
+        if "interpreter shutdown" in str(error):  # no fault of the files: the process ends while it loads
+            raise
+        if "above report" in str(error):  # of weights that have other shapes, or cannot be converted
+            raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
-    except RuntimeError as error:  # transformers says in its log which weights
-        raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks the weights {missing[0]}{more}; fetch the model again")
-    if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES:
+    if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
         raise InputError(
             f"{folder} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
         )

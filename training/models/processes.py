@@ -22,6 +22,7 @@ import torch
 from training.device import pick_device
 from training.errors import InputError, Stopped
 from training.models.tokenization import EncodeReport
+from training.progress import ShouldStop
 
 PARTS_OF_A_PROCESS = 4  # at least, so that all end at about the same time
 LARGEST_PART, SMALLEST_PART = 8_192, 32  # sentences
@@ -38,7 +39,7 @@ def encode_in_processes(
     devices: Sequence[str],
     normalize: bool | None = True,
     on_progress: Callable[[int, int], object] | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: ShouldStop | None = None,
     report: EncodeReport | None = None,
     batch_size: int | None = None,
 ) -> np.ndarray:
@@ -103,7 +104,7 @@ def _results(
     pool: ProcessPoolExecutor,
     parts: list[tuple[int, list[str]]],
     options: dict[str, Any],
-    should_stop: Callable[[], bool],
+    should_stop: ShouldStop,
 ) -> Any:
     """(start, vectors, report) of each part as it is finished. Raises what a process raised."""
     waiting: set[Future[Any]] = {pool.submit(_encode, *part, options) for part in parts}

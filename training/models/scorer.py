@@ -96,7 +96,9 @@ def load_scorer(
     return getattr(import_module(module), name_of_class).load(model, dtype=dtype, device=device, home=home)
 
 
-def default_encode(home: str | Path | None = None, device: str = "auto") -> Callable[[list[str]], np.ndarray]:
+def default_encode(
+    home: str | Path | None = None, device: str = "auto", should_stop: Callable[[], bool] | None = None
+) -> Callable[[list[str]], np.ndarray]:
     """Sentences -> their vectors (n, D) by the default model, which is opened when this is called."""
 
     def encode(sentences: list[str]) -> np.ndarray:
@@ -105,6 +107,6 @@ def default_encode(home: str | Path | None = None, device: str = "auto") -> Call
         from training.models.encoder import Encoder
 
         with torch.random.fork_rng(devices=[]):  # a run stays what it is
-            return Encoder.load(DEFAULT_MODEL, device=device, home=home).encode(sentences)
+            return Encoder.load(DEFAULT_MODEL, device=device, home=home).encode(sentences, should_stop=should_stop)
 
     return encode

@@ -56,7 +56,6 @@ class WordBackbone(nn.Module):
         return not len(self.layers)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The table."""
         return self.input_module.table
 
     def forward(

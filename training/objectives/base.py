@@ -60,7 +60,7 @@ class Objective:
     def own_fields(cls) -> tuple[str, ...]:
         """The fields of a `RunConfig` that mean something to this objective, but not to all."""
         negatives = ("mine_negatives", "negative_margin") if cls.can_mine_negatives else ()
-        return (*cls.fields, *(("teacher",) if cls.needs_teacher() else ()), *negatives)
+        return (*cls.fields, *("head",) * cls.scores_pairs, *("teacher",) * cls.needs_teacher(), *negatives)
 
     @classmethod
     def needs_teacher(cls) -> bool:

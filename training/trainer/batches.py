@@ -104,16 +104,15 @@ class Batch(NamedTuple):
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    It is tokenised once. Raises Stopped if ``should_stop`` returns true meanwhile. ``uses_batch`` is that of the
-    objective: rows with a common sentence are kept apart.
+    It is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
+    meanwhile. ``uses_batch`` is that of the objective: rows with a common sentence are kept apart.
     """
 
     def __init__(
         self,
         examples: Examples,
         encoder: Encoder | TrainableCrossEncoder,
-        batch_size: int,
-        seed: int,
+        config: RunConfig,
         uses_batch: bool,
         processes: int,
         should_stop: Callable[[], bool],
@@ -122,19 +121,25 @@ class TokenizedBatches:
         # A cross-encoder reads the sentences of a row together: one column of pairs.
         pairs = isinstance(encoder, TrainableCrossEncoder)
         inputs: Sequence[Any] = [list(zip(*data.columns, strict=True))] if pairs else data.columns
-        texts = list(dict.fromkeys(chain.from_iterable(inputs)))
-        ids: dict[Any, Any] = {}
-        for start in range(0, len(texts), TOKENIZE_CHUNK):
-            if should_stop():
-                raise Stopped
-            chunk = texts[start : start + TOKENIZE_CHUNK]
-            ids.update(zip(chunk, encoder.tokenize(chunk), strict=True))
-        self.columns: list[TokenIds] = [[ids[text] for text in column] for column in inputs]
-        self.used = {token for sentence in ids.values() for token in sentence}
+        roles = [config.role(number) for number in range(len(inputs))]
+        ids: dict[str | None, dict[Any, Any]] = {role: {} for role in roles}
+        for role, known in ids.items():
+            reader: Any = encoder.for_role(role) if role and isinstance(encoder, Encoder) else encoder
+            columns = (column for column, its_role in zip(inputs, roles, strict=True) if its_role == role)
+            texts = list(dict.fromkeys(chain.from_iterable(columns)))
+            for start in range(0, len(texts), TOKENIZE_CHUNK):
+                if should_stop():
+                    raise Stopped
+                chunk = texts[start : start + TOKENIZE_CHUNK]
+                known.update(zip(chunk, reader.tokenize(chunk), strict=True))
+        self.columns: list[TokenIds] = [
+            [ids[role][text] for text in column] for column, role in zip(inputs, roles, strict=True)
+        ]
+        self.used = {token for known in ids.values() for sentence in known.values() for token in sentence}
         self._targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
-        self._sampler = LengthGroupedSampler(lengths, batch_size, seed, sentences, processes)
+        self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
         self.steps_per_epoch = self._sampler.steps_per_epoch
 
     def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None]:
@@ -144,7 +149,6 @@ class TokenizedBatches:
         return [[column[row] for row in rows] for column in self.columns], target
 
     def describe_rows(self, step: int, process: int = 0) -> str:
-        """The rows of a step in words."""
         numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
         more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
         return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
@@ -182,7 +186,6 @@ class MixedBatches:
         return np.random.default_rng([self.seed, epoch]).permutation(parts)
 
     def batch(self, step: int, process: int = 0) -> Batch:
-        """That of a step, which is counted from 0."""
         number, own_step = self.part(step)
         return Batch(*self.parts[number].batch(own_step, process), number)
 

@@ -12,7 +12,6 @@ replaces the previous one atomically: a process that dies at any moment leaves o
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,13 @@ from torch import Tensor, nn
 
 from training.atomic import replace_folder
 from training.errors import InputError, first_line
+from training.trainer.record import read_object
 from training.trainer.training_model import TrainingModel
 
 CheckpointState = dict[str, Any]
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what AdamW keeps of each weight
+ANEW = "remove the folder {} to begin the run anew"
 RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
 _RENAMED = {  # names of weights in checkpoints of earlier versions
     "words.rows": "embeddings.weight",
@@ -56,13 +57,8 @@ def save_checkpoint(
 def read_checkpoint(folder: Path) -> CheckpointState | None:
     """The state of the checkpoint in ``folder``; None if there is no checkpoint. InputError if it is damaged."""
     file = folder / "state.json"
-    if not os.path.lexists(file):
-        return None
-    try:
-        state = dict(json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise _damaged(file, error) from error
-    if type(state.get("step")) is not int:
+    state = read_object(file, ANEW.format(folder))
+    if state is not None and type(state.get("step")) is not int:
         raise _damaged(file, "it has no step")
     return state
 
@@ -112,7 +108,7 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 def _damaged(file: Path, why: Exception | str) -> InputError:
     why = why if isinstance(why, str) else first_line(why)
-    return InputError(f"{file} is damaged ({why}); remove the folder {file.parent} to begin the run anew")
+    return InputError(f"{file} is damaged ({why}); {ANEW.format(file.parent)}")
 
 
 def _random_states() -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ their own (`default_learning_rate`).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
@@ -47,10 +48,10 @@ def default_learning_rate(base: str) -> float:
 
 
 def _listed(value: Any) -> Any:
-    """A list, as JSON has it, or a text with commas -> a tuple of what it holds."""
+    """A list, as JSON has it, or a text with commas -> a tuple of what it holds; of None an empty one."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
 
 
 def _joined(value: Any) -> Any:
@@ -61,8 +62,8 @@ def _joined(value: Any) -> Any:
 
 def _dimensions(value: Any) -> Any:
     """Dimensions, largest first, without repetition."""
-    value = () if value is None else _listed(value)
-    numbers = [whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in value]
+    said = _listed(value)
+    numbers = [whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in said]
     if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
         raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
     return tuple(sorted(set(numbers), reverse=True))
@@ -70,8 +71,7 @@ def _dimensions(value: Any) -> Any:
 
 def _reporters(value: Any) -> Any:
     """Names of experiment trackers, without repetition."""
-    names = () if value is None else _listed(value)
-    for name in names:
+    for name in (names := _listed(value)):
         if name not in REPORTERS:
             raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
     return tuple(dict.fromkeys(names))
@@ -88,7 +88,9 @@ def _stated_objective(data: Any) -> dict[str, str]:
     return {"objective": stated[0]} if stated and stated[0] and all(stated) else {}
 
 
+AUTO, JOINT, CLASSIFIER = HEADS = ("auto", "joint", "classifier")  # see `training.trainer.cross_encoder`
 PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")  # as sentence-transformers calls them
+OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
 REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
 
 
@@ -100,7 +102,6 @@ class Part(NamedTuple):
 
     @property
     def facts(self) -> type[Objective]:
-        """The class of the objective."""
         return objective_class(self.objective)
 
 
@@ -115,6 +116,8 @@ class RunConfig(BaseModel):
 
     ``matryoshka_dims`` trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so
     many rows of a batch at a time, in the memory of as many (gradient caching); the gradient is the whole batch's.
+    ``max_tokens`` does so by tokens, which suits texts of very different lengths. Of ``gradient_accumulation_steps``
+    batches the gradients are averaged; the negatives of a row are those of its own batch.
     ``mine_negatives`` takes as the negative of each pair the nearest sentence by the base that is less similar to the
     anchor than (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
     """
@@ -204,6 +207,12 @@ class RunConfig(BaseModel):
     mnrl_symmetric: bool = setting(False, "mnrl symmetric", "also from the positive to the anchor")
     cosent_scale: float = setting(20.0, "cosent, angle scale", "the factor on the similarity", gt=0, le=1_000)
     contrastive_margin: float = setting(0.5, "Contrastive margin", "the margin, as 1 - cosine,", gt=0, le=2)
+    head: str = setting(
+        AUTO,
+        "Head",
+        "joint starts as the bi-encoder; classifier is new, and sentence-transformers opens it; auto prefers joint",
+        choices=HEADS,
+    )
     teacher: str | None = setting(
         None,
         "Teacher",
@@ -222,6 +231,23 @@ class RunConfig(BaseModel):
         words="the whole batch",
         ge=1,
         le=65_536,
+    )
+    max_tokens: Whole | None = setting(
+        None,
+        "Maximum tokens",
+        "tokens that are computed at a time, padding included, in place of so many rows",
+        words="the whole batch",
+        ge=16,
+        le=100_000_000,
+    )
+    gradient_accumulation_steps: Whole = setting(
+        1, "Gradient accumulation", "batches whose gradients make one step", ge=1, le=10_000
+    )
+    query_prompt: OptionalText = setting(
+        None, "Query prompt", "the text before each sentence of the first column: query, anchor", words="the base's"
+    )
+    document_prompt: OptionalText = setting(
+        None, "Document prompt", "the text before each sentence of the other columns", words="the base's"
     )
     mine_negatives: bool = setting(
         False, "Mine hard negatives", "the base finds a similar but wrong sentence for each anchor"
@@ -273,8 +299,12 @@ class RunConfig(BaseModel):
             raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
         if len({part.facts.scores_pairs for part in parts}) > 1:
             raise ValueError("cross-encoder trains another kind of model than the other objectives; train them apart")
-        if self.objective_class.scores_pairs and (self.pooling or self.matryoshka_dims):
-            raise ValueError(f"{objective} has no sentence vectors; leave out pooling and matryoshka_dims")
+        if self.objective_class.scores_pairs and (self.pooling or self.matryoshka_dims or self.role(0)):
+            raise ValueError(f"{objective} has no sentence vectors; leave out pooling, matryoshka_dims and prompts")
+        if self.objective_class.scores_pairs and DataName.parse(self.eval_data or "").is_retrieval:
+            raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
+        if self.max_tokens and self.mini_batch_size:
+            raise ValueError("max_tokens and mini_batch_size both say what is computed at a time; give one of them")
         taught = [part.objective for part in parts if part.facts.needs_teacher()]
         if taught and self.teacher is None:
             raise ValueError(
@@ -306,6 +336,15 @@ class RunConfig(BaseModel):
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
         """The batches of each part in an epoch, of as many as it has: all, or in turn until one has no more."""
         return [min(batches)] * len(batches) if self.mix == ROUND_ROBIN else list(batches)
+
+    def role(self, column: int) -> str | None:
+        """By which the sentences of a column have their prompt, query or document; None if all have the base's."""
+        has_roles = self.query_prompt is not None or self.document_prompt is not None
+        return ("document" if column else "query") if has_roles else None
+
+    def total_steps(self, batches: int) -> int:
+        """The optimiser steps of a run whose epoch has so many batches."""
+        return self.max_steps or max(1, math.ceil(self.epochs * batches / self.gradient_accumulation_steps))
 
     def evaluate_every(self, steps: int) -> int:
         """The number of steps between two evaluations in a run of ``steps`` steps."""

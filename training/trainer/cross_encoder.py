@@ -1,8 +1,13 @@
 """What a run of a cross-encoder trains, and how it is evaluated.
 
-The model is a transformer with a sequence-classification head of one logit: that of transformers for the architecture,
-which sentence-transformers' CrossEncoder opens too. It starts from the transformer of any bi-encoder, with a head of
-random weights, or from a cross-encoder with the head that it has.
+There are two kinds of head:
+
+    joint       a `JointPairModel`: its score starts from the cosine of the bi-encoder that it is made from, of BERT or
+                MPNet with mean pooling
+    classifier  the sequence-classification head of transformers, one logit, of random weights; over any bi-encoder or
+                BERT. sentence-transformers' CrossEncoder opens the folder too
+
+A run can also start from a cross-encoder of either kind, with the head that it has.
 
 The evaluation scores the pairs of the eval data, in the form that the objective makes of them:
 
@@ -14,9 +19,9 @@ The evaluation scores the pairs of the eval data, in the form that the objective
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -27,14 +32,15 @@ from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.folder_checks import check_replaceable
-from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner
+from training.models.folder_checks import JOINT_HEAD, check_replaceable, write_tensors
+from training.models.joint_pair_model import ARCHITECTURES, JointPairModel, SequenceClassifier, build_pair_runner
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.scorer import CROSS, kind_of
 from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.trainer.config import RunConfig
+from training.progress import ShouldStop
+from training.trainer.config import AUTO, CLASSIFIER, JOINT, RunConfig
 from training.trainer.events import Figures
 from training.trainer.teacher import Examples
 
@@ -42,20 +48,23 @@ SIGMOID = "torch.nn.modules.activation.Sigmoid"  # as sentence-transformers name
 
 
 class TrainableCrossEncoder:
-    """A sequence classifier in training, its weights float32: what a run needs of an `Encoder`, for pairs."""
+    """A cross-encoder in training, its weights float32: what a run needs of an `Encoder`, for pairs."""
 
     pooling, normalizes, full_dimension = None, False, 1  # a pair's vector is its logit
+
+    backbone: Any  # a sequence classifier of transformers, or a `JointPairModel`
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
     ) -> None:
         self.name, self.backbone, self.tokenizer, self.dtype, self.source = name, backbone, tokenizer, dtype, source
-        longest = max_input_length(tokenizer, backbone.base_model)
+        self.is_joint = isinstance(backbone, JointPairModel)
+        longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
         if max_length is not None and max_length > longest:
             raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
-        self.head = nn.Sequential()  # nothing comes after the logit
+        self.head = backbone.head if self.is_joint else nn.Sequential()  # what comes after the replica
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
-        self.tokenize_pairs = PairTokenizer(tokenizer, max_length or longest)
+        self.tokenize_pairs = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
 
     @classmethod
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
@@ -67,40 +76,46 @@ class TrainableCrossEncoder:
             )
         if kind_of(name, home) == CROSS:
             opened = CrossEncoder.load(name, config.dtype, device, home)
-            if isinstance(opened.scorer, JointPairModel):
+            is_joint = isinstance(opened.scorer, JointPairModel)
+            if not (opened.folder / "config.json").is_file():
                 raise InputError(
                     f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
                 )
-            model: Any = opened.scorer.transformer.float().requires_grad_()
-            return cls(
-                opened.name, model, open_tokenizer(opened.folder), config.max_length, opened.dtype, opened.source
-            )
+            if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
+                raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
+            model: Any = opened.scorer if is_joint else opened.scorer.transformer
+            tokenizer = open_tokenizer(opened.folder)
+            model = model.float().requires_grad_()
+            return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
         encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
-        model = classifier_over(encoder, config.seed)
-        return cls(encoder.name, model, encoder.tokenizer, config.max_length, encoder.dtype, encoder.source)
+        longest = config.max_length
+        if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
+            model, longest = JointPairModel(encoder.backbone).to(encoder.device), longest or encoder.max_length
+        else:
+            model = classifier_over(encoder, config.seed)
+        return cls(encoder.name, model, encoder.tokenizer, longest, encoder.dtype, encoder.source)
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return next(self.backbone.parameters()).device
 
     def tokenize(self, pairs: Sequence[Pair]) -> list[PairRow]:
-        """Each pair as token ids, truncated at ``max_length``, which is that of both sentences together."""
+        """Each pair as token ids, truncated at ``max_length``, of both sentences or, with a joint head, of each."""
         return self.tokenize_pairs(pairs)
 
     def train(self) -> Self:
-        """Dropout on."""
         self.backbone.train()
         return self
 
     def eval(self) -> Self:
-        """Dropout off."""
         self.backbone.eval()
         return self
 
-    def logits(self, pairs: Sequence[Pair], should_stop: Callable[[], bool] | None = None) -> np.ndarray:
+    def logits(self, pairs: Sequence[Pair], should_stop: ShouldStop | None = None) -> np.ndarray:
         """The logits (N,) float32 of the weights as they are now, in the precision of the finished model."""
-        scorer = SequenceClassifier(copy.deepcopy(self.backbone).to(self.dtype).eval(), self.has_token_types)
+        copied = copy.deepcopy(self.backbone).eval()
+        scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
+        scorer.transformer.to(self.dtype)
         runner = build_pair_runner(scorer, self.dtype, self.tokenize_pairs.pad_id)
         model = CrossEncoder(
             self.name, scorer, runner, self.tokenize_pairs, lambda logits: logits, Path(), self.source, self.dtype
@@ -108,14 +123,18 @@ class TrainableCrossEncoder:
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that `CrossEncoder.load` opens, and sentence-transformers. Replaces a model alone."""
+        """Write a folder for `CrossEncoder.load`, and with a classifier for sentence-transformers. Replaces a model."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
-        self.backbone.config.sentence_transformers = {"activation_fn": SIGMOID}
+        model = self.backbone.transformer if self.is_joint else self.backbone
+        if not self.is_joint:
+            model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize_pairs.max_length
         with replace_folder(target) as fresh:
-            self.backbone.save_pretrained(fresh)
+            model.save_pretrained(fresh)
             self.tokenizer.save_pretrained(fresh)
+            if self.is_joint:
+                write_tensors(fresh, self.backbone.head_tensors(), JOINT_HEAD)
 
 
 def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
@@ -144,6 +163,15 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
     raise InputError(f"{encoder.name} {why}; start a cross-encoder from one such as BERT, MiniLM or MPNet")
 
 
+def can_start_joint(encoder: Encoder) -> bool:
+    """Whether its cosine says something, and is one that a `JointPairModel` begins with."""
+    folder, config = encoder.model_format.transformer, cast("Any", encoder.backbone).config
+    is_trained = any((each / "modules.json").is_file() for each in (folder, folder.parent))
+    is_trained = is_trained and not ModelName.parse(encoder.name).is_scratch
+    is_mean = encoder.pooling == "mean" and not len(encoder.head)
+    return is_trained and is_mean and getattr(config, "model_type", None) in ARCHITECTURES
+
+
 def head_modules(backbone: Any) -> list[str]:
     """The modules of a sequence classifier that belong to its head, by name; none for a transformer alone."""
     transformer = backbone.base_model
@@ -167,7 +195,7 @@ class PairEvaluator:
             raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
 
     def measure(
-        self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: Callable[[], bool] | None = None
+        self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None = None
     ) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
         if self.examples is None or self.examples.targets is None:

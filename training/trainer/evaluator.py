@@ -1,5 +1,7 @@
 """The evaluation of a run: the eval data, and random pairs that show a collapse.
 
+    ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
+
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
     loss          the objective's loss on the eval data, if that data has the form that the objective needs; not of
@@ -7,13 +9,14 @@
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-All sentences of an evaluation are encoded in one call, in the precision that the finished model will be used in.
+All sentences of an evaluation that have one prompt are encoded in one call, in the precision that the finished model
+will be used in.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -22,20 +25,27 @@ from torch import nn
 from training.assets import plain_sentences
 from training.catalogue import SCORED, TRIPLETS
 from training.data.dataset import Dataset
+from training.data.retrieval import RetrievalData
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
+from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
+from training.progress import ShouldStop
+from training.trainer.config import RunConfig
 from training.trainer.events import Figures, selection_metric
 from training.trainer.teacher import Examples
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
+Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the prompt of each role
+
 
 class Evaluator:
     """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
 
-    The loss is measured on other rows than the eval data's own: ``loss``, in the form that the objective needs.
+    The loss is measured on other rows than the eval data's own: ``loss``, in the form that the objective needs. Eval
+    data for ``retrieval`` takes the place of ``data``.
     """
 
     def __init__(
@@ -43,30 +53,36 @@ class Evaluator:
         training: Sequence[Dataset],
         data: Dataset | None,
         loss: Examples | None,
-        batch_size: int,
-        dims: Sequence[int] = (),
-        seed: int = 0,
+        config: RunConfig,
+        retrieval: RetrievalData | None = None,
     ) -> None:
-        self.data, self.loss, self.batch_size, self.dims = data, loss, batch_size, dims
+        self.data, self.loss, self.batch_size, self.dims = data, loss, config.batch_size, config.matryoshka_dims
+        self.retrieval, self.role = retrieval, config.role
         sentences = list(dict.fromkeys(text for part in training for column in part.columns for text in column))
-        generator = random.Random(seed)
+        generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
         columns = [
-            *(() if data is None else data.columns),
-            *(() if loss is None else loss.data.columns),
-            self.random_sentences,
-            self.plain_sentences,
+            *(() if data is None else enumerate(data.columns)),
+            *(() if loss is None else enumerate(loss.data.columns)),
         ]
-        self.sentences = list(dict.fromkeys(text for column in columns for text in column))
-        self._row = {text: row for row, text in enumerate(self.sentences)}
+        by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
+        for number, column in columns:
+            by_role.setdefault(self.role(number), []).extend(column)
+        self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
-    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: Callable[[], bool] | None = None) -> Figures:
+    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None = None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
-        vectors = encoder.encode(self.sentences, normalize=False, should_stop=should_stop)
+        vectors: Vectors = {}
         figures: Figures = {}
+        for role, row in self._rows.items():  # the first has no role: its copy of the weights serves all
+            reader = encoder.for_role(role) if role else encoder
+            vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
+        if self.retrieval is not None:
+            found = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
+            figures |= {name: float(values.mean()) for name, values in found.values.items()}
         if self.data is not None:
-            columns = [self._vectors_of(column, vectors) for column in self.data.columns]
+            columns = self._columns(self.data, vectors)
             figures |= _compare(self.data, columns)
             if self.dims and (main := selection_metric(figures)):
                 name = main[0]
@@ -74,21 +90,22 @@ class Evaluator:
                 figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
         if self.loss is not None:
             figures["loss"] = self._mean_loss(vectors, self.loss, objective)
-        figures |= diagnose(
-            self._vectors_of(self.random_sentences, vectors), self._vectors_of(self.plain_sentences, vectors)
-        )
+        figures |= diagnose(*(self._of(each, vectors) for each in (self.random_sentences, self.plain_sentences)))
         figures["collapsed"] = collapsed(figures)
         return figures
 
-    def _vectors_of(self, column: Sequence[str], vectors: np.ndarray) -> np.ndarray:
-        return vectors[[self._row[text] for text in column]]
+    def _columns(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
+        return [self._of(column, vectors, self.role(number)) for number, column in enumerate(data.columns)]
+
+    def _of(self, column: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
+        return vectors[role][[self._rows[role][text] for text in column]]
 
     @torch.no_grad()
-    def _mean_loss(self, vectors: np.ndarray, examples: Examples, objective: nn.Module) -> float:
+    def _mean_loss(self, vectors: Vectors, examples: Examples, objective: nn.Module) -> float:
         """The objective's mean loss over the rows, in batches as large as in training."""
         device = next(objective.parameters(), torch.empty(0)).device
         data, targets = examples.data, examples.targets
-        columns = [torch.from_numpy(self._vectors_of(column, vectors)).to(device) for column in data.columns]
+        columns = [torch.from_numpy(column).to(device) for column in self._columns(data, vectors)]
         total = 0.0
         for start in range(0, len(data), self.batch_size):
             rows = slice(start, start + self.batch_size)

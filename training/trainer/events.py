@@ -15,11 +15,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, create_model
 
@@ -33,13 +33,14 @@ OnEvent = Callable[[Event], object]
 
 Figures = dict[str, Any]
 
+NDCG = "ndcg@10"  # of retrieval data, or of an evaluator of the caller's
 # The first one measured selects the best model.
-HIGHER_IS_BETTER = {"spearman": True, "average_precision": True, "accuracy": True, "loss": False}
+HIGHER_IS_BETTER = {"spearman": True, "average_precision": True, "accuracy": True, NDCG: True, "loss": False}
 SHOWN_LAST = ("random_cosine", "effective_rank")
 # What an eval event has, but for the figures of the caller's evaluators.
-EVALUATION = {*HIGHER_IS_BETTER, *SHOWN_LAST, "t", "step", "kind", "best", "seconds", "seconds_left", "collapsed"} | {
-    *("by_dimension", "alignment", "uniformity", "random_cosine_std", "plain_cosine", "plain_cosine_std")
-}
+EVALUATION = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "by_dimension", *SHOWN_LAST}
+EVALUATION |= {"alignment", "uniformity", "random_cosine_std", "plain_cosine", "plain_cosine_std"}
+EVALUATION |= HIGHER_IS_BETTER.keys() - {NDCG}
 PROJECT = "sbert-lab"  # in trackio
 _COUNT = Annotated[int, Field(ge=0, le=2**53)]
 _TYPES: dict[Any, str] = {  # of what readers of events rely on; an event has more
@@ -65,7 +66,7 @@ class EventLog:
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
         self._on_event = on_event
-        self._reporters: list[TensorBoard | Trackio] = []
+        self._trackers: list[Tracker] = []
         self._file: TextIO | None = None
         self.evaluations: list[Event] = []
         if folder is not None:
@@ -95,14 +96,15 @@ class EventLog:
         finally:  # on a full disk the callback still gets the event
             self._on_event(event)
             if figures := figures_of(event):
-                for reporter in self._reporters:
-                    reporter.report(step, figures)
+                for tracker in self._trackers:
+                    tracker.report(figures, step)
         return event
 
-    def open_reporters(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
+    def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
         """Open the trackers that the config names. InputError if a package is not installed."""
-        for name in config.report_to:
-            self._reporters.append(REPORTER_TYPES[name](config, folder, step))
+        with redirect_stdout(sys.stderr):  # what they print is no answer of a command
+            for name in config.report_to:
+                self._trackers.append(TRACKERS[name](config, folder, step))
 
     def __enter__(self) -> EventLog:
         return self
@@ -110,8 +112,9 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
-        for reporter in self._reporters:
-            reporter.close()
+        with redirect_stdout(sys.stderr):
+            for tracker in self._trackers:
+                tracker.close()
 
 
 def parse_events(lines: bytes) -> list[Event]:
@@ -161,7 +164,6 @@ class EventPrinter:
         self._bar = tqdm(desc="Training", unit="step", disable=not bar, leave=False)
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
         if event["kind"] == "train":
             self._bar.total = event["steps"]
             self._bar.update(event["step"] - self._bar.n)
@@ -176,7 +178,6 @@ class EventPrinter:
             self._bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
 
     def close(self) -> None:
-        """Remove the bar."""
         self._bar.close()
 
 
@@ -196,61 +197,41 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
 # ---------------------------------------------------------------- trackers
 
 
-class TensorBoard:
-    """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``.
+class Tracker(NamedTuple):
+    """Where figures go besides the file of events."""
 
-    ``step`` is that at which the run is resumed; what was written after it is hidden. None for a new run.
-    """
+    report: Callable[[dict[str, float], int], object]  # figures by name, step
+    close: Callable[[], object]  # writes what is left
 
-    def __init__(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        if folder is None:
-            raise InputError("report_to tensorboard writes into the run's folder; give the run one")
-        module = _optional("torch.utils.tensorboard", "tensorboard")
-        self.writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
-        if step is None:
-            self.writer.add_text("config", f"```json\n{config.to_json()}\n```")
 
-    def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """One scalar a figure."""
+def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+    """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
+    if folder is None:
+        raise InputError("report_to tensorboard writes into the run's folder; give the run one")
+    module = _optional("torch.utils.tensorboard", "tensorboard")
+    writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
+    if step is None:
+        writer.add_text("config", f"```json\n{config.to_json()}\n```")
+
+    def report(figures: dict[str, float], step: int) -> None:
         for name, value in figures.items():
-            self.writer.add_scalar(name, value, step)
-        self.writer.flush()
+            writer.add_scalar(name, value, step)
+        writer.flush()
 
-    def close(self) -> None:
-        """Close the files."""
-        self.writer.close()
+    return Tracker(report, writer.close)
 
 
-class Trackio:
-    """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``.
-
-    Arguments as `TensorBoard`.
-    """
-
-    def __init__(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        self.trackio = _optional("trackio", "trackio")
-        name = folder.name if folder else config.name or None
-        with redirect_stdout(sys.stderr):  # what it prints is no answer of a command
-            self.trackio.init(
-                project=PROJECT,
-                name=name,
-                config=config.to_dict(),
-                resume="never" if step is None else "allow",
-                auto_log_gpu=False,
-                auto_log_cpu=False,
-            )
-
-    def report(self, step: int, figures: Mapping[str, float]) -> None:
-        """One row of figures."""
-        self.trackio.log(dict(figures), step=step)
-
-    def close(self) -> None:
-        """Wait until everything is written."""
-        with redirect_stdout(sys.stderr):
-            self.trackio.finish()
+def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+    """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
+    trackio = _optional("trackio", "trackio")
+    resume, name = "never" if step is None else "allow", folder.name if folder else config.name or None
+    quiet = {"auto_log_gpu": False, "auto_log_cpu": False}
+    trackio.init(project=PROJECT, name=name, config=config.to_dict(), resume=resume, **quiet)
+    return Tracker(lambda figures, step: trackio.log(figures, step=step), trackio.finish)
 
 
-REPORTER_TYPES: dict[str, type[TensorBoard | Trackio]] = {"tensorboard": TensorBoard, "trackio": Trackio}
+# Of each the step at which a run is resumed, None for a new one; figures after it are hidden or written again.
+TRACKERS = {"tensorboard": _tensorboard, "trackio": _trackio}
 
 
 def figures_of(event: Event) -> dict[str, float]:
@@ -296,7 +277,6 @@ class ThroughputMeter:
         return time.perf_counter() - self._started
 
     def end_step(self, sentences: int) -> None:
-        """Record a step on so many sentences."""
         seconds, average = self._lap(), self._seconds_per_step
         self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
         self._sentences += sentences
@@ -308,7 +288,6 @@ class ThroughputMeter:
         return self._evaluations[-1]
 
     def end_checkpoint(self) -> None:
-        """Record a checkpoint."""
         self._lap()
         self._last_checkpoint = time.perf_counter()
 

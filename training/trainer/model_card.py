@@ -31,9 +31,13 @@ _USES = {
         "from sentence_transformers import SentenceTransformer",
         'vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])',
     ],
-    "cross-encoder": [
+    "sentence-transformers cross-encoder": [
         "from sentence_transformers import CrossEncoder",
         'scores = CrossEncoder("path/to/this/folder").predict([("A sentence.", "Another one.")])',
+    ],
+    "sbert-lab cross-encoder": [
+        "from training import CrossEncoder",
+        'scores = CrossEncoder.load("path/to/this/folder").predict([("A sentence.", "Another one.")])',
     ],
     "sbert-lab": [
         "from training import Encoder",
@@ -135,7 +139,7 @@ def model_card(
         else "It maps sentences to vectors that are compared by their cosine.",
         "",
         "```python",
-        *_USES["cross-encoder" if is_cross else library],
+        *_USES[library + " cross-encoder" * is_cross],
         "```",
         "",
         "| setting | value |",

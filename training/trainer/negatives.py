@@ -30,6 +30,7 @@ from training.catalogue import PAIRS, TRIPLETS
 from training.data.dataset import Dataset
 from training.errors import InputError, first_line
 from training.models.encoder import Encoder
+from training.progress import ShouldStop
 
 MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
 ANCHORS = 1_024  # that are searched for at a time
@@ -110,7 +111,7 @@ def mine_negatives(
     data: Dataset,
     margin: float,
     seed: int = 0,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: ShouldStop | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
     """Find a hard negative for each pair of ``data``; the negatives of triplets are candidates, but not kept.

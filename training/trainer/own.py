@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError, first_line
+from training.errors import InputError
 from training.objectives.base import is_own, own_name
 from training.trainer.events import EVALUATION, Figures, selection_metric
+from training.trainer.record import read_object
 
 if TYPE_CHECKING:
     import torch
@@ -129,11 +130,7 @@ def _refusal(parts: Iterable[str]) -> str:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    file = folder / FILE
-    try:
-        return dict(json.loads(file.read_bytes())) if file.exists() else {}
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{file} is damaged ({first_line(error)}); remove it, and name the same objects") from error
+    return read_object(folder / FILE, "remove it, and name the same objects") or {}
 
 
 def _words(part: object) -> str:

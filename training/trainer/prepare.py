@@ -15,9 +15,11 @@ from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import overlap
+from training.data.retrieval import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.scorer import default_encode
+from training.names import DataName
 from training.objectives.base import LABELS, Objective, OwnObjective, training_data
 from training.trainer.batches import MixedBatches, TokenizedBatches
 from training.trainer.config import RunConfig
@@ -71,12 +73,14 @@ class Preparation:
         torch.manual_seed(config.seed)
         is_cross = config.objective_class.scores_pairs
         data, evaluation = self._load_data()
+        retrieval = evaluation if isinstance(evaluation, RetrievalData) else None
+        evaluation = None if isinstance(evaluation, RetrievalData) else evaluation
         encoder, dimension = self._load_cross_encoder() if is_cross else self._load_encoder(data)
         notes = [f"the {part} is {words}" for part, words in self.own.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
-            encode = default_encode(self.home, str(self.accelerator.device))
+            encode = default_encode(self.home, str(self.accelerator.device), self.should_stop)
             notes.append(str(overlap(evaluation, data, encode)))
         mined = self._mine_negatives(encoder, data[0]) if config.mine_negatives else None
         training, loss = self._with_targets(encoder, data if mined is None else [mined.data], evaluation)
@@ -84,12 +88,12 @@ class Preparation:
         data = [examples.data for examples in training]
         evaluator: Any = PairEvaluator(loss)
         if not is_cross:
-            evaluator = Evaluator(data, evaluation, loss, config.batch_size, config.matryoshka_dims, config.seed)
+            evaluator = Evaluator(data, evaluation, loss, config, retrieval)
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
         return Parts(model, batches, evaluator, data, (*self._notes(data, batches), *notes), negatives, dimension)
 
-    def _load_data(self) -> tuple[list[Dataset], Dataset | None]:
+    def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
         config, own = self.config, self.own
         if own.train_data is None:
@@ -98,6 +102,8 @@ class Preparation:
             data = [config.objective_class.transform(own.train_data, config.seed)]
         if own.eval_data is not None or config.eval_data is None:
             return data, own.eval_data
+        if DataName.parse(config.eval_data).is_retrieval:
+            return data, load_retrieval(config.eval_data, self.home)
         return data, load_data(config.eval_data, self.home, split="dev")
 
     def _notes(self, data: Sequence[Dataset], batches: MixedBatches) -> list[str]:
@@ -114,9 +120,7 @@ class Preparation:
         facts = config.parts[examples.part].facts
         uses_batch = facts.uses_batch if facts is not OwnObjective else getattr(self.own.objective, "uses_batch", False)
         processes = self.accelerator.num_processes
-        return TokenizedBatches(
-            examples, encoder, config.batch_size, config.seed, uses_batch, processes, self.should_stop
-        )
+        return TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
 
     def _load_encoder(self, data: Sequence[Dataset]) -> tuple[Encoder, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
@@ -136,7 +140,13 @@ class Preparation:
                     f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
-        layout = replace(encoder.model_format, max_length=longest, dimension=None)
+        stated = {"query": config.query_prompt, "document": config.document_prompt}
+        prompts = encoder.prompts | {role: prompt for role, prompt in stated.items() if prompt is not None}
+        if config.role(0) and not encoder.model_format.include_prompt:
+            raise InputError(
+                f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
+            )
+        layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
         whole = Encoder(
             encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
         )
@@ -213,5 +223,6 @@ class Preparation:
             rank=config.lora_rank,
             num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * batches.columns),
             mini_batch_size=config.mini_batch_size,
+            max_tokens=config.max_tokens,
             matryoshka_dims=config.matryoshka_dims,
         )

@@ -6,16 +6,18 @@ The app writes the records of its own runs. Whoever works on a run holds the loc
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from training.atomic import write_text
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.names import RUN, is_id
 from training.sources.home import home_folder
 
@@ -43,6 +45,16 @@ def run_folder(folder: str | Path | None, home: str | Path | None) -> Path | Non
     return home_folder(home) / "runs" / name
 
 
+def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
+    """The JSON object in a file of a run's folder; None without one. InputError, with what to do, if it is damaged."""
+    if not os.path.lexists(file):
+        return None
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({first_line(error)}); {remedy}") from error
+
+
 @contextmanager
 def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
     """The record of the run in ``folder``, written before the block and after it, if the folder is in home/runs.
@@ -61,7 +73,7 @@ def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
     with lock:
         record.stop, file, now = folder / "stop", folder / "run.json", time.time()
         record.stop.unlink(missing_ok=True)
-        created = json.loads(file.read_text(encoding="utf-8"))["created"] if file.exists() else now
+        created = (read_object(file, "remove it to record the run anew") or {}).get("created", now)
         _write(file, record, created, now, None)
         try:
             yield record

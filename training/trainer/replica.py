@@ -28,8 +28,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.inference.batching import pad
+from training.models.joint_pair_model import sentence_means
 from training.models.loading import importing
-from training.models.tokenization import PairRow, pad_pairs
+from training.models.tokenization import PairBatch, PairRow, pad_pairs
 from training.pooling import Pool
 
 TokenIds = Sequence[Sequence[int]]  # of B sentences
@@ -44,6 +45,7 @@ class MicroBatch(NamedTuple):
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
     generator: np.random.Generator  # of dropout
     token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
+    split: Tensor | None = None  # (B, 1) int64, where the second sentence of each pair starts
 
 
 @dataclass
@@ -156,6 +158,22 @@ class PairReplica(Replica):
         mask = None if batch.mask is None else batch.mask.long()
         token_types = {} if batch.token_types is None else {"token_type_ids": batch.token_types}
         return self.module(inputs_embeds=inputs, attention_mask=mask, **token_types).logits  # (B, 1)
+
+
+class JointReplica(Replica):
+    """A `JointPairModel` in training mode, without its head: a pair's vector is the means of both sentences."""
+
+    def __init__(self, model: nn.Module, embeddings: CompactEmbedding, dtype: torch.dtype) -> None:
+        super().__init__(model, embeddings, lambda hidden, _: hidden, dtype)
+
+    def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
+        return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, split=batch.split)
+
+    def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
+        assert batch.split is not None  # noqa: S101 - `collate` has set it
+        pairs = PairBatch(batch.rows, batch.mask, batch.split)
+        return sentence_means(cast("Any", self.module).hidden(pairs, inputs).float(), pairs)  # (B, 2 D)
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ distillation of sentence-transformers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,13 +22,12 @@ from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.scorer import CROSS, ENCODER, kind_of, load_scorer
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
+from training.progress import ShouldStop
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 log = logging.getLogger("sbert_lab.train")
-
-ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, Figures, OnEvent, printing, read_events, shown_figures
 from training.trainer.own import Own
-from training.trainer.record import recorded, run_folder
+from training.trainer.record import read_object, recorded, run_folder
 from training.trainer.replica import TokenIds
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
@@ -187,7 +187,7 @@ def train(
 
         try:
             if is_main:
-                events.open_reporters(config, path, step)
+                events.open_trackers(config, path, step)
             trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
@@ -220,10 +220,11 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, o
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:
-        if not config_file.exists():
+        values = read_object(config_file, "without it the run cannot be resumed")
+        if values is None:
             raise InputError(f"there is no run to resume in {folder}")
         own.check_same(folder)
-        written = RunConfig.from_json(config_file.read_bytes())
+        written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
         states = [event.get("state") for event in read_events(folder / "events.jsonl") if event["kind"] == "state"]
@@ -267,6 +268,8 @@ def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
     at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
     what = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
     begins = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {what}"
+    if config.max_tokens:
+        return f"{begins}, {config.max_tokens:,} tokens at a time: lower max_tokens"
     rows = _rows_that_fit(trainer, at_a_time)
     if not rows:
         return f"{begins}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
@@ -284,9 +287,10 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
     """
     model, optimiser = trainer.model, trainer.optimiser
     trainer.drop_batch()
-    columns, target, number = trainer.batches.batch(trainer.progress.step, trainer.accelerator.process_index)
+    columns, target, number = trainer.batches.batch(trainer.batches_done, trainer.accelerator.process_index)
     order = sorted(range(len(columns[0])), key=lambda row: -max(len(column[row]) for column in columns))
-    mini_batch_size, model.mini_batch_size = model.mini_batch_size, None
+    in_parts = model.mini_batch_size, model.max_tokens
+    model.mini_batch_size = model.max_tokens = None
     try:
         rows = min(tried, len(order)) // 2
         while rows:
@@ -298,7 +302,7 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
         return 0
     finally:
         optimiser.zero_grad(set_to_none=True)
-        model.mini_batch_size = mini_batch_size
+        model.mini_batch_size, model.max_tokens = in_parts
 
 
 def _fits(trainer: Trainer, batch: Batch) -> bool:

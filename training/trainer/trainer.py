@@ -10,9 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from training.device import describe_device, held_memory
 from training.errors import InputError, Stopped, first_line
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
+from training.models.folder_checks import JOINT_HEAD
 from training.models.modules.words import BigramTokenizer
 from training.models.scorer import load_scorer
 from training.names import DataName
@@ -56,7 +58,7 @@ class Progress:
 
     step: int = 0  # optimiser steps done
     evaluated: int = -1  # the step of the last evaluation
-    losses: list[float] = field(default_factory=list)  # of the steps since the last train event
+    losses: list[float] = field(default_factory=list)  # of the batches since the last train event
     seconds: float = 0.0
     micro_batches: int = 0  # per batch, which decides how sums are rounded and what dropout draws; 0 = not yet chosen
     baseline: Figures | None = None
@@ -72,9 +74,7 @@ class Progress:
         """
         values = {"micro_batches" if key == "shares" else key: value for key, value in state.items()}
         try:
-            return TypeAdapter(cls).validate_python(
-                {each.name: values[each.name] for each in fields(cls) if each.name in values}
-            )
+            return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
             why = first_line(error)
             raise InputError(f"the checkpoint is damaged ({why}); remove its folder to begin the run anew") from error
@@ -99,7 +99,7 @@ class Trainer:
         self._is_stopped_by_callback = False
         self.progress = Progress.from_state(state or {})
         self._pending_losses: list[Tensor] = []  # still on the device
-        self._next_batch: TrainingBatch | None = None
+        self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
         parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
         self.model, self.batches, self.evaluator, self.data = parts.model, parts.batches, parts.evaluator, parts.data
@@ -113,7 +113,7 @@ class Trainer:
         self._peaks = [group["lr"] for group in self.optimiser.param_groups]
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
-        self.total_steps = config.max_steps or max(1, math.ceil(config.epochs * self.batches.steps_per_epoch))
+        self.total_steps = config.total_steps(self.batches.steps_per_epoch)
         self.eval_every = config.evaluate_every(self.total_steps)
         self.train_event_every = max(1, min(50, self.total_steps // TRAIN_EVENTS))
         self.meter.end_checkpoint()
@@ -131,8 +131,8 @@ class Trainer:
         return "finished", reason
 
     def drop_batch(self) -> None:
-        """Forget the next batch, and losses that are still on the device."""
-        self._next_batch, self._pending_losses = None, []
+        """Forget the next batches, and losses that are still on the device."""
+        self._next_batches, self._pending_losses = [], []
 
     def save_checkpoint(self) -> None:
         """Write everything that the next step depends on, if the run has a folder."""
@@ -209,25 +209,25 @@ class Trainer:
         return bool(self.accelerator.reduce(shared, reduction="sum"))
 
     def _train_step(self) -> None:
-        """One optimiser step on one batch."""
+        """One optimiser step, on one batch or on as many as are accumulated."""
         progress = self.progress
-        batch = self._next_batch or self._collate(progress.step)
-        loss, norm = self.model.forward_backward(batch)
+        batches = self._next_batches or self._collate(progress.step)
+        losses, norm = self.model.forward_backward(*batches)
         _clip_gradients(self.model, self.config.max_grad_norm, self._average_gradients(norm))
         rates = [self._learning_rate(peak) for peak in self._peaks]
         for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         progress.step += 1
         self._update_weights()
-        self._pending_losses.append(loss)
-        self.meter.end_step(sum(batch.sizes) * self.accelerator.num_processes)
+        self._pending_losses.append(losses)
+        self.meter.end_step(sum(sum(batch.sizes) for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
-        if is_due or loss.device.type == "cpu":
+        if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
             self._emit_train(rates[0])
         if self.own.hooks("on_step"):
-            self._call("on_step", progress.step, loss.item())
+            self._call("on_step", progress.step, losses.mean().item())
 
     def _learning_rate(self, peak: float) -> float:
         step, schedule = self.progress.step, self.own.schedule
@@ -240,12 +240,15 @@ class Trainer:
         for each in self.own.hooks(hook):
             self._is_stopped_by_callback |= bool(each(*values))
 
-    def _collate(self, step: int) -> TrainingBatch:
-        batch = self.batches.batch(step, self.accelerator.process_index)
-        return self.model.collate(batch.columns, batch.target, step, batch.part)
+    def _collate(self, step: int) -> list[TrainingBatch]:
+        collated, count = [], self.config.gradient_accumulation_steps
+        for number in range(count * step, count * (step + 1)):
+            batch = self.batches.batch(number, self.accelerator.process_index)
+            collated.append(self.model.collate(batch.columns, batch.target, number, batch.part))
+        return collated
 
     def _update_weights(self) -> None:
-        """A step of Adam, and at the same time the collation of the next batch.
+        """A step of Adam, and at the same time the collation of the next batches.
 
         Adam is bound by memory bandwidth, which leaves a core idle; on a GPU, the host.
         """
@@ -253,7 +256,7 @@ class Trainer:
         if self.progress.step < self.total_steps:
             tasks.append(partial(self._collate, self.progress.step))
         _, *batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
-        self._next_batch = batches[0] if batches else None
+        self._next_batches = batches[0] if batches else []
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
         """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
@@ -267,12 +270,13 @@ class Trainer:
     def _fetch_losses(self) -> None:
         """Move pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
         progress = self.progress
-        losses = torch.stack(self._pending_losses).tolist() if self._pending_losses else []
-        for step, loss in enumerate(losses, progress.step - len(losses)):
+        losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
+        for batch, loss in enumerate(losses, self.batches_done - len(losses)):
             if not math.isfinite(loss):
-                rows = self.batches.describe_rows(step, self.accelerator.process_index)
+                rows = self.batches.describe_rows(batch, self.accelerator.process_index)
+                step = batch // self.config.gradient_accumulation_steps + 1
                 raise NonFiniteLoss(
-                    f"the loss of step {step + 1} is {loss}, on {rows}: lower the learning rate, or look at these rows"
+                    f"the loss of step {step} is {loss}, on {rows}: lower the learning rate, or look at these rows"
                 )
         progress.losses += losses
         self._pending_losses = []
@@ -282,10 +286,10 @@ class Trainer:
         self.events.emit(
             "train",
             progress.step,
-            loss=_mean(progress.losses),
+            loss=fmean(progress.losses),
             **self._loss_by_data(),
             lr=rate,
-            epoch=round(progress.step / self.batches.steps_per_epoch, 4),
+            epoch=round(self.batches_done / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
             sentences_per_second=self.meter.sentences_per_second(),
             memory_gb=held_memory(self.model.encoder.device),
@@ -293,15 +297,20 @@ class Trainer:
         )
         progress.losses = []
 
+    @property
+    def batches_done(self) -> int:
+        """The batches of all steps so far."""
+        return self.config.gradient_accumulation_steps * self.progress.step
+
     def _loss_by_data(self) -> dict[str, dict[str, float]]:
         """Of several parts, the mean loss of each since the last train event, where it had a batch."""
         if len(self.data) == 1:
             return {}
         progress, losses = self.progress, defaultdict[int, list[float]](list)
-        for step, loss in enumerate(progress.losses, progress.step - len(progress.losses)):
-            losses[self.batches.part(step)[0]].append(loss)
+        for batch, loss in enumerate(progress.losses, self.batches_done - len(progress.losses)):
+            losses[self.batches.part(batch)[0]].append(loss)
         names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
-        return {"loss_by_data": {names[part]: _mean(values) for part, values in sorted(losses.items())}}
+        return {"loss_by_data": {names[part]: fmean(values) for part, values in sorted(losses.items())}}
 
     def _evaluate(self) -> None:
         """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
@@ -356,8 +365,9 @@ class Trainer:
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
-        # sentence-transformers has no tokenizer that gives bigrams.
-        library = "sbert-lab" if isinstance(encoder.tokenizer, BigramTokenizer) else "sentence-transformers"
+        # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
+        is_ours = isinstance(encoder.tokenizer, BigramTokenizer) or (folder / "model" / JOINT_HEAD).is_file()
+        library = "sbert-lab" if is_ours else "sentence-transformers"
         figures = progress.baseline or {}, progress.best or {}, progress.test or {}
         card = model_card(self.config, self.data, self.notes, *figures, getattr(encoder, "pooling", None), library)
         write_text(folder / "model/README.md", card)
@@ -366,10 +376,6 @@ class Trainer:
         step, every = self.progress.step, self.eval_every
         evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
         return self.meter.seconds_left(self.total_steps - step, evaluations)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 @torch.no_grad()

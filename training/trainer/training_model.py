@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from training import parallel
 from training.errors import InputError
 from training.inference.batching import plan
 from training.models.encoder import Encoder
+from training.models.joint_pair_model import JointPairModel
 from training.models.word_encoders import WordBackbone
 from training.objectives import Objective, Vectors
 from training.parallel import run_parallel
@@ -43,6 +44,7 @@ from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.replica import (
     CompactEmbedding,
     ForwardOutput,
+    JointReplica,
     MicroBatch,
     PairReplica,
     Replica,
@@ -76,6 +78,7 @@ class TrainingModel(nn.Module):
         rank: of LoRA; 0 trains all weights.
         num_micro_batches: that are computed at a time; see `default_micro_batches`.
         mini_batch_size: rows that are computed at a time; None for the whole batch.
+        max_tokens: the same in tokens, padding included.
         matryoshka_dims: the first dimensions that are trained too, beside all of them.
     """
 
@@ -89,13 +92,14 @@ class TrainingModel(nn.Module):
         num_micro_batches: int = 1,
         mini_batch_size: int | None = None,
         matryoshka_dims: Sequence[int] = (),
+        max_tokens: int | None = None,
     ) -> None:
         if encoder.dtype == torch.int8:
             raise InputError(f"{encoder.name}: int8 is for inference; train it without")
         super().__init__()
         self.encoder = encoder.train()
         self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
-        self.mini_batch_size = mini_batch_size
+        self.mini_batch_size, self.max_tokens = mini_batch_size, max_tokens
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
         self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
@@ -105,7 +109,9 @@ class TrainingModel(nn.Module):
         self.head = encoder.head.requires_grad_(not rank)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
         self.replica: Replica
-        if isinstance(encoder, TrainableCrossEncoder):
+        if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
+            self.replica = JointReplica(self.backbone, self.embeddings, encoder.dtype)
+        elif isinstance(encoder, TrainableCrossEncoder):
             self.replica = PairReplica(self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype)
         else:
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
@@ -115,7 +121,8 @@ class TrainingModel(nn.Module):
         """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
-        groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches)
+        most = self.max_tokens and self.max_tokens // self.num_micro_batches
+        groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches, most)
         device = self.encoder.device
         return TrainingBatch(
             [
@@ -129,40 +136,50 @@ class TrainingModel(nn.Module):
             part,
         )
 
-    def forward_backward(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Set the ``grad`` of every trained weight -> the mean loss and the norm of the gradient, float32 scalars."""
-        replica, at_a_time = self.replica, self.num_micro_batches
+    def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
+        """Set the ``grad`` of every trained weight to its mean over the batches.
+
+        Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
+        """
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
-        run_parallel(replica.sync_weights(at_a_time))
-        number = len(batch.micro_batches)
+        run_parallel(self.replica.sync_weights(self.num_micro_batches))
+        losses, norms = [], list[Tensor]()
+        for number, batch in enumerate(batches):
+            loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
+            losses.append(loss.detach())
+        trained = [*self.objective.parameters(), *self.head.parameters()]
+        norms += gradient_norms([each.grad for each in trained if each.grad is not None])
+        return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
+
+    def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
+        """Set the ``grad`` of the weights to a share of the batch's, or ``add`` it -> the loss, the encoder's norms."""
+        replica, at_a_time, number = self.replica, self.num_micro_batches, len(batch.micro_batches)
         rounds = [slice(start, start + at_a_time) for start in range(0, number, at_a_time)]
         if len(rounds) == 1:
             outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
-            loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs])
-            norms = self._backward(batch.micro_batches, outputs, gradients)
+            loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs], share)
+            norms = self._backward(batch.micro_batches, outputs, gradients, add)
         else:
             # On a GPU dropout draws from its generator; on a CPU each micro-batch has one.
             device, states, vectors = self.encoder.device, [], []
             for part in rounds:
                 states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
                 vectors += run_parallel([partial(replica.embed, each) for each in batch.micro_batches[part]])
-            loss, gradients = self._loss(batch, vectors)
+            loss, gradients = self._loss(batch, vectors, share)
             for part, state in zip(rounds, states, strict=True):
                 if state is not None:
                     torch.cuda.set_rng_state(state, device)
                 outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches[part]])
-                norms = self._backward(batch.micro_batches[part], outputs, gradients[part], add=part.start > 0)
+                norms = self._backward(batch.micro_batches[part], outputs, gradients[part], add or part.start > 0)
                 del outputs  # their gradients, each as large as the model, before the next forward pass
-        trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += gradient_norms([each.grad for each in trained if each.grad is not None])
-        return loss.detach(), torch.linalg.vector_norm(torch.stack(norms))
+        return loss, norms
 
-    def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
-        """The vectors of each micro-batch -> the loss of the batch, and its gradient by them."""
+    def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor], share: float) -> tuple[Tensor, Sequence[Tensor]]:
+        """The vectors of each micro-batch -> the loss of the batch, and a share of its gradient by them."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
         loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target, batch.part)
-        loss.backward()
+        loss.backward(torch.full_like(loss, share))
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         return loss, vectors.grad.split(batch.sizes)
 
@@ -259,16 +276,17 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
     return max(1, min(parallel.num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
 
 
-def split_by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
+def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
     """Row numbers in at most ``parts`` groups, sorted by length, longest first.
 
-    Groups are cut such that the largest has as few tokens, padding included, as possible.
+    Groups are cut such that the largest has as few tokens, padding included, as possible. There are more of them where
+    a group would have more than ``most_tokens``.
     """
     most = max(lengths) * len(lengths)
     budget = bisect_left(
         range(most), True, sum(lengths) // parts, key=lambda budget: len(list(plan(lengths, budget))) <= parts
     )
-    return list(plan(lengths, budget))
+    return list(plan(lengths, min(budget, most_tokens or budget)))
 
 
 def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
@@ -277,6 +295,13 @@ def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
     settings = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none")
+    if isinstance(backbone, JointPairModel):
+        layers = backbone.transformer.encoder.named_modules(prefix="transformer.encoder")
+        settings.target_modules = {name for name, module in layers if isinstance(module, nn.Linear)}
+        adapted = get_peft_model(cast("Any", backbone), settings)
+        for name in backbone.head_tensors():
+            backbone.get_parameter(name).requires_grad_()
+        return adapted
     if heads := head_modules(backbone):  # trained as a whole: their weights are random at first
         settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
     return get_peft_model(backbone, settings)

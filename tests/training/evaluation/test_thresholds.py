@@ -14,6 +14,7 @@ from sklearn.metrics import average_precision_score, precision_score, recall_sco
 from sklearn.metrics import f1_score as sklearn_f1
 
 from training.data.dataset import Dataset
+from training.data.transforms import match_labels
 from training.errors import InputError
 from training.evaluation.metrics import Estimate, classify_pairs, precision_recall
 from training.evaluation.thresholds import (
@@ -24,7 +25,6 @@ from training.evaluation.thresholds import (
     Criterion,
     choose_threshold,
     decide,
-    match_labels,
 )
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(
@@ -132,7 +132,7 @@ class TestPrecision:
         choice = decide(scores, matches, ("precision=0.95",)).choices[0]
         assert not choice.exists
         assert np.isnan(choice.recall.value)
-        assert choice.why_none == "no threshold reaches it on the pairs that it would be chosen on"
+        assert choice.why_none == "no threshold reaches it on the pairs that thresholds are chosen on"
         with pytest.raises(InputError, match=r"precision=0\.95: no threshold reaches it"):
             choose_threshold(scores, matches)
 

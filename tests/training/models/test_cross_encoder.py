@@ -9,7 +9,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_models import make_model
 
 from training.data.load import load_data
@@ -224,6 +224,15 @@ def test_pickled_weights_are_refused(tmp_path):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="safetensors"):
+        CrossEncoder.load(str(folder))
+
+
+def test_a_head_without_weights_is_refused(tmp_path):
+    """Which transformers would fill with random numbers."""
+    folder = make_cross_encoder(tmp_path / "model")
+    kept = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if "classif" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"lacks the weights classifier\.bias and 1 more"):
         CrossEncoder.load(str(folder))
 
 

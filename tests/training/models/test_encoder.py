@@ -94,6 +94,27 @@ def test_the_same_call_gives_the_same_bits(encoder: Encoder):
     assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
+def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(encoder: Encoder, monkeypatch):
+    monkeypatch.setattr("training.models.encoder.CHUNK", 2)
+    sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], EncodeReport()
+    vectors = encoder.encode(sentences, report=report)
+    assert (report.sentences, report.unique) == (len(sentences), len(SENTENCES))
+    np.testing.assert_array_equal(vectors, vectors[[sentences.index(each) for each in sentences]])
+    np.testing.assert_allclose(vectors, np.stack([encoder.encode(each) for each in sentences]), **SAME)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_deterministic_vectors_do_not_depend_on_the_sentences_beside_them(folder: Path, dtype: str):
+    encoder = Encoder.load(str(folder), dtype=dtype, device="cpu")
+    whole = encoder.encode(SENTENCES, deterministic=True)
+    np.testing.assert_allclose(whole, encoder.encode(SENTENCES), rtol=0, atol=0.02)
+    for order in ([3], [4, 1], [2, 0, 1]):
+        part = encoder.encode([SENTENCES[i] for i in order] + ["another one"] * len(order), deterministic=True)
+        np.testing.assert_array_equal(part[: len(order)], whole[order])
+    with pytest.raises(InputError, match="in one process"):
+        encoder.encode(SENTENCES, deterministic=True, device=["cpu"])
+
+
 def test_threads_may_share_an_encoder(encoder: Encoder):
     lists = [[f"the cat {i} {j}" for j in range(12)] for i in range(16)]
     with ThreadPoolExecutor(8) as pool:

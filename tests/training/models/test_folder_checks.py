@@ -110,6 +110,15 @@ def test_tokens_beyond_the_vocabulary(folder):
         check_model_folder(folder)
 
 
+def test_special_tokens_that_the_model_does_not_know(folder):
+    """As where one is misspelt in the tokenizer's settings: transformers gives it a new number."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["post_processor"]["special_tokens"]["[SEP]"]["ids"] = [10**6]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="special tokens that its model does not know"):
+        Encoder.load(str(folder))
+
+
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt", "other.json"])
 @pytest.mark.parametrize("target", ["/dev/zero", "pipe"])
 def test_devices_and_pipes_are_refused_at_once(folder, file, target):

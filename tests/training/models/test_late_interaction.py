@@ -287,7 +287,7 @@ def test_progress_is_reported_and_it_can_be_stopped(untrained: LateInteraction, 
     monkeypatch.setattr("training.models.late_interaction.CHUNK", 2)
     seen: list[tuple[int, int | None]] = []
     untrained.predict(PAIRS, lambda done, count: seen.append((done, count)))
-    assert seen == [(1, 3), (2, 3), (3, 3)]  # of two pairs each
+    assert seen == [(2, 5), (4, 5), (5, 5)]
     with pytest.raises(Stopped):
         untrained.predict(PAIRS, should_stop=lambda: True)
 

@@ -77,6 +77,20 @@ def test_weights_of_another_shape(folder: Path):
     assert "do not fit its config.json" in refusal(open_backbone, folder)
 
 
+def test_a_process_that_ends_while_it_loads_is_no_fault_of_the_files(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    with pytest.raises(RuntimeError, match="interpreter shutdown"):
+        open_backbone(folder)
+
+
+def test_a_lack_of_memory_is_called_that(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def load(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", load)
+    assert refusal(open_backbone, folder).endswith("can't allocate memory")
+
+
 def test_an_unknown_architecture(folder: Path):
     configure(folder, model_type="zork", architectures=["ZorkModel"])
     assert "cannot be opened as a transformer" in refusal(open_backbone, folder)

@@ -1,11 +1,20 @@
 """Long texts: cut before they are tokenised, with the same tokens as if they had not been."""
 
 import random
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from training.models import tokenization
 from training.models.encoder import Encoder
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, read_part
+from training.models.model_format import ModelFormat
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, WordRows, read_part
+
+STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +63,37 @@ def test_a_long_text_counts_as_truncated(encoder):
     report = EncodeReport()
     encoder.tokenize(["word " * 100_000, "short"], report)
     assert report.truncated == 1
+
+
+class TestWordRows:
+    """The words of many texts, each tokenised once."""
+
+    @pytest.fixture(scope="class")
+    def rust(self, tokenizer):
+        rust = Tokenizer.from_str(tokenizer.to_str())
+        rust.no_truncation()
+        return rust
+
+    @given(
+        st.lists(st.text(st.sampled_from("aé́Äß \t\n\x0b\u2003字,.[MASK]##ﬁ🙂\ud800") | st.characters(), max_size=30))
+    )
+    def test_the_ids_are_those_of_the_tokenizer(self, rust, found):
+        rows = WordRows.of(rust, STATIC).rows(found)
+        whole = [text.encode("utf-8", "replace").decode() for text in found]
+        wanted = [each.ids for each in rust.encode_batch(whole, add_special_tokens=False)]
+        assert [row.tolist() for row in rows] == wanted
+        assert rows.lengths.tolist() == [len(ids) for ids in wanted]
+
+    def test_what_is_remembered_is_bounded_and_changes_nothing(self, rust, monkeypatch):
+        monkeypatch.setattr(tokenization, "MOST_WORDS", 3)
+        words = WordRows.of(rust, STATIC)
+        first = words.rows(["one two three four", "two"])
+        words.rows(["five six"])
+        assert len(words._numbers) == 2
+        np.testing.assert_array_equal(words.rows(["one two three four", "two"]).flat, first.flat)
+
+    def test_a_tokenizer_that_joins_words_or_cuts_texts_is_left_to_itself(self, rust):
+        assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
+        other = Tokenizer.from_str(rust.to_str())
+        other.pre_tokenizer = tokenization.pre_tokenizers.Metaspace()
+        assert WordRows.of(other, STATIC) is None

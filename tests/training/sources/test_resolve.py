@@ -61,7 +61,7 @@ def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
 
 
 def test_a_run_is_a_model_once_it_has_one(alone):
-    with pytest.raises(InputError, match="there is no run first"):
+    with pytest.raises(InputError, match="there is no run 'first'"):
         resolve.model_folder("run:first")
     write(alone / "runs/first", "config.json")
     with pytest.raises(InputError, match="run first has no model yet"):
@@ -168,5 +168,7 @@ def test_a_run_is_found_by_its_name_if_one_run_alone_has_it(alone):
     assert resolve.model_folder("run:60-second demo") == resolve.ResolvedFolder(folder, "run 20261121-demo")
     write(alone / "runs/20261122-demo", "name.txt")
     (alone / "runs/20261122-demo/name.txt").write_text("60-second demo")
-    with pytest.raises(InputError, match="2 runs are called '60-second demo': choose one of run:20261121-demo, run:2"):
+    with pytest.raises(
+        InputError, match="2 runs are called '60-second demo' or begin so: choose one of run:20261121-demo, run:2"
+    ):
         resolve.find_run("60-second demo", alone)

@@ -55,6 +55,8 @@ configs = st.builds(
     mnrl_symmetric=st.booleans(),
     matryoshka_dims=st.lists(st.integers(1, 4096)),
     mini_batch_size=st.none() | st.integers(1, 1000),
+    gradient_accumulation_steps=st.integers(1, 64),
+    query_prompt=st.none() | st.text(),
     report_to=st.lists(st.sampled_from(REPORTERS)),
     name=st.text(),
 )
@@ -182,14 +184,14 @@ def test_copies_are_equal_and_validated():
 
 def test_settings_are_those_of_the_model():
     assert set(CHOICES) == {
-        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity", "mix"),
+        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity", "mix", "head"),
     }
     assert CHOICES["pooling"] == (None, *POOLINGS)
     assert list(SETTINGS) == list(RunConfig.model_fields)
     values = RunConfig("mnrl").to_dict()
     ranges = {name: each.range for name, each in SETTINGS.items() if each.range}
     optional = {name for name in ranges if SETTINGS[name].is_optional}
-    assert optional == {"max_steps", "eval_every", "patience", "max_length", "mini_batch_size"}
+    assert optional == {"max_steps", "eval_every", "patience", "max_length", "mini_batch_size", "max_tokens"}
     assert set(ranges) == {name for name, value in values.items() if type(value) in (int, float)} | optional
     assert ranges["warmup"][:4] == (0, 1, True, False)
     assert ranges["batch_size"][:4] == (1, 65_536, True, True)

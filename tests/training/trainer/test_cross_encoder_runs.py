@@ -15,7 +15,9 @@ from tiny_models import WORDS, make_model
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
+from training.models.joint_pair_model import JointPairModel
 from training.models.scorer import CROSS, kind_of
+from training.models.tokenization import PairTokenizer, pad_pairs
 from training.objectives import BinaryCrossEntropy
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
@@ -81,6 +83,67 @@ def test_a_stopped_run_resumes_to_the_same_curve(cross, rank, tmp_path):
     assert stopped.status == "stopped"
     assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
     assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+
+
+# ---------------------------------------------------------------- a head that starts as the bi-encoder
+
+
+@pytest.fixture(scope="module")
+def bi_encoder(tmp_path_factory) -> str:
+    """The folder of a bi-encoder with mean pooling, without dropout."""
+    base = make_model(tmp_path_factory.mktemp("bi") / "base", **NO_DROPOUT)
+    Encoder.load(str(base), pooling="mean").save(base.parent / "encoder")
+    return str(base.parent / "encoder")
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_joint_head_has_the_loss_and_gradients_of_its_model(bi_encoder, rank):
+    config = RunConfig("cross-encoder", base=bi_encoder, dtype="float32")
+    trained = TrainableCrossEncoder.load(config, "cpu")
+    trained.head.dropout.p = 0.0
+    reference = JointPairModel(Encoder.load(bi_encoder, dtype="float32").backbone)
+    reference.load_head_tensors(trained.backbone.head_tensors())
+    reference.head.dropout.p = 0.0
+    rows = PairTokenizer(trained.tokenizer, 64, separately=True)(PAIRS)
+    expected = BinaryCrossEntropy()([reference(pad_pairs(rows, 0, torch.device("cpu")))[:, None]], GOLD)
+    expected.backward()
+
+    model = TrainingModel(trained, BinaryCrossEntropy(), rank=rank, num_micro_batches=2)
+    loss, _ = model.forward_backward(model.collate([trained.tokenize(PAIRS)], GOLD, 0))
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    for name in ("cross", "head.scale", "head.linear.weight"):  # what is trained with LoRA too
+        torch.testing.assert_close(trained.backbone.get_parameter(name).grad, reference.get_parameter(name).grad)
+    if not rank:
+        for name, weight in trained.backbone.named_parameters():
+            if weight.requires_grad and weight.grad is not None:
+                torch.testing.assert_close(weight.grad, reference.get_parameter(name).grad, atol=1e-5, rtol=1e-4)
+
+
+def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, tmp_path):
+    config = cross.replace(base=bi_encoder, lora_rank=4)
+    result, whole = run(config, tmp_path / "run")
+    model = CrossEncoder.load(result.path, dtype="float32", device="cpu")
+    assert isinstance(model.scorer, JointPairModel) and model.max_length == 32
+    np.testing.assert_allclose(model.predict(PAIRS), model.predict([(b, a) for a, b in PAIRS]), atol=1e-6)
+    assert "from training import CrossEncoder" in (tmp_path / "run/model/README.md").read_text()
+
+    events: Events = []
+    train(config, events.append, tmp_path / "parts", should_stop=stop_at(7, events))
+    assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
+    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+
+    again, _ = run(config.replace(base=result.path, max_steps=1, eval_every=1))
+    assert again.baseline["spearman"] == pytest.approx(result.best["spearman"], abs=1e-6)
+    with pytest.raises(InputError, match="keeps its head; leave classifier out"):
+        run(config.replace(base=result.path, head="classifier"))
+
+
+def test_the_head_of_a_classifier_can_be_asked_for_and_a_joint_one_needs_bert_or_mpnet(cross, bi_encoder, tmp_path):
+    result, _ = run(cross.replace(base=bi_encoder, head="classifier", max_steps=1), tmp_path / "run")
+    assert sentence_transformers.CrossEncoder(result.path, device="cpu").predict(PAIRS).shape == (4,)
+    other = make_model(tmp_path / "distilbert", "distilbert")
+    with pytest.raises(InputError, match="needs a base of the architecture bert or mpnet"):
+        run(cross.replace(base=str(other), head="joint"))
 
 
 def toy(folder, column: str, **values: float) -> dict[str, str]:

@@ -101,6 +101,15 @@ def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tm
         with pytest.raises(InputError, match="which no other process has: start or resume it there"):
             refused()
 
+    for file in (listed.folder / name for name in ("run.json", "config.json", "own.json")):
+        before = file.read_bytes()
+        for damage in (b"", b"\xff", b"null", b"[" * 100_000, b"9" * 5_000):
+            file.write_bytes(damage)
+            with pytest.raises(InputError, match=f"{file.name} is damaged"):
+                run(short, "run:mine", resume=True, **own, callbacks=[seen])
+            assert file.read_bytes() == damage
+        file.write_bytes(before)
+
     resumed, _ = run(short, "run:mine", resume=True, **own, callbacks=[seen])
     assert curve(read_events(store.folder / "mine/events.jsonl")) == curve(whole)
     assert [figures["step"] for figures in resumed.evaluations] == [0, 2, 4]

@@ -9,11 +9,11 @@ from run_helpers import of_kind, run
 
 from training.errors import InputError
 from training.trainer.config import REPORTERS
-from training.trainer.events import REPORTER_TYPES, figures_of
+from training.trainer.events import TRACKERS, figures_of
 
 
 def test_each_name_has_its_tracker():
-    assert set(REPORTER_TYPES) == set(REPORTERS)
+    assert set(TRACKERS) == set(REPORTERS)
 
 
 def test_figures_are_the_numbers_of_train_and_eval_events():

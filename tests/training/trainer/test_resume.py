@@ -56,6 +56,12 @@ def test_stopping_during_an_evaluation(config, tmp_path, monkeypatch):
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
 
 
+def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("training.trainer.prepare.overlap", lambda data, training, encode: encode(["A dog sleeps."]))
+    monkeypatch.setattr("training.trainer.prepare.MixedBatches", None)  # which comes after that
+    assert run(config, tmp_path / "r", should_stop=lambda: True)[0].status == "stopped"
+
+
 KILLED = """
 import json, sys, time
 from training.trainer import trainer

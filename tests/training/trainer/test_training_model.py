@@ -471,7 +471,7 @@ def test_biases_and_norms_are_not_decayed(encoder):
     assert len(decayed["params"]) + len(spared["params"]) == len(trained)
 
 
-# ---------------------------------------------------------------- gradient caching
+# ---------------------------------------------------------------- several batches, or a batch in parts
 
 
 def gradients(model: TrainingModel) -> dict[str, Tensor]:
@@ -481,10 +481,49 @@ def gradients(model: TrainingModel) -> dict[str, Tensor]:
 MANY = [f"{'a man and ' * (row % 5)}the {word} number {row}" for row, word in enumerate(["cat", "dog"] * 16)]
 
 
+@pytest.mark.parametrize("options", [{}, {"mini_batch_size": 3}])
+def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
+    encoder, objective = load(), Classification(32, 3)
+    model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), **options))
+    ids = columns(encoder, MANY)
+    halves = [[[column[row] for row in rows] for column in ids] for rows in (range(8), range(8, 16))]
+    batches = [model.collate(half, torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]), step) for step, half in enumerate(halves)]
+    each = []
+    for batch in batches:
+        loss, _ = model.forward_backward(batch)
+        each.append((loss.item(), gradients(model)))
+    losses, norm = model.forward_backward(*batches)
+    assert losses.tolist() == pytest.approx([loss for loss, _ in each], rel=1e-6)
+    found = gradients(model)
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, (each[0][1][name] + each[1][1][name]) / 2, atol=1e-6, rtol=1e-4)
+    assert norm.item() == pytest.approx(
+        torch.linalg.vector_norm(torch.stack([g.norm() for g in found.values()])).item()
+    )
+
+
+def test_no_more_tokens_than_asked_for_are_computed_at_a_time(encoder):
+    for num_micro_batches in (1, 2):
+        model = TrainingModel(encoder, Regression(), num_micro_batches=num_micro_batches, max_tokens=64)
+        batch = model.collate(columns(encoder, MANY), None, 0)
+        sizes = [each.rows.numel() for each in batch.micro_batches]
+        assert max(sizes) <= 64 // num_micro_batches < sum(sizes)
+        assert sorted(batch.order.tolist()) == list(range(sum(batch.sizes)))
+    whole = TrainingModel(encoder, Regression(), num_micro_batches=2, max_tokens=10_000)
+    assert len(whole.collate(columns(encoder, MANY), None, 0).micro_batches) == 2  # every core has work
+
+
 @pytest.mark.parametrize(
-    ("mini_batch_size", "num_micro_batches", "rank"), [(1, 1, 0), (3, 2, 0), (5, 1, 4), (100, 2, 0)]
+    ("options", "num_micro_batches", "rank"),
+    [
+        ({"mini_batch_size": 1}, 1, 0),
+        ({"mini_batch_size": 3}, 2, 0),
+        ({"mini_batch_size": 5}, 1, 4),
+        ({"mini_batch_size": 100}, 2, 0),
+        ({"max_tokens": 64}, 2, 0),
+    ],
 )
-def test_gradients_of_mini_batches_are_those_of_the_whole_batch(mini_batch_size, num_micro_batches, rank):
+def test_gradients_of_mini_batches_are_those_of_the_whole_batch(options, num_micro_batches, rank):
     def step(**options) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         torch.manual_seed(0)  # of the random initial weights of LoRA
         encoder = load()
@@ -499,7 +538,7 @@ def test_gradients_of_mini_batches_are_those_of_the_whole_batch(mini_batch_size,
         return loss, norm, gradients(model)
 
     loss, norm, expected = step()
-    cached_loss, cached_norm, found = step(mini_batch_size=mini_batch_size, num_micro_batches=num_micro_batches)
+    cached_loss, cached_norm, found = step(**options, num_micro_batches=num_micro_batches)
     assert cached_loss.item() == pytest.approx(loss.item(), rel=1e-6)
     assert cached_norm.item() == pytest.approx(norm.item(), rel=1e-5)
     assert found.keys() == expected.keys()

@@ -14,12 +14,14 @@ import pytest
 import torch
 from depth import first
 from paths import ROOT
-from run_helpers import curve, of_kind, run, stop_at
+from run_helpers import Events, curve, of_kind, run, stop_at
 from safetensors.torch import load_file
 
 from training import parallel
+from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
+from training.evaluation.metrics import cosine, spearman
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
@@ -243,6 +245,55 @@ def test_max_length(config):
     assert run(config.replace(max_steps=1, max_length=6))[0].status == "finished"
     with pytest.raises(InputError, match=r"max_length is 5000, but scratch:1x32 takes \d+ tokens at most"):
         run(config.replace(max_length=5000))
+
+
+def test_the_steps_of_a_run_that_accumulates(config, tmp_path):
+    """Of 11 batches an epoch three make a step; the curve is that of a run that is stopped and resumed."""
+    config = config.replace(gradient_accumulation_steps=3, max_steps=None, epochs=3, weight_decay=0.01)
+    result, events = run(config)
+    trained = of_kind(events, "train")
+    assert result.steps == 11 and trained[-1]["epoch"] == pytest.approx(3.0)
+    assert of_kind(events, "eval")[-1]["loss"] < of_kind(events, "eval")[0]["loss"]
+    seen: Events = []
+    train(config, seen.append, tmp_path / "run", should_stop=stop_at(4, seen))
+    run(config, tmp_path / "run", resume=True)
+    assert curve(read_events(tmp_path / "run/events.jsonl")) == curve(events)
+
+
+def test_each_column_has_its_prompt(config, tmp_path):
+    prompts = {"query_prompt": "query: ", "document_prompt": "passage: "}
+    result, events = run(config.replace(**prompts), tmp_path / "run")
+    model = Encoder.load(result.path, dtype="float32", device="cpu")
+    assert model.prompts == {"query": "query: ", "document": "passage: "} and model.prompt == ""
+    data = load_data(config.eval_data)
+    sides = model.encode_query(data.columns[0]), model.encode_document(data.columns[1])
+    assert result.best["spearman"] == pytest.approx(spearman(cosine(*sides), np.array(data.scores)), abs=1e-6)
+    written = [[text + each for each in column] for text, column in zip(prompts.values(), data.columns, strict=True)]
+    as_text = train(
+        config, lambda _: None, train_data=(own := Dataset.from_pairs(*written, data.scores)), eval_data=own
+    )
+    assert [e["loss"] for e in as_text.evaluations] == pytest.approx(
+        [e["loss"] for e in of_kind(events, "eval")], abs=1e-6
+    )
+    with pytest.raises(InputError, match="leave out pooling, matryoshka_dims and prompts"):
+        RunConfig("cross-encoder", **prompts)
+
+
+def test_retrieval_chooses_the_best_model(config, tmp_path):
+    """By nDCG@10 of the first sentence of each pair that belongs together, among all second ones."""
+    data, judged = load_data(config.train_data), tmp_path / "judged.jsonl"
+    rows = zip(*data.columns, data.scores, strict=True)
+    found = [{"query": a, "document": b, "relevance": int(score >= 4)} for a, b, score in rows]
+    judged.write_text("".join(json.dumps(row) + "\n" for row in found))
+    result, _ = run(config.replace(eval_data=f"beir:{judged}", eval_every=4), tmp_path / "run")
+    assert result.metric == "ndcg@10"
+    assert result.best["ndcg@10"] == max(each["ndcg@10"] for each in result.evaluations if each["step"])
+    model = Encoder.load(result.path, dtype="float32", device="cpu")
+    measured = evaluate(model, f"beir:{judged}")
+    for name in ("ndcg@10", "mrr@10", "recall@10"):
+        assert result.best[name] == pytest.approx(measured[name], abs=1e-6)
+    with pytest.raises(InputError, match="cross-encoder is evaluated on pairs"):
+        config.replace(objective="cross-encoder", eval_data="beir:stsb:dev")
 
 
 def test_without_eval_data_random_pairs_are_still_measured(config, tmp_path):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Protocol
 
 from training.data.tables.rows import RowBatch, shown
-from training.errors import InputError
+from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
     ("sentence1", "sentence2"),
@@ -119,6 +119,36 @@ def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
     raise InputError(
         f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
     )
+
+
+def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b"); the name of a column may hold a comma: written \\, or if it is an existing column's."""
+    if text is None:
+        return ()
+    if text in existing:
+        return (text,)
+    return tuple(name.strip().replace("\0", ",") for name in text.replace("\\,", "\0").split(","))
+
+
+def requested_names(table: TableColumns, requested: Sequence[str]) -> dict[str, str]:
+    """The canonical names of the ``requested`` columns: one of sentences; two of a pair; or its third, too.
+
+    The third holds negatives, labels or scores, whichever its name or its first cells say. InputError as
+    `pick_columns`.
+    """
+    if len(requested) == 1:
+        return {_existing(table, requested[0]): "sentence"}
+    pair = _as_requested(table, requested)
+    first, second, third = pair.sentence1, pair.sentence2, pair.score if requested[2:] else None
+    if third is None:
+        by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
+        found = {_first(SCORES, by_key): "score", _first(LABELS, by_key): "label"}
+        return {first: "sentence1", second: "sentence2"} | {name: role for name, role in found.items() if name}
+    key, cells = normalize_name(third), table.preview(50).rows[third]
+    if key in NEGATIVES or any(_is_sentence(cell) for cell in cells if isinstance(cell, str)):
+        return {first: "anchor", second: "positive", third: "negative"}
+    is_label = key in LABELS or not _is_numeric(table, third)
+    return {first: "sentence1", second: "sentence2", third: "label" if is_label else "score"}
 
 
 def canonical_names(columns: Sequence[str]) -> dict[str, str]:
@@ -264,7 +294,8 @@ def _existing(table: TableColumns, requested: str) -> str:
     found = [name for name in table.columns if normalize_name(name) == normalize_name(requested)]
     if len(found) == 1:
         return found[0]
-    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}.")
+    meant = did_you_mean(requested, table.columns)
+    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}{meant}.")
 
 
 def _is_numeric(table: TableColumns, column: str) -> bool:
@@ -277,9 +308,9 @@ def _is_sentence(cell: str) -> bool:
     return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
 
 
-def listed(columns: Sequence[str]) -> str:
+def listed(columns: Sequence[str], noun: str = "column") -> str:
     """Names of columns as an error lists them: on one line, none too long, not too many."""
     names = [" ".join(name.split()) for name in columns[:MOST_NAMED]]
     names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
     more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return f"the column{'s' * (len(columns) > 1)} {', '.join(names)}{more}"
+    return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"

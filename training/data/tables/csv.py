@@ -123,7 +123,7 @@ def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
     draft = DelimitedReader(text, delimiter, quoted, skipped, (), has_header=True, remarks=())
     first = next((record for record, _, _ in draft.records() if record), None)
     if first is None:
-        raise InputError(f"{path.name} is empty: it needs a header and at least one row.")
+        raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, has_header, remarks = header_of(path, first)
     remarks += text.remarks
     if not quoted:

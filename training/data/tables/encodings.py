@@ -80,7 +80,6 @@ class Guess:
 
     @property
     def remark(self) -> str:
-        """What the user should know."""
         said = (
             f"The text is not UTF-8; it is read as {spoken(self.encoding)}, with a certainty of {self.certainty:.0%}."
         )
@@ -136,7 +135,6 @@ def named_encoding(name: str) -> str:
 
 
 def spoken(encoding: str) -> str:
-    """The encoding in words."""
     return SPOKEN.get(encoding) or SPOKEN.get(encoding.replace("-", "_")) or encoding
 
 

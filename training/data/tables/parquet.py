@@ -26,7 +26,6 @@ class ParquetReader(Reader):
     description = "Parquet"
 
     def fields(self) -> list[Any]:
-        """The Arrow fields of the columns, as the file has them."""
         schema = _open(self.path).schema_arrow
         return [schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 16 << 20
+EMPTY_LINE = "an empty line"  # the note on one between rows
 SHOWN = 60  # characters of a bad value that a note or an error quotes
 
 Record = tuple[Sequence[Any], str | None, int]
@@ -54,6 +55,8 @@ class Reader:
     columns: tuple[str, ...]
     remarks: tuple[str, ...]
     row_estimate: int
+    sheet: str = ""  # of a workbook
+    sheets: tuple[str, ...] = ()  # those of a workbook that can be read
 
     @property
     def description(self) -> str:
@@ -92,7 +95,7 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
             pending += blanks
             continue
         while pending:
-            notes[len(values)] = "an empty line"
+            notes[len(values)] = EMPTY_LINE
             values.append((None,) * width)
             pending -= 1
             if len(values) == size:

@@ -15,17 +15,25 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.columns import SENTENCES, canonical_names, listed, normalize_name
+from training.data.tables.columns import (
+    SENTENCES,
+    canonical_names,
+    listed,
+    normalize_name,
+    requested_names,
+    split_names,
+)
 from training.data.tables.columns import pick_columns as pick_columns  # what scripts need beside `open_table`
 from training.data.tables.csv import open_delimited
+from training.data.tables.guess import SAMPLE
 from training.data.tables.json import open_json
 from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, gather
@@ -113,23 +121,27 @@ class Table:
             raise InputError(changed_while_read(self.path.name)) from cause
 
     def preview(self, rows: int = 10) -> RowBatch:
-        """The first rows."""
         return self._head.part(0, rows)
 
     @cached_property
     def _head(self) -> RowBatch:
-        return next(self.batches(50))
+        return next(self.batches(SAMPLE))
 
 
-def open_table(path: Path | str, encoding: str | None = None) -> Table:
-    """Open a user's file. ``encoding`` is that of a text file, such as windows-1251; None to find out.
+def open_table(path: Path | str, encoding: str | None = None, sheet: str | None = None) -> Table:
+    """Open a user's file.
 
-    InputError if there is no such file, its format is not one of ours, it is damaged, or it has no rows.
+    Args:
+        encoding: of a text file, such as windows-1251; None to find out.
+        sheet: of a workbook; None for the first that holds pairs of sentences.
+
+    Raises:
+        InputError: there is no such file or sheet, the format is not one of ours, it is damaged, or it has no rows.
     """
     path = Path(path)
     version = file_version(path)
     try:
-        table = Table(path, _open_reader(path, encoding), version)
+        table = Table(path, _open_reader(path, encoding, sheet), version)
         first = next(table.batches(1), None)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -160,17 +172,21 @@ def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, lis
 
     InputError as ``open_table`` and ``Table.batches``.
     """
-    return columns_of(open_table(path, encoding))
+    table = open_table(path, encoding)
+    return columns_of(table, usual_names(table))
 
 
-def read_file(path: Path, encoding: str | None = None) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """As `read_columns`, also of a .gz file, and remarks on how it was understood.
+def usual_names(table: Table, columns: str | None = None) -> dict[str, str]:
+    """The canonical names of the columns; with ``columns`` ("left,right,gold") of these alone, in that order."""
+    requested = split_names(columns, table.columns)
+    return requested_names(table, requested) if requested else canonical_names(table.columns)
 
-    InputError also if it unpacks to too much.
-    """
+
+@contextmanager
+def opened_file(path: Path, encoding: str | None = None) -> Iterator[Table]:
+    """As `open_table`, also of a .gz file. InputError also if it unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
-        table = open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
-        return columns_of(table), table.remarks
+        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
@@ -190,18 +206,18 @@ def _unpacked(path: Path, folder: Path) -> Path:
     return unpacked
 
 
-def columns_of(table: Table) -> dict[str, list[Any]]:
-    """All rows of a table in memory: canonical column name -> values. Raises as `Table.batches`."""
-    names = canonical_names(table.columns)
+def columns_of(table: Table, names: Mapping[str, str]) -> dict[str, list[Any]]:
+    """All rows of the columns that have ``names``, in memory: name -> values. Raises as `Table.batches`."""
     columns: dict[str, list[Any]] = {name: [] for name in names.values()}
     known: dict[Any, Any] = {}  # cells that repeat, as premises do, are kept once
     for batch in table.batches():
-        for name, values in batch.rows.items():
-            columns[names[name]].extend(known.setdefault(cell, cell) if type(cell) is str else cell for cell in values)
+        for column, name in names.items():
+            cells = batch.rows[column]
+            columns[name].extend(known.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
     return columns
 
 
-def _open_reader(path: Path, encoding: str | None) -> Reader:
+def _open_reader(path: Path, encoding: str | None, sheet: str | None) -> Reader:
     """The reader of a file's format, which its first bytes decide, then its name."""
     if not path.exists():
         raise InputError(f"There is no file {path}.")
@@ -216,7 +232,7 @@ def _open_reader(path: Path, encoding: str | None) -> Reader:
     if head.startswith(b"PAR1"):
         return open_parquet(path)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return open_xlsx(path)
+        return open_xlsx(path, sheet)
     if suffix in (".parquet", ".xlsx", ".xlsm") and head:
         raise InputError(f"{path.name} is named {suffix}, but it is not one. {WANTED}")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")

@@ -89,7 +89,6 @@ class TextFile:
         return self.path.open("r", encoding=self.encoding, errors=errors, newline="")
 
     def head(self, characters: int = 1 << 18) -> str:
-        """The first ``characters`` of the file."""
         with self.open() as file:
             return file.read(characters)
 
@@ -126,7 +125,8 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     with path.open("rb") as file:
         head = file.read(1 << 16)
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
-        raise InputError(f"{path.name} is empty: it needs a header and at least one row.")
+        needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
+        raise InputError(f"{path.name} is empty: it needs at least {needed}.")
     announced = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
     announced = announced or _utf16_by_its_zeros(head)
     if encoding:

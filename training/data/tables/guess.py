@@ -1,0 +1,91 @@
+"""Which columns hold sentences and judgements, guessed from their first rows where their names say nothing.
+
+Sentences are mostly letters, in more than one word, and seldom the same. Judgements are 0 and 1, words such as yes and
+no, or numbers of a small range. What several columns may equally well be is left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from statistics import fmean
+from typing import Any
+from unicodedata import category
+
+from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
+from training.data.tables.columns import as_text, normalize_name, parse_number
+
+SAMPLE = 100  # rows that are looked at
+LETTERS = 0.6  # the least share of the characters of a sentence
+UNSPACED = "\u0e00"  # from here on lie the scripts that do not put spaces between words
+REPEATS = 20  # a column in which each text occurs so often, on average, holds no sentences
+UNLIKE = 4  # times as long as the other: two columns that are no pair, such as a name and a comment
+LABELS = POSITIVE_LABELS | NEGATIVE_LABELS | set(NLI_LABELS)
+
+Rows = Mapping[str, Sequence[Any]]  # the cells of each column
+
+
+def sentence_columns(rows: Rows) -> list[str]:
+    """The columns that hold sentences, in the order of the table."""
+    return [name for name, cells in rows.items() if _are_sentences(_texts(cells))]
+
+
+def guess_sentences(rows: Rows) -> tuple[str, ...]:
+    """The two columns of a pair; or the one with the longest sentences; or none.
+
+    Two are a pair if there are no others, or their names differ in the last character alone.
+    """
+    found = sentence_columns(rows)
+    length = {name: fmean(map(len, _texts(rows[name]))) for name in found}
+    named = [pair for pair in combinations(found, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
+    for pair in [found] if len(found) == 2 else named[:1]:
+        if max(length[name] for name in pair) < UNLIKE * min(length[name] for name in pair):
+            return tuple(pair)
+    return (max(found, key=length.__getitem__),) if found else ()
+
+
+def guess_target(rows: Rows, of_pairs: bool) -> str | None:
+    """The column of judgements; ``rows`` are those of the columns beside the sentences.
+
+    A label before a score, and of single sentences a class, of which there are few; None where two are as likely.
+    """
+    texts = {name: _texts(cells) for name, cells in rows.items()}
+    looks_right = [_are_labels, _are_scores, *([] if of_pairs else [_are_classes])]
+    likely = ([name for name in texts if check(texts[name])] for check in looks_right)
+    best = next(filter(None, likely), [])
+    return best[0] if len(best) == 1 else None
+
+
+def _texts(cells: Sequence[Any]) -> list[str]:
+    return [text.strip() for cell in cells[:SAMPLE] if (text := as_text(cell)) is not None]
+
+
+def _are_sentences(texts: list[str]) -> bool:
+    if not texts or len(set(texts)) < max(min(len(texts), 2), len(texts) / REPEATS):
+        return False
+    in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
+    return in_words >= 0.5 and fmean(map(_share_of_letters, texts)) >= LETTERS
+
+
+def _share_of_letters(text: str) -> float:
+    characters = "".join(text[:200].split())
+    return sum(category(each)[0] in "LM" for each in characters) / len(characters)
+
+
+def _are_labels(texts: list[str]) -> bool:
+    numbers = set(map(parse_number, texts))
+    words = {text.lower() for text in texts}
+    return len(words) > 1 and (numbers == {0.0, 1.0} or words <= LABELS)
+
+
+def _are_scores(texts: list[str]) -> bool:
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    if len(numbers) < len(texts) or len(set(numbers)) < 2:
+        return False
+    counted = all(b - a == 1 for a, b in pairwise(numbers))  # the numbers of the rows
+    low, high = min(numbers), max(numbers)
+    return not counted and ((low >= 0 and high <= 10) or (low >= -1 and high <= 1))
+
+
+def _are_classes(texts: list[str]) -> bool:
+    return 2 <= len(set(texts)) <= len(texts) / 3 and None in map(parse_number, texts)
