@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS
+from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_JOINED = 20  # data sets in one name
 QUOTED = 80  # characters of a refused name that the message repeats
 
+MOST_PUBLIC_STEPS = 200  # of a run on an app that is open to everybody
 MOST_SCRATCH = (12, 768)  # layers and dimensions of the largest model with random weights: the shape of BERT-base
 
 _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}")  # a run by its id or its name
@@ -32,7 +33,9 @@ _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}"
 class AccessPolicy:
     """Decides which names are passed on to the loaders: paths only below ``folders``, endpoints only as host:port."""
 
-    def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = ()) -> None:
+    def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False) -> None:
+        """``is_public``: anybody may come: no downloads of models and sets of the Hub, and short training."""
+        self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
         self._endpoints = endpoints
 
@@ -50,7 +53,11 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        known = model.name in (*BASELINES, *CROSS_ENCODERS) or _PREFIXED.fullmatch(model.name) is not None
+        if self._is_public and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES) and not is_own(model):
+            raise _refused(
+                f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
+            )
+        known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
         if known or on_hub or self._in_allowed_folder(model.name):
             return name
@@ -73,6 +80,8 @@ class AccessPolicy:
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
+            if self._is_public and part.is_set and (part.built_in is None or part.built_in.repo):
+                raise _refused("this app is open to everybody and fetches no data sets; upload a file, or give stsb")
             if not part.is_set and not self._in_allowed_folder(part.name):
                 refused = _quoted(name if given.is_retrieval else str(part))
                 raise _refused(
@@ -87,6 +96,8 @@ class AccessPolicy:
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
             self.check_data(name)
+        if self._is_public and not 1 <= (config.max_steps or 0) <= MOST_PUBLIC_STEPS:
+            config = config.model_copy(update={"max_steps": MOST_PUBLIC_STEPS})
         return config
 
     def _in_allowed_folder(self, name: str) -> bool:
@@ -95,6 +106,11 @@ class AccessPolicy:
         except (OSError, RuntimeError, ValueError):  # too long, a loop of links, the home of ~nobody, a NUL
             return False
         return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
+
+
+def is_own(model: ModelName) -> bool:
+    """Whether it is a run's, or has random weights: nothing is fetched for it."""
+    return _PREFIXED.fullmatch(model.name) is not None
 
 
 def _check_scratch(model: ModelName) -> None:

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from sbert_app.services.corpus.embedded import (
     fixed_sample,
     sample_of,
 )
-from sbert_app.services.corpus.neighbours import neighbour_index, neighbours, searched
+from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.files.writers import (
     PARQUET,
     Column,
@@ -45,7 +45,8 @@ from sbert_app.services.files.writers import (
     open_writers,
     with_file_columns,
 )
-from sbert_app.services.maps.projection import MapSettings, project
+from sbert_app.services.maps.corpus_map import place_all
+from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache, digest
 from training.atomic import replace_file
 from training.data.tables.columns import as_text, free_name
@@ -62,7 +63,6 @@ EMBEDDING, CLUSTER = "embedding", "cluster"
 NO_CLUSTER = "none"
 BATCH = 8_192  # rows of an open corpus that are written at a time
 LIMITS = CorpusLimits()
-PLACED_BETWEEN = 5  # neighbours in the sample, between which a sentence is placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,6 @@ class AtlasSummary:
 
     @property
     def command(self) -> str:
-        """What opens the files."""
         words = ["embedding-atlas", self.output, "--text", self.text, "--x", self.columns[X], "--y", self.columns[Y]]
         if NEIGHBORS in self.columns:
             words += ["--neighbors", self.columns[NEIGHBORS]]
@@ -100,7 +99,6 @@ class AtlasSummary:
 
     @property
     def sentence(self) -> str:
-        """What was written, and how to open it."""
         placed = f", {self.rows - self.drawn:,} of them placed by their neighbours" if self.drawn < self.rows else ""
         return (
             f"{self.rows:,} rows{placed}, {self.dimension} dimensions, {self.clusters:,} clusters -> {self.output}. "
@@ -133,9 +131,10 @@ def export_file(
     key = digest([content, fingerprint(encoder)])
     vectors = encode_to_file(
         home / "vectors" / f"{key}{SUFFIX}",
-        _Sentences(table, column, count),
+        _texts(table, column),
         encoder,
         watch.stage(f"Encoding {count:,} sentences"),
+        count=count,
     )
     cache = DiskCache(home / "cache")
     sample = _sample(table, column, vectors, key, encoder, limits.map_points)
@@ -188,31 +187,6 @@ def cluster_titles(corpus: Corpus, labels: np.ndarray, names: dict[int, str] | N
     }
 
 
-class _Sentences(Sequence[str]):
-    """The sentences of a table as a sequence that is sliced from the front to the end; nothing is kept."""
-
-    def __init__(self, table: Table, column: str, count: int) -> None:
-        self._texts, self._count, self._next = _texts(table, column), count, 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, int):
-            return self[index : index + 1][0]
-        start, stop, _ = index.indices(self._count)
-        if start < self._next:
-            raise IndexError("sentences are read in their order")
-        for _ in range(start - self._next):  # what was encoded before
-            next(self._texts)
-        self._next = stop
-        return [next(self._texts) for _ in range(stop - start)]
-
-
 def _texts(table: Table, column: str) -> Iterator[str]:
     for batch in table.batches():
         for cell in batch.rows[column]:
@@ -252,29 +226,6 @@ def _arrow(values: Column) -> Any:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
-
-
-def place_all(
-    vectors: np.ndarray, sample: Sample, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
-) -> np.ndarray:
-    """A point for each vector of float32 (N, D): float32 (N, dimensions).
-
-    UMAP draws the sample; every other sentence lies between its nearest neighbours in the sample, nearer to the more
-    similar ones. Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
-    """
-    drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
-    (drawn,) = project([sample.embedded], settings, cache, home, drawing)
-    if len(sample.rows) == len(vectors):
-        return drawn
-    index = neighbour_index(sample.embedded.vectors)
-    points = np.empty((len(vectors), drawn.shape[1]), dtype=np.float32)
-    placing = watch.stage("Placing the other sentences on the map")
-    for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(drawn)), placing):
-        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)  # the most similar ones count most
-        weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
-        points[rows] = np.einsum("qk,qkd->qd", weights, drawn[nearest])
-    points[sample.rows] = drawn
-    return points
 
 
 def _write(

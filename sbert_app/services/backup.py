@@ -83,9 +83,11 @@ def restore(home: Path, source: Path) -> Restored:
             for thing, members in things.items():
                 if thing not in there:
                     _write(archive, home / thing, thing, members)
-    except (InputError, OSError):
+    except InputError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:  # bz2 raises one without a number on damaged data
+            raise
         raise InputError(f"{source} is damaged, or no backup ({error}); nothing of it is restored") from error
     return Restored(tuple(thing for thing in things if thing not in there), there)
 

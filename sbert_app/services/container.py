@@ -13,6 +13,7 @@ from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.corpus.kept import KeptCorpora
 from sbert_app.services.corpus.shared_sentences import SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.jobs.queue import RunQueue
@@ -37,6 +38,7 @@ class Services:
     models: ModelCache
     jobs: RunQueue  # the queue of runs; `RunQueue.store` has the runs
     embeddings: EmbeddingCache  # corpora and their embeddings by any model
+    corpora: KeptCorpora  # those that visitors have opened
     scoring: ScoreJobs  # files that are scored, and were
     shared_sentences: SharedSentences  # sentences that one page hands to another
     temp: TempFolder  # of uploads and results
@@ -48,7 +50,7 @@ class Services:
         """Create the services. Models are loaded at their first use."""
         make_home(settings.home)
         folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
-        access = AccessPolicy(folders, settings.allow_endpoints)
+        access = AccessPolicy(folders, settings.allow_endpoints, settings.public)
         models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
         limits = CorpusLimits(
             settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
@@ -57,7 +59,8 @@ class Services:
         embeddings = EmbeddingCache(models, settings.home, limits=limits)
         temp = TempFolder(settings.temp_folder, settings.temp_limit_mb << 20)
         scoring, shared = ScoreJobs(models, temp.path, temp.check_room), SharedSentences(temp.path / "handover")
-        return cls(settings, access, models, jobs, embeddings, scoring, shared, temp)
+        corpora = KeptCorpora(temp, settings.corpus_sentences)
+        return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
@@ -72,10 +75,6 @@ class Services:
             log.warning("the default model could not be loaded: %s", error)
         freeze_startup_objects()
         release_memory_regularly()
-        if self.settings.warm_maps:  # last, as it compiles for half a minute
-            from sbert_app.services.maps import umap_engine
-
-            umap_engine.compile_ahead(self.settings.home)
 
     def check_kept_room(self, file: Path) -> None:
         """InputError if a copy of this file does not fit beside the uploads that are kept for runs."""
@@ -102,12 +101,12 @@ class Services:
         return self._calibrating.get(model, False)
 
     def _calibrate(self, model: str, pooling: str) -> None:
-        from sbert_app.services.compare.calibration import calibrate
+        from sbert_app.services.compare.calibration import stored_curve
 
         try:
             encoder = self.models.encoder(model)
             for each in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
-                calibrate(encoder.with_pooling(each), self.settings.home)
+                stored_curve(encoder.with_pooling(each), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)
             self._calibrating[model] = False

@@ -1,8 +1,10 @@
-"""Function words (articles, pronouns, …) of some languages, from ``assets/examples/function_words.json``."""
+"""Function words (articles, pronouns, …) of some languages, and which language a text is in."""
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -28,3 +30,35 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
         if sum(counts[word] for word in known) >= LANGUAGE_FROM * total:
             stopped |= known
     return stopped
+
+
+# ---------------------------------------------------------------- another language than the model's
+
+# A model for many languages has a vocabulary of 100,000 sub-words and more; one with a smaller vocabulary was trained
+# on one language, for the built-in models English. A text in another script is told by its letters, one in Latin
+# letters by its function words (assets/examples/function_words.json), if the model also splits its words more than
+# English ones.
+
+
+MULTILINGUAL_FROM = 60_000  # sub-words in a vocabulary
+FOREIGN_SPLIT = 1.25  # sub-words per word; English sentences have about 1.1
+_WORD = re.compile(r"[^\W\d_]+")
+_SCRIPTS = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
+
+
+def other_language(text: str, subwords: int, vocabulary: int) -> str:
+    """The language or script of a text that a model for English was not trained on; "" for English and if unsure.
+
+    ``subwords`` are those that the model's tokenizer makes of it; ``vocabulary`` is the model's, in sub-words.
+    """
+    words = _WORD.findall(text.lower())
+    if vocabulary > MULTILINGUAL_FROM or not words:
+        return ""
+    scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in "".join(words)]
+    script = max(set(scripts), key=scripts.count)  # of most letters, such as CYRILLIC
+    if script not in ("LATIN", "UNKNOWN", "MODIFIER"):
+        return f"{_SCRIPTS.get(script, script.capitalize())} script"
+    counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
+    best = max(counts, key=counts.__getitem__)
+    is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
+    return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""

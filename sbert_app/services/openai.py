@@ -92,9 +92,11 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     if isinstance(given, list) and not isinstance(given[0], str):
         ids: list[Any] = given if isinstance(given[0], list) else [given]
         vectors, tokens = encoder.encode_ids(ids, should_stop=should_stop), sum(map(len, ids))
+        cut: list[int] = []
     else:
         texts: list[Any] = [given] if isinstance(given, str) else given
-        vectors, tokens = encoder.encode(texts, should_stop=should_stop), _tokens(encoder, texts)
+        vectors = encoder.encode(texts, should_stop=should_stop)
+        tokens, cut = read_tokens(encoder, texts)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors)
@@ -102,7 +104,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     if request.encoding_format == "base64":  # little-endian float32, as OpenAI's client decodes it
         encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
-    return {"object": "list", "data": data, "model": request.model, "usage": _usage(request.model, tokens)}
+    return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
 
 
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
@@ -112,6 +114,8 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         Stopped: as `embeddings`.
         InputError: the model cannot be used, or there are no documents.
     """
+    from training.models.cross_encoder import PredictReport  # torch takes seconds
+
     given: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
     if given is None:
         raise InputError("documents is missing; give a list of texts")
@@ -119,12 +123,15 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
     name = ModelName.parse(request.model)
     if kind_of(name, models.home) == CROSS:
         pairs = [(request.query, document) for document in documents]
-        scores, tokens = models.cross_encoder(name).predict(pairs, should_stop=should_stop), 0
+        report = PredictReport(cut=set())
+        scores = models.cross_encoder(name).predict(pairs, should_stop=should_stop, report=report)
+        tokens, cut = report.tokens, [at for at, pair in enumerate(pairs) if pair in (report.cut or ())]
     else:
         encoder = models.encoder(name)
         vectors = encoder.encode([request.query, *documents], should_stop=should_stop)
         scores = vectors[1:] @ vectors[0]
-        tokens = _tokens(encoder, [request.query, *documents])
+        tokens, cut = read_tokens(encoder, [request.query, *documents])
+        cut = list(range(len(documents))) if 0 in cut else [at - 1 for at in cut]
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         {
@@ -134,8 +141,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         }
         for i in best
     ]
-    usage = {"usage": _usage(request.model, tokens)} if tokens else {}
-    return {"object": "rerank", "model": request.model, "results": results, **usage}
+    return {"object": "rerank", "model": request.model, "results": results, **usage(request.model, tokens, cut)}
 
 
 def list_models(store: RunStore) -> dict[str, Any]:
@@ -149,11 +155,41 @@ def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
 
 
-def _tokens(encoder: Encoder, texts: list[str]) -> int:
-    """How many there are; 0 of an endpoint, whose server alone knows."""
-    return 0 if encoder.sent_to else sum(map(len, encoder.tokenize(texts)))
+def read_tokens(encoder: Encoder, texts: Sequence[str]) -> tuple[int, list[int]]:
+    """How many tokens are read, and the positions of texts that are cut; nothing of an endpoint, which alone knows."""
+    from training.models.encoder import EncodeReport
+
+    if encoder.sent_to:
+        return 0, []
+    report = EncodeReport(cut=set())
+    tokens = sum(map(len, encoder.tokenize(texts, report)))
+    return tokens, [at for at, text in enumerate(texts) if text in (report.cut or ())]
 
 
-def _usage(model: str, tokens: int) -> dict[str, int]:
+def usage_of_rows(scorer: Any, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """`usage` of rows of texts: ``truncated`` are those with a text that is cut. {} where no tokens are counted."""
+    if hasattr(scorer, "tokenize"):
+        tokens, cut = read_tokens(scorer, [text for column in columns for text in column])
+    elif hasattr(scorer, "tokenizer"):
+        rows = scorer.tokenizer([pair for column in columns[1:] for pair in zip(columns[0], column, strict=True)])
+        tokens, cut = sum(map(len, rows)), [at for at, row in enumerate(rows) if row.truncated]
+    else:
+        return {}
+    return usage(scorer.name, tokens, sorted({at % len(columns[0]) for at in cut}))
+
+
+def usage_of_search(models: Sequence[Any], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
+    """`usage` of a search by the first of ``models``: ``truncated`` are documents. {} if it is no bi-encoder."""
+    if not models or not hasattr(models[0], "tokenize"):
+        return {}
+    name, readers = models[0].name, [models[0]] * 2
+    if not ModelName.parse(name).states_prompt:
+        readers = [models[0].for_role(role) for role in ("query", "document")]
+    tokens, cut = read_tokens(readers[1], documents)
+    return usage(name, tokens + read_tokens(readers[0], queries)[0], cut)
+
+
+def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
+    """The part of an answer that says how much was read: tokens, and the positions of texts that were cut."""
     TOKENS.labels(model if model in ENCODERS else "other").inc(tokens)
-    return {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

@@ -3,6 +3,7 @@
     home/annotations/<id>/project.json    name, source, models
                           pairs.jsonl     the pairs and why each is among them; never changed
                           ratings.jsonl   one line for each key press, appended and synchronised to the disk
+                          agreed.jsonl    the scores that the raters have agreed on where they differed, likewise
                           training.json   the run that was trained on it, with its held-out pairs
 
 A rating is on the disk before the page shows the next pair: neither a killed process nor a power cut loses one. A line
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from filelock import FileLock
 from pydantic import Field
@@ -34,9 +35,11 @@ log = logging.getLogger("sbert_lab.annotations")
 FOLDER = "annotations"
 LOWEST, HIGHEST = 0, 5
 MOST_PROJECTS = 500
-MOST_LINES = 500_000  # of ratings.jsonl
+RATINGS, AGREED = "ratings.jsonl", "agreed.jsonl"
+MOST_LINES = 500_000  # of each of them
 MOST_RATERS = 50  # of a project: each two of them are compared
 LONGEST_NAME = 60  # of a project and of a rater
+Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,25 @@ class ProjectInfo:
 
 @dataclass(frozen=True)
 class _Rating:
-    """A line of ``ratings.jsonl``: a score, or the word that the last one is taken back."""
+    """A line of ``ratings.jsonl``: a score, that the pair cannot be judged, or that the last line is taken back."""
 
     rater: str
     pair: int = -1
-    score: Annotated[int, Field(ge=LOWEST, le=HIGHEST)] | None = None
+    score: Score | None = None
+    cannot: bool = False
     undo: bool = False
+
+
+@dataclass(frozen=True)
+class _Agreed:
+    """A line of ``agreed.jsonl``; without a score the pair has the mean of its ratings again."""
+
+    pair: Annotated[int, Field(ge=0)]
+    score: Score | None
+    rater: str  # who entered it
+
+
+Line = TypeVar("Line", _Rating, _Agreed)
 
 
 class Projects:
@@ -127,62 +143,88 @@ class Project:
     info: ProjectInfo
     pairs: tuple[ChosenPair, ...]
 
-    def rate(self, rater: str, pair: int, score: int) -> None:
-        """Record what a rater said about a pair; the last word counts. On the disk when this returns.
+    def rate(self, rater: str, pair: int, score: int | None) -> None:
+        """Record what a rater said about a pair: None, that it cannot be judged. On the disk when this returns.
 
         Raises InputError if the rater has no name or is one too many, the score is not a whole number from 0 to 5,
         there is no such pair, or the disk is full.
         """
         rater = check_name(rater, "a rater")
-        if not LOWEST <= score <= HIGHEST:
-            raise InputError(f"a score is a whole number from {LOWEST} to {HIGHEST}, not {score!r}")
-        if not 0 <= pair < len(self.pairs):
-            raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
+        self._check(pair, score)
         with self._locked():
-            raters = self._replay()[0]
+            raters = self._steps()
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
-            self._append({"rater": rater, "pair": pair, "score": score, "at": round(time.time(), 3)})
+            said = {"cannot": True} if score is None else {"score": score}
+            self._append(RATINGS, {"rater": rater, "pair": pair, **said, "at": round(time.time(), 3)})
+
+    def agree(self, rater: str, pair: int, score: int | None) -> None:
+        """Record the score that raters have agreed on; it counts instead of their mean. None: they have not.
+
+        InputError as `rate`.
+        """
+        rater = check_name(rater, "a rater")
+        self._check(pair, score)
+        with self._locked():
+            line = {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)}
+            self._append(AGREED, line)
 
     def undo(self, rater: str) -> int | None:
-        """Take back the rater's last word; returns its pair, None if there is nothing to take back."""
+        """Take back what the rater said last; returns its pair, None if there is nothing to take back."""
         rater = check_name(rater, "a rater")
         with self._locked():
-            history = self._replay()[1].get(rater, [])
-            if not history:
+            steps = self._steps().get(rater, [])
+            if not steps:
                 return None
-            self._append({"rater": rater, "undo": True, "at": round(time.time(), 3)})
-        return history[-1][0]
+            self._append(RATINGS, {"rater": rater, "undo": True, "at": round(time.time(), 3)})
+        return steps[-1][0]
 
     def ratings(self) -> dict[str, dict[int, int]]:
         """Rater -> pair -> score, as they stand."""
-        return {rater: scores for rater, scores in self._replay()[0].items() if scores}
+        scores = {
+            rater: {pair: score for pair, score in said.items() if score is not None}
+            for rater, said in self.judgements().items()
+        }
+        return {rater: each for rater, each in scores.items() if each}
 
-    def _replay(self) -> tuple[dict[str, dict[int, int]], dict[str, list[tuple[int, int | None]]]]:
-        """The ratings, and of each rater (pair, score before) of what can be undone."""
-        standing: dict[str, dict[int, int]] = {}
-        history: dict[str, list[tuple[int, int | None]]] = {}
-        for line in self._lines():
-            scores, steps = standing.setdefault(line.rater, {}), history.setdefault(line.rater, [])
-            if line.score is not None:
-                steps.append((line.pair, scores.get(line.pair)))
-                scores[line.pair] = line.score
+    def judgements(self) -> dict[str, dict[int, int | None]]:
+        """Rater -> pair -> score, as they stand; None for a pair that the rater cannot judge."""
+        return {rater: dict(steps) for rater, steps in self._steps().items()}
+
+    def agreed(self) -> dict[int, int]:
+        """Pair -> the score that the raters have agreed on."""
+        newest = {line.pair: line.score for line in self._lines(AGREED, _Agreed)}
+        return {pair: score for pair, score in newest.items() if score is not None and pair < len(self.pairs)}
+
+    def _check(self, pair: int, score: int | None) -> None:
+        if score is not None and not LOWEST <= score <= HIGHEST:
+            raise InputError(f"a score is a whole number from {LOWEST} to {HIGHEST}, not {score!r}")
+        if not 0 <= pair < len(self.pairs):
+            raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
+
+    def _steps(self) -> dict[str, list[tuple[int, int | None]]]:
+        """Rater -> (pair, score) in their order, without what was taken back. The last one of a pair stands."""
+        steps_of: dict[str, list[tuple[int, int | None]]] = {}
+        for line in self._lines(RATINGS, _Rating):
+            steps = steps_of.setdefault(line.rater, [])
+            if not line.undo:
+                steps.append((line.pair, line.score))
             elif steps:
-                pair, before = steps.pop()
-                scores.pop(pair)
-                if before is not None:
-                    scores[pair] = before
-        return standing, history
+                steps.pop()
+        return steps_of
 
-    def _lines(self) -> Iterator[_Rating]:
-        file, damaged = self.folder / "ratings.jsonl", 0
-        for _, line in read_lines(file, _Rating) if file.exists() else ():
-            if line is not None and (line.undo if line.score is None else 0 <= line.pair < len(self.pairs)):
+    def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
+        file, damaged = self.folder / name, 0
+        for _, line in read_lines(file, kind) if file.exists() else ():
+            if line is None or (isinstance(line, _Rating) and not self._is_whole(line)):
+                damaged += 1  # cut off when the machine went down
+            else:
                 yield line
-            else:  # cut off when the machine went down
-                damaged += 1
         if damaged:
-            log.warning("%d damaged lines of %s/ratings.jsonl count as not written", damaged, self.id)
+            log.warning("%d damaged lines of %s/%s count as not written", damaged, self.id, name)
+
+    def _is_whole(self, line: _Rating) -> bool:
+        return line.undo or ((line.cannot or line.score is not None) and 0 <= line.pair < len(self.pairs))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -193,10 +235,10 @@ class Project:
         except OSError as error:
             raise InputError(f"the rating could not be saved: {error.strerror or error}") from error
 
-    def _append(self, line: dict[str, Any]) -> None:
-        """One line at the end of the file, synchronised to the disk."""
+    def _append(self, name: str, line: dict[str, Any]) -> None:
+        """One line at the end of a file, synchronised to the disk."""
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        with (self.folder / "ratings.jsonl").open("ab+") as file:
+        with (self.folder / name).open("ab+") as file:
             if file.tell() > MOST_LINES * 100:
                 raise InputError("the project has as many ratings as one may have; begin another")
             if file.tell():

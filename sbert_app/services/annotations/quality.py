@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbert_app.services.annotations.project import Project
+from sbert_app.services.annotations.project import HIGHEST, Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
-from sbert_app.services.files.writers import save_csv
+from sbert_app.services.files.writers import save_table
 from sbert_app.services.results.results import Difference, Estimate
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.dataset import sentence_groups
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FEWEST_JUDGED = 10  # pairs from which a correlation is worth a look
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
+HELD_OUT = SHARES["held-out"]
 FEWEST = 40  # judged pairs to train on
 FEWEST_OF_A_PART = 6
 EPOCHS = 4.0
@@ -50,6 +51,22 @@ class Agreement:
     alpha: float  # Krippendorff's, interval; NaN where it is undefined
     alpha_ordinal: float
     between: dict[tuple[str, str], tuple[float, int]]  # two raters -> (Spearman, pairs of both)
+    confusion: np.ndarray  # (6, 6): pairs to which a rater gave the row's score and a later one the column's
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair to which raters gave different scores."""
+
+    pair: int
+    first: str
+    second: str
+    scores: dict[str, int]  # rater -> score
+    agreed: int | None
+
+    @property
+    def difference(self) -> int:
+        return max(self.scores.values()) - min(self.scores.values())
 
 
 @dataclass(frozen=True)
@@ -61,36 +78,76 @@ class Quality:
     pairs: int
     random: Estimate | None  # on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`
     random_pairs: int
+    ceiling: dict[str, float]  # rater -> ρ ×100 with the mean of the others: as good as a person is
+
+    @property
+    def more_pairs(self) -> int:
+        """How many more judged pairs would halve the interval, whose width falls with the root of their number."""
+        return 3 * (self.pairs - 3)  # of Fisher's interval: 1 / √(n − 3)
 
 
 def agreement(project: Project) -> Agreement:
-    """Of all raters of a project."""
     from training.evaluation.metrics import krippendorff_alpha, spearman
 
     ratings = project.ratings()
     table = np.full((len(ratings), len(project.pairs)), np.nan)
     for row, scores in zip(table, ratings.values(), strict=True):
         row[list(scores)] = list(scores.values())
-    between = {}
+    between, confusion = {}, np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     for (a, first), (b, second) in combinations(ratings.items(), 2):
         both = sorted(first.keys() & second.keys())
         rho = spearman(np.array([first[i] for i in both]), np.array([second[i] for i in both]))
         between[a, b] = (rho, len(both))
+        for i in both:
+            confusion[first[i], second[i]] += 1
     return Agreement(
         {rater: len(scores) for rater, scores in ratings.items()},
         int(((~np.isnan(table)).sum(axis=0) >= 2).sum()),
         krippendorff_alpha(table),
         krippendorff_alpha(table, "ordinal"),
         between,
+        confusion,
     )
 
 
+def disagreements(project: Project, rater: str) -> list[Disagreement]:
+    """The pairs that this rater has judged and on which raters differ, the largest difference first.
+
+    Pairs that are still to be judged are left out, so that nobody sees what others said before.
+    """
+    ratings, agreed = project.ratings(), project.agreed()
+    found = []
+    for i in project.judgements().get(rater, {}):
+        scores = {name: each[i] for name, each in ratings.items() if i in each}
+        if len(set(scores.values())) > 1:
+            found.append(Disagreement(i, project.pairs[i].first, project.pairs[i].second, scores, agreed.get(i)))
+    return sorted(found, key=lambda each: (-each.difference, each.pair))
+
+
+def ceiling(project: Project) -> dict[str, float]:
+    """Spearman ρ ×100 of each rater with the mean of the others, on the pairs that both have judged.
+
+    Raters for whom it is undefined, or who share fewer than ten pairs with others, are left out.
+    """
+    from training.evaluation.metrics import spearman
+
+    ratings, found = project.ratings(), {}
+    for rater, own in ratings.items():
+        rest = {i: [each[i] for name, each in ratings.items() if name != rater and i in each] for i in own}
+        shared = [i for i, others in rest.items() if others]
+        rho = spearman(np.array([own[i] for i in shared]), np.array([np.mean(rest[i]) for i in shared]))
+        if len(shared) >= FEWEST_JUDGED and not np.isnan(rho):
+            found[rater] = 100 * rho
+    return found
+
+
 def mean_ratings(project: Project) -> dict[int, float]:
-    """Pair -> the mean of its ratings, of every pair that has one, in the order of the pairs."""
+    """Pair -> the mean of its ratings, or what was agreed on, of every judged pair, in the order of the pairs."""
     by_pair: dict[int, list[int]] = {}
     for scores in project.ratings().values():
         for pair, score in scores.items():
             by_pair.setdefault(pair, []).append(score)
+    by_pair |= {pair: [score] for pair, score in project.agreed().items()}
     return {pair: float(np.mean(by_pair[pair])) for pair in sorted(by_pair)}
 
 
@@ -109,7 +166,7 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     scores = score_pairs(models, model, [(pair.first, pair.second) for pair in pairs])
     drawn = np.array([pair.reason == RANDOM for pair in pairs])
     random = _estimate(scores[drawn], gold[drawn]) if drawn.sum() >= FEWEST_JUDGED else None
-    return Quality(model, _estimate(scores, gold), len(gold), random, int(drawn.sum()))
+    return Quality(model, _estimate(scores, gold), len(gold), random, int(drawn.sum()), ceiling(project))
 
 
 def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
@@ -141,6 +198,11 @@ class BeforeAfter:
     after: Estimate
     difference: Difference | None  # paired bootstrap; None where it is undefined
     pairs: int
+
+
+def expected_margin(pairs: int, rho: float = 0.8) -> float:
+    """Half the 95% interval of a Spearman ρ ×100 on so many pairs, by the formula of Bonett and Wright (2000)."""
+    return 100 * 1.96 * (1 - rho**2) * ((1 + rho**2 / 2) / max(pairs - 3, 1)) ** 0.5
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
@@ -210,11 +272,11 @@ def compare(training: Training, models: ModelCache) -> BeforeAfter:
 
 
 def export_csv(project: Project, file: Path) -> Path:
-    """Every pair with its reason, scores and mean rating, and a column for each rater. Returns ``file``.
+    """Every pair with its reason, scores and mean or agreed rating, and a column for each rater. Returns ``file``.
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    ratings, means, pairs = project.ratings(), mean_ratings(project), project.pairs
+    ratings, means, agreed, pairs = project.ratings(), mean_ratings(project), project.agreed(), project.pairs
     columns: dict[str, Any] = {
         "sentence1": [pair.first for pair in pairs],
         "sentence2": [pair.second for pair in pairs],
@@ -222,8 +284,9 @@ def export_csv(project: Project, file: Path) -> Path:
         "reason": [pair.reason for pair in pairs],
         "model": [f"{pair.score:.4f}" for pair in pairs],
         "second_model": [f"{pair.second_score:.4f}" for pair in pairs],
+        "agreed": [agreed.get(i) for i in range(len(pairs))],
     }
     for name in sorted(ratings):
         columns[f"rater {name}" if name in columns else name] = [ratings[name].get(i) for i in range(len(pairs))]
     file.parent.mkdir(parents=True, exist_ok=True)
-    return save_csv(file.parent, file.name, columns)
+    return save_table(file, columns)

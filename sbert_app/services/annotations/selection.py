@@ -34,7 +34,7 @@ DISAGREE, THRESHOLD, RANDOM = "disagree", "threshold", "random"
 REASONS = {
     DISAGREE: "the two models rank it differently",
     THRESHOLD: "its score is near the threshold",
-    RANDOM: "drawn at random, for a figure without bias",
+    RANDOM: "it was drawn at random, and so stands for the other pairs",
 }
 
 

@@ -11,8 +11,6 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where long work is in its life."""
-
     OPENED = "opened"  # a file that nobody has asked to be scored yet
     QUEUED = "queued"
     RUNNING = "running"

@@ -31,7 +31,6 @@ from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
-from sbert_app.services.maps.umap_engine import COMPILING, is_warm
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
@@ -124,8 +123,7 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
     def compute() -> np.ndarray:
         from sklearn import cluster as sklearn_cluster
 
-        mapping = f"Mapping {len(embedded):,} sentences to 5 dimensions"
-        task.watch.report(0, mapping if is_warm() else COMPILING)
+        task.watch.report(0, f"Mapping {len(embedded):,} sentences to 5 dimensions")
         (points,) = project([embedded], map_settings, task.cache, task.home, task.watch)
         task.watch.report(0, "Looking for dense groups")
         task.watch.check()

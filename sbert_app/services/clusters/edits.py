@@ -45,7 +45,6 @@ class EditedClusters:
 
 
 def edit_store(home: Path) -> EditStore:
-    """The changes that are kept in a home folder."""
     return DocumentStore(home / "explore" / "clusters", ClusterEdits, default=ClusterEdits())
 
 

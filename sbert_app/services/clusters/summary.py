@@ -21,9 +21,9 @@ import numpy as np
 
 from sbert_app.services.clusters.clustering import NOISE
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, mean_pair_cosine
 from sbert_app.services.corpus.similar_pairs import normalize_text
-from sbert_app.services.files.writers import Column, save_csv, with_file_columns
+from sbert_app.services.files.writers import Column, save_table, with_file_columns
 from sbert_app.services.function_words import stop_words
 
 REPRESENTATIVES = 3
@@ -82,11 +82,8 @@ def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
     return list(row_of.values())
 
 
-def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
-    """A CSV file of all sentences with their cluster (0 = noise), its name, its keywords, and their other columns.
-
-    Raises InputError if the file cannot be written.
-    """
+def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
+    """All sentences with their cluster (0 = noise), its name, its keywords, and their other columns."""
     numbers = np.zeros(len(corpus), dtype=np.int64)
     for cluster in clusters:
         numbers[cluster.rows] = cluster.number
@@ -96,7 +93,7 @@ def save_labels(corpus: Corpus, clusters: list[Cluster], folder: Path) -> Path:
         name_of = {cluster.number: cluster.name for cluster in clusters}
         columns["name"] = [name_of[number] for number in numbers.tolist()]
     columns |= {"keywords": [keywords_of[number] for number in numbers.tolist()], "sentence": corpus.sentences}
-    return save_csv(folder, "clusters.csv", with_file_columns(columns, corpus.columns))
+    return with_file_columns(columns, corpus.columns)
 
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -190,18 +187,6 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
     return Subset(chosen, cosines, cosine, _keywords(embedded.corpus, chosen))
 
 
-def mean_pair_cosine(vectors: np.ndarray) -> float | None:
-    """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
-
-    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
-    """
-    n = len(vectors)
-    if n < 2:
-        return None
-    total = vectors.sum(axis=0, dtype=np.float64)
-    return float(total @ total - n) / (n * (n - 1))
-
-
 def containing(corpus: Corpus, text: str) -> np.ndarray:
     """The rows whose sentence contains a text, in upper or lower case: int64, ascending."""
     wanted = " ".join(text.casefold().split())
@@ -221,7 +206,7 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
         "sentence": selected.sentences,
         "mean_cosine": subset.cosines,
     }
-    return save_csv(folder, "selected.csv", with_file_columns(columns, selected.columns))
+    return save_table(folder / "selected.csv", with_file_columns(columns, selected.columns))
 
 
 def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sbert_app.formats import format_count
-from sbert_app.services.function_words import function_words
+from sbert_app.services.corpus.embedded import weights_key
+from sbert_app.services.function_words import other_language
 from training.errors import InputError
 from training.names import BY_ROLE, ModelName
 
@@ -67,6 +67,7 @@ class Comparison:
     prompts: tuple[str, str] = ("", "")  # texts put before each sentence
     advice: str = ""  # the model was trained with prompts, and none is used
     sent_to: str = ""  # the host that the sentences were sent to; "" if they stayed here
+    weights: str = ""  # that the encoder has; see `weights_key`
 
     @property
     def lacks_words(self) -> bool:
@@ -74,7 +75,6 @@ class Comparison:
         return self.attribution is None and not self.no_map
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as the HTTP API returns it."""
         exact = self.attribution
         return {
             "cosine": round(self.cosine, 6),
@@ -87,6 +87,7 @@ class Comparison:
             "words_b": exact.words_b if exact else [word.text for word in self.b.words],
             "matrix": exact.matrix.round(6).tolist() if exact else None,
             "truncated": [self.a.truncated, self.b.truncated],
+            "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), len(self.a.tokens) + len(self.b.tokens)),
             "dimension": self.dimension,
             "prompts": list(self.prompts),
             "remark": self.advice,
@@ -133,6 +134,7 @@ def compare(
         cross_ms=cross_ms,
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
+        weights=weights_key(encoder),
     )
 
 
@@ -190,13 +192,14 @@ def compare_by_name(
     pooling: str = "",
     cross_encoder: ModelName | str | None = None,
 ) -> Comparison:
-    """Compare with models by name; "" is the model's own pooling, "none" no cross-encoder.
+    """Compare with models by name; "" is the pooling that the name states, else the model's own.
 
     A model whose name ends in ?prompt_name=query|document reads the first sentence with the prompt that its folder has
     for queries, the second with that for documents.
     """
     _check(a, "first")
     _check(b, "second")
+    model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
     first = models.encoder(model, role="query" if model.prompt_name == BY_ROLE else None)
     second = models.encoder(model, pooling, "document") if model.prompt_name == BY_ROLE else None
     crosser = models.cross_encoder_or_none(cross_encoder)
@@ -253,18 +256,10 @@ def leave_one_out(encoder: Encoder, cross_encoder: CrossEncoder | None, comparis
     variants = [(a, b), *pairs]
     vectors = encoder.encode([sentence for pair in variants for sentence in pair])
     cosines = (vectors[0::2] * vectors[1::2]).sum(axis=1)
-    cross_scores = None if cross_encoder is None else cross_encoder.predict(variants)
-    return [
-        LeftOut(
-            side,
-            word.text,
-            word.start,
-            word.end,
-            float(cosines[i] - cosines[0]),
-            None if cross_scores is None else float(cross_scores[i] - cross_scores[0]),
-        )
-        for i, (side, word) in enumerate(words, start=1)
-    ]
+    scores = None if cross_encoder is None else cross_encoder.predict(variants)
+    of_cross: list[Any] = [None] * len(words) if scores is None else (scores[1:] - scores[0]).tolist()
+    found = zip(words, (cosines[1:] - cosines[0]).tolist(), of_cross, strict=True)
+    return [LeftOut(side, word.text, word.start, word.end, cosine, cross) for (side, word), cosine, cross in found]
 
 
 @dataclass(frozen=True)
@@ -344,35 +339,3 @@ def _without(sentence: str, word: Word) -> str:
     """The sentence without a word, and without one of the two spaces around it."""
     before, after = sentence[: word.start], sentence[word.end :]
     return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)
-
-
-# ---------------------------------------------------------------- another language than the model's
-
-# A model for many languages has a vocabulary of 100,000 sub-words and more; one with a smaller vocabulary was trained
-# on one language, for the built-in models English. A text in another script is told by its letters, one in Latin
-# letters by its function words (assets/examples/function_words.json), if the model also splits its words more than
-# English ones.
-
-
-MULTILINGUAL_FROM = 60_000  # sub-words in a vocabulary
-FOREIGN_SPLIT = 1.25  # sub-words per word; English sentences have about 1.1
-_WORD = re.compile(r"[^\W\d_]+")
-_SCRIPTS = {"CJK": "Chinese", "HANGUL": "Hangul", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
-
-
-def other_language(text: str, subwords: int, vocabulary: int) -> str:
-    """The language or script of a text that a model for English was not trained on; "" for English and if unsure.
-
-    ``subwords`` are those that the model's tokenizer makes of it; ``vocabulary`` is the model's, in sub-words.
-    """
-    words = _WORD.findall(text.lower())
-    if vocabulary > MULTILINGUAL_FROM or not words:
-        return ""
-    scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in "".join(words)]
-    script = max(set(scripts), key=scripts.count)  # of most letters, such as CYRILLIC
-    if script not in ("LATIN", "UNKNOWN", "MODIFIER"):
-        return f"{_SCRIPTS.get(script, script.capitalize())} script"
-    counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
-    best = max(counts, key=counts.__getitem__)
-    is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
-    return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from training.assets import asset
 
 FOLDER = asset("examples")
-GOLD_LESSON = "A pair of STSb dev: the annotators' score stands beside the models'."
+GOLD_LESSON = "A pair from STSb dev: compare the annotators' score with the models'."
 
 
 class ExamplePair(NamedTuple):
@@ -25,7 +25,6 @@ class ExamplePair(NamedTuple):
 
 @cache
 def pairs() -> tuple[ExamplePair, ...]:
-    """The example pairs of the Compare page."""
     return tuple(ExamplePair(**entry) for entry in json.loads((FOLDER / "pairs.json").read_text(encoding="utf-8")))
 
 

@@ -8,6 +8,7 @@ sentences, with the gold scores of the pairs. A corpus holds at most a million s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sbert_app.services.corpus.own_vectors import vector_columns
 from sbert_app.services.store.cache import digest
 from training.assets import asset
 from training.data.tables.columns import as_text, pick_columns, pick_sentence
@@ -55,6 +57,7 @@ class Corpus:
     columns: dict[str, list[Any]] = field(default_factory=dict)
     gold: GoldPairs | None = None
     notes: tuple[str, ...] = ()
+    vectors: np.ndarray | None = None  # float32 (N, D) of unit length, where the user has brought them
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -67,6 +70,11 @@ class Corpus:
     def digest(self) -> str:
         """Identifies the sentences and their order."""
         return digest(f"{len(sentence)}:{sentence}" for sentence in self.sentences)
+
+    @cached_property
+    def own_key(self) -> str:
+        """Identifies the sentences with the vectors that were brought with them."""
+        return digest([self.digest, hashlib.sha256(b"" if self.vectors is None else self.vectors.data).hexdigest()])
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
@@ -89,23 +97,30 @@ class Corpus:
 
     @classmethod
     def from_file(
-        cls, path: Path | str, column: str | None = None, encoding: str | None = None, most: int = MAX_SENTENCES
+        cls,
+        path: Path | str,
+        column: str | None = None,
+        encoding: str | None = None,
+        most: int = MAX_SENTENCES,
+        sheet: str | None = None,
+        vectors: np.ndarray | None = None,
     ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
         gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a text
-        file; None to find out. Raises InputError if the file cannot be read, there is no such column, or it contains no
-        text.
+        file, ``sheet`` that of a workbook; None to find out. ``vectors`` are those of its rows, if the user has brought
+        them. InputError if the file cannot be read, there is no such column, it contains no text, or there is not one
+        vector for each row.
         """
-        if column is None and Path(path).suffix.lower() == ".txt":
-            return _from_rows(open_lines(Path(path), encoding), "sentence", most)
-        table = open_table(path, encoding)
-        if column is None and has_pairs(table):
+        if column in (None, "sentence") and Path(path).suffix.lower() == ".txt":
+            return _from_rows(open_lines(Path(path), encoding), "sentence", most, vectors)
+        table = open_table(path, encoding, sheet)
+        if column is None and has_pairs(table) and vectors is None:
             from training.data.load import load_data
 
             return cls.from_dataset(load_data(str(DataName(str(path), encoding))), most)
-        return _from_rows(table, pick_sentence(table, column), most)
+        return _from_rows(table, pick_sentence(table, column), most, vectors)
 
     @classmethod
     def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
@@ -150,26 +165,35 @@ def has_pairs(table: Table) -> bool:
     return True
 
 
-def _from_rows(table: Table, column: str, most: int) -> Corpus:
+def _from_rows(table: Table, column: str, most: int, vectors: np.ndarray | None = None) -> Corpus:
     """The rows with text in ``column``, up to ``most``."""
-    columns: dict[str, list[Any]] = {name: [] for name in table.columns}
+    others = set(table.columns) - {column, *vector_columns(table.path)}
+    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name in others}
     sentences: list[str] = []
-    blank = 0
+    rows: list[int] = []
+    blank = read = 0
     for batch in table.batches():
         texts = [as_text(cell) for cell in batch.rows[column]]
         filled = [i for i, text in enumerate(texts) if text is not None]
         blank += len(texts) - len(filled)
         sentences += [" ".join((texts[i] or "").split()) for i in filled]
-        for name, cells in batch.rows.items():
-            columns[name] += [cells[i] for i in filled]
+        rows += [read + i for i in filled]
+        read += len(batch)
+        for name, cells in columns.items():
+            cells.extend(batch.rows[name][i] for i in filled)
         if len(sentences) >= most:
             break
-    del columns[column]
     notes = table.remarks + ((f"{blank:,} rows without text in {column} are left out.",) if blank else ())
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
-    return Corpus(table.path.name, sentences[:most], columns, notes=notes)
+    if vectors is not None:
+        if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
+            raise InputError(
+                f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows; one for each."
+            )
+        vectors = vectors[rows[:most]]
+    return Corpus(table.path.name, sentences[:most], columns, notes=notes, vectors=vectors)
 
 
 def _cut(count: int, most: int) -> tuple[str, ...]:

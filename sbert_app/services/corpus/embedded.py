@@ -11,11 +11,13 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +35,7 @@ log = logging.getLogger("sbert_lab.corpus")
 
 MAX_EXACT = 200_000  # vectors up to which a search compares all in float32: a few milliseconds
 MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
+MAX_AVERAGED = 20_000  # sentences over whose pairs a mean is taken
 SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
 
 
@@ -47,6 +50,11 @@ class EmbeddedCorpus:
 
     def __len__(self) -> int:
         return len(self.corpus)
+
+    @cached_property
+    def random_cosine(self) -> float:
+        """The mean cosine of two different sentences of the corpus; 0 if there is but one."""
+        return mean_pair_cosine(np.asarray(self.vectors[fixed_sample(len(self), MAX_AVERAGED)])) or 0.0
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
@@ -87,7 +95,6 @@ def encode(
 
 
 def embedding_key(corpus: Corpus, encoder: Encoder) -> str:
-    """The cache key of the vectors."""
     return digest([corpus.digest, fingerprint(encoder)])
 
 
@@ -101,12 +108,39 @@ def fingerprint(encoder: Encoder) -> str:
     backbone = getattr(encoder, "backbone", None)
     if backbone is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):
         parts.append(encoder.settings)
-    modules = [] if backbone is None else [backbone, *encoder.head]
+    return digest([*parts, *([] if backbone is None else _weights(encoder))])
+
+
+def weights_key(encoder: Encoder) -> str:
+    """Identifies an encoder's weights, whatever its name and its settings are."""
+    if encoder.backbone not in _keys:  # the poolings of one model share it
+        _keys[encoder.backbone] = digest(_weights(encoder))
+    return _keys[encoder.backbone]
+
+
+_keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of the backbones that are loaded
+
+
+def _weights(encoder: Encoder) -> list[str]:
+    """A sample of each parameter."""
+    parts, modules = [], (encoder.backbone, *encoder.head)
     for name, weights in (item for module in modules for item in sorted(module.state_dict().items())):
         flat = weights.reshape(-1)
         sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
         parts.append(f"{name} {tuple(weights.shape)} {sample.tobytes().hex()}")
-    return digest(parts)
+    return parts
+
+
+def mean_pair_cosine(vectors: np.ndarray) -> float | None:
+    """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
+
+    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
+    """
+    n = len(vectors)
+    if n < 2:
+        return None
+    total = vectors.sum(axis=0, dtype=np.float64)
+    return float(total @ total - n) / (n * (n - 1))
 
 
 SEED = 0
@@ -149,16 +183,22 @@ MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
 
 
 def encode_to_file(
-    path: Path, sentences: Sequence[str], encoder: Encoder, watch: Watch = UNWATCHED, chunk: int = CHUNK
+    path: Path,
+    sentences: list[str] | Iterator[str],
+    encoder: Encoder,
+    watch: Watch = UNWATCHED,
+    chunk: int = CHUNK,
+    count: int = 0,
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
 
     Its folder is created. ``watch`` is asked within and between chunks, each of which is written when it is done.
+    An iterator is read once, and has ``count`` sentences; equal ones among them are not looked for.
     Raises InputError if the disk is full or not writable. What is done stays, also after a stop.
     """
     from filelock import FileLock, Timeout
 
-    shape = (len(sentences), encoder.dimension)
+    shape = (len(sentences) if isinstance(sentences, list) else count, encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     while True:
@@ -167,7 +207,7 @@ def encode_to_file(
         watch.check()
         try:
             with lock.acquire(timeout=POLL_SECONDS):
-                _complete(path, sentences, encoder, watch, chunk)
+                _complete(path, sentences, shape[0], encoder, watch, chunk)
         except Timeout:  # another process is at it
             continue
 
@@ -189,9 +229,13 @@ def rows_done(path: Path, dimension: int) -> int:
     return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
 
 
-def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Watch, chunk: int) -> None:
-    """Compute and append the rows that the file lacks, and give it its name."""
-    part, total = path.with_name(path.name + INCOMPLETE), len(sentences)
+def _complete(
+    path: Path, sentences: list[str] | Iterator[str], total: int, encoder: Encoder, watch: Watch, chunk: int
+) -> None:
+    """Compute and append the rows that the file lacks, each distinct sentence once, and give it its name."""
+    from training.models.tokenization import first_positions  # torch takes seconds to import
+
+    part = path.with_name(path.name + INCOMPLETE)
     for folder in filter(Path.is_dir, (part, path)):  # in the place of a file
         shutil.rmtree(folder, ignore_errors=True)
     row_bytes = encoder.dimension * BYTES
@@ -208,10 +252,19 @@ def _complete(path: Path, sentences: Sequence[str], encoder: Encoder, watch: Wat
         with part.open("ab") as file:
             file.truncate(done * row_bytes)  # a row of which only a part was written
             watch.report(done, None, total)
+            first = first_positions(sentences) if isinstance(sentences, list) else np.arange(total)
+            texts = islice(sentences, done, None)
             for start in range(done, total, chunk):
                 watch.check()
-                vectors = encoder.encode(sentences[start : start + chunk], should_stop=watch.should_stop)
-                file.write(np.ascontiguousarray(vectors, dtype=np.float32).data)
+                rows = first[start : start + chunk]
+                is_new = rows >= start  # the others equal a sentence whose vector is in the file
+                vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
+                new = [text for text, wanted in zip(islice(texts, len(rows)), is_new, strict=True) if wanted]
+                vectors[is_new] = encoder.encode(new, should_stop=watch.should_stop)
+                if start:
+                    written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
+                    vectors[~is_new] = written[rows[~is_new]]
+                file.write(vectors.data)
                 file.flush()
                 watch.report(min(start + chunk, total), None, total)
         part.replace(path)

@@ -19,6 +19,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import EXAMPLE, Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
+from sbert_app.services.corpus.own_vectors import OWN
 from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from training.assets import asset
 from training.errors import InputError
@@ -51,11 +52,13 @@ class EmbeddingCache:
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._example: str | None = None
+        self._named: dict[str, str] = {}  # data set -> key; what it holds stays the same
 
     def add(self, corpus: Corpus) -> str:
         """Hold a corpus and return its key, which is equal for equal names, sentences and columns."""
         columns = (f"{name}={values}" for name, values in corpus.columns.items())
-        key = digest([corpus.name, corpus.digest, *columns])
+        own = [] if corpus.vectors is None else [corpus.own_key]
+        key = digest([corpus.name, corpus.digest, *columns, *own])
         self._corpora.put(key, corpus)
         return key
 
@@ -64,6 +67,12 @@ class EmbeddingCache:
         if self._example is None or self._example not in self._corpora:
             self._example = self.add(Corpus.from_file(EXAMPLE))
         return self._example
+
+    def named(self, data: str) -> str:
+        """The key of the corpus of a data set, which is read if it is not open. InputError as `Corpus.from_data`."""
+        if self._named.get(data) not in self._corpora:
+            self._named[data] = self.add(Corpus.from_data(data, self.home))
+        return self._named[data]
 
     def corpus(self, key: str) -> Corpus:
         """The open corpus with that key. Raises InputError if it has been evicted."""
@@ -75,12 +84,19 @@ class EmbeddingCache:
     def embed(
         self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
     ) -> EmbeddedCorpus:
-        """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache.
+        """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache; or as `OWN`.
 
         Concurrent requests for the same vectors encode once. ``watch`` gets (sentences done, total). Raises InputError
         if the corpus has been evicted, or the model cannot be loaded. When one is stopped, others continue.
         """
         corpus = self.corpus(corpus_key)
+        if model == OWN:
+            if corpus.vectors is None:
+                raise InputError(f"{corpus.name} has no vectors of its own.")
+            key = corpus.own_key
+            own = self._embedded.get(key) or EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
+            self._embedded.put(key, own)
+            return own if own.corpus is corpus else replace(own, corpus=corpus)
         encoder = self.models.encoder(model, pooling, "document")
         key = embedding_key(corpus, encoder)
         with watch.holding(self._locks[key]):

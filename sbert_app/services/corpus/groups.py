@@ -34,7 +34,6 @@ GroupStore = DocumentStore[Groups]
 
 
 def group_store(home: Path) -> GroupStore:
-    """The groups that are kept in a home folder."""
     return DocumentStore(home / "explore" / "groups", Groups, default=Groups())
 
 

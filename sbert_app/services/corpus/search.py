@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 MAX_K = 100
+UNLIKE, ABOVE_RANDOM = 0.25, 0.1  # nothing is similar below this cosine, nor so little above that of random pairs
 CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
 
 
@@ -43,6 +44,12 @@ class SearchResult:
     candidates: int = 0  # read by the cross-encoder
     cross_encoder: str | None = None
     index_note: str = ""  # what an index that is not exact was checked with
+    random_cosine: float = 0.0  # the mean of two sentences of the corpus
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether not even the nearest sentence is similar to the query."""
+        return self.by_cosine[0].cosine < max(UNLIKE, self.random_cosine + ABOVE_RANDOM)
 
     @property
     def hits(self) -> list[Hit]:
@@ -96,7 +103,7 @@ def search(
     ]
     encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
-    result = replace(result, index_note=getattr(index, "note", ""))
+    result = replace(result, index_note=getattr(index, "note", ""), random_cosine=embedded.random_cosine)
     return result if cross_encoder is None else _rerank(result, nearest, k, cross_encoder)
 
 

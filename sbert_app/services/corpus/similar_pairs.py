@@ -11,15 +11,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.files.writers import save_csv, with_file_columns
+from sbert_app.services.files.writers import Column, save_table, with_file_columns
+from sbert_app.services.store.cache import DiskCache, digest
+from training.errors import InputError
 
 MAX_PAIRS = 10_000
+BLOCK = 1_024  # sentences that are looked up at a time
 WORD = re.compile(r"\w+")
 
 
@@ -68,11 +72,46 @@ def similar_pairs(
 
 def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
     """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is kept."""
-    from training.search import near_duplicates
+    from training.clustering import near_duplicates
 
     started = time.perf_counter()
     original = near_duplicates(embedded.vectors, threshold, watch.on_progress, watch.should_stop)
     return NearDuplicates(original, threshold, time.perf_counter() - started)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """Of each sentence of a corpus the nearest one in another corpus. Thresholds are applied to it, again and again."""
+
+    cosines: np.ndarray  # (N,)
+    rows: np.ndarray  # (N,) int64, in the other corpus
+
+    def matches(self, threshold: float) -> np.ndarray:
+        """Rows with a cosine of ``threshold`` or more, the most similar first: the corpora share them."""
+        order = np.argsort(-self.cosines, kind="stable")
+        return order[self.cosines[order] >= threshold]
+
+
+def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
+    """Look for each sentence of a corpus in another one under the same model; kept in ``cache``.
+
+    Raises InputError if the vectors have different dimensions.
+    """
+    if embedded.vectors.shape[1] != other.vectors.shape[1]:
+        raise InputError(f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions.")
+
+    def compute() -> np.ndarray:
+        found = np.empty((2, len(embedded)))
+        for start in range(0, len(embedded), BLOCK):
+            watch.check()
+            part = slice(start, start + BLOCK)
+            cosines, rows = other.index.nearest(np.asarray(embedded.vectors[part]), 1)
+            found[:, part] = cosines[:, 0], rows[:, 0]
+            watch.report(start, None, len(embedded))
+        return found
+
+    cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
+    return Nearest(cosines, rows.astype(np.int64))
 
 
 def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
@@ -90,20 +129,17 @@ def normalize_text(sentence: str) -> str:
 
 def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
     """A CSV file of the pairs: cosine, row numbers from 1, sentences. Raises InputError if it cannot be written."""
-    return save_csv(
-        folder,
-        "similar-pairs.csv",
-        {
-            "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
-            "row1": [i + 1 for i, _, _ in similar.pairs],
-            "row2": [j + 1 for _, j, _ in similar.pairs],
-            "sentence1": [corpus.sentences[i] for i, _, _ in similar.pairs],
-            "sentence2": [corpus.sentences[j] for _, j, _ in similar.pairs],
-        },
-    )
+    columns: dict[str, Column] = {
+        "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
+        "row1": [i + 1 for i, _, _ in similar.pairs],
+        "row2": [j + 1 for _, j, _ in similar.pairs],
+        "sentence1": [corpus.sentences[i] for i, _, _ in similar.pairs],
+        "sentence2": [corpus.sentences[j] for _, j, _ in similar.pairs],
+    }
+    return save_table(folder / "similar-pairs.csv", columns)
 
 
-def save_without_near_duplicates(duplicates: NearDuplicates, corpus: Corpus, folder: Path) -> Path:
-    """A CSV file of the kept sentences with their other columns. Raises InputError if it cannot be written."""
-    kept = corpus.select(duplicates.kept.tolist())
-    return save_csv(folder, "without-repeats.csv", with_file_columns({"sentence": kept.sentences}, kept.columns))
+def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
+    """A CSV file of sentences, after ``columns`` of them, with those of the corpus. InputError if it is not written."""
+    kept = corpus.select(rows.tolist())
+    return save_table(folder / name, with_file_columns({**columns, "sentence": kept.sentences}, kept.columns))

@@ -64,8 +64,6 @@ class PlannedRun(BaseModel):
 
 
 class ExperimentRecord(BaseModel):
-    """The file of an experiment."""
-
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["sweep", "folds", "seeds"]
@@ -186,7 +184,6 @@ class Experiment:
 
     @property
     def runs(self) -> list[Run]:
-        """Those that there are."""
         return [cell.run for cell in self.cells if cell.run is not None]
 
     @property
@@ -368,7 +365,6 @@ class Experiments:
 
 
 def is_experiment(home: Path, experiment_id: str) -> bool:
-    """Whether the home folder has an experiment of this id."""
     return any(experiment_id in store.ids() for store in stores(home))
 
 

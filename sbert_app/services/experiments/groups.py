@@ -16,8 +16,6 @@ from training.errors import InputError
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of an experiment, in the list of all runs."""
-
     id: str
     name: str  # which no other has: a filter by it finds these runs alone
     runs: frozenset[str]  # ids

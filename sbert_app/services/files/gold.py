@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from training.catalogue import NLI_LABELS
+from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
 from training.data.dataset import SCORE_SCALES, TOP_SCORE, label_text
 from training.data.tables.columns import NLI_PAIR, PairColumns, bad_number, normalize_name, parse_number
 from training.data.tables.rows import RowBatch
-from training.data.transforms import NEGATIVE_LABELS, POSITIVE_FROM, POSITIVE_LABELS
+from training.data.transforms import POSITIVE_FROM
 
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NUMBERS = dict(zip(("0", "1", "2"), NLI_VALUES.values(), strict=True))

@@ -12,7 +12,6 @@ has ended is "interrupted"; the file is still there to be scored again.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import threading
@@ -35,6 +34,7 @@ from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document, write_document
+from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns
 from training.data.tables.table import Table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
@@ -82,6 +82,7 @@ class ScoreJob:
     created: float  # seconds since 1970
     state: State = State.OPENED
     encoding: str | None = None  # of the file, if the user chose one
+    sheet: str | None = None  # of a workbook, likewise
     model: str = ""
     pooling: str | None = None
     cross_encoder: str | None = None
@@ -120,25 +121,37 @@ class ScoreJobs:
         self._tasks.close()
 
     def files(self) -> Iterator[Path]:
-        """Every file of every job."""
         return (path for path in self._records.folder.rglob("*") if path.is_file())
 
-    def open(self, path: Path, encoding: str | None = None) -> ScoreJob:
+    def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """A job with a copy of this file, not yet scored. Raises InputError if it cannot be kept."""
         job_id = token_hex(8)
-        job = ScoreJob(job_id, path.name, time.time(), encoding=encoding, folder=self._records.folder / job_id)
+        folder = self._records.folder / job_id
+        job = ScoreJob(job_id, path.name, time.time(), encoding=encoding, sheet=sheet, folder=folder)
         try:
-            job.path.parent.mkdir(parents=True)
-            try:
-                os.link(path, job.path)  # takes no room
-            except OSError:
-                shutil.copyfile(path, job.path)
+            keep_copy(path, job.path)
             self._records.put(job_id, job)
-        except (OSError, InputError) as error:
+        except InputError:
             shutil.rmtree(job.folder, ignore_errors=True)
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{path.name} cannot be kept: {error.strerror or error}") from error
+            raise
+        return job
+
+    def adopt(self, made: Path, source: Path) -> ScoreJob:
+        """A job that is scored already: a copy of the folder ``made`` of one that ships, with its file.
+
+        InputError if it cannot be kept.
+        """
+        job_id = token_hex(8)
+        folder = self._records.folder / job_id
+        try:
+            shutil.copytree(made, folder)
+            job = replace(read_document(folder / "job.json", ScoreJob), id=job_id, created=time.time(), folder=folder)
+            job.path.parent.mkdir()
+            shutil.copyfile(source, job.path)
+            self._records.put(job_id, job)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
         return job
 
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
@@ -156,7 +169,7 @@ class ScoreJobs:
                 raise InputError(f"{MOST_OF_ONE} files from your address are being scored or wait for it; wait for one")
             self._check_copies(job)
             if job.state != State.OPENED:
-                job = self.open(job.path, job.encoding)
+                job = self.open(job.path, job.encoding, job.sheet)
             queued = replace(
                 job,
                 state=State.QUEUED,
@@ -190,7 +203,9 @@ class ScoreJobs:
     def summary(self, job_id: str) -> ScoreSummary | None:
         """What scoring found; None as long as it has not ended well."""
         try:
-            return read_document(self._records.path(job_id).with_name("summary.json"), _Saved).summary
+            file = self._records.path(job_id).with_name("summary.json")
+            summary = read_document(file, _Saved).summary
+            return replace(summary, outputs=[str(file.with_name(Path(each).name)) for each in summary.outputs])
         except (FileNotFoundError, InputError):
             return None
 
@@ -228,8 +243,7 @@ class ScoreJobs:
         names = [f"{stem}-matches.csv", f"{stem}-matches.parquet", f"{stem}-groups.csv", f"{stem}-deduplicated.csv"]
         csv, parquet, groups, deduplicated = (job.folder / name for name in names)
         outputs = MatchOutputs([csv, parquet], groups, deduplicated)
-        columns = (summary.columns.sentence1, summary.columns.sentence2)
-        return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs, watch)
+        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, watch)
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)

@@ -1,6 +1,6 @@
 """Applies a threshold to a scored file: a column ``match``, groups of duplicates, the sentences without duplicates.
 
-    summary = apply_threshold(Path("scored.parquet"), ("sentence1", "sentence2"), "cosine", 0.8, outputs)
+    summary = apply_threshold(Path("scored.parquet"), PairColumns("a", "b"), "cosine", 0.8, outputs)
 
 Two sentences are duplicates if a row pairs them and its score is at least the threshold, or if a chain of such rows
 connects them: the groups are the connected components of that graph, the largest first. Of each group the sentence
@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.gold import GoldColumn, matches_of
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers
-from training.data.tables.columns import as_text, free_name, parse_number
+from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import Table, open_table
 from training.errors import InputError
@@ -30,6 +31,7 @@ from training.evaluation.thresholds import FIXED, Criterion
 EXAMPLES = 10  # groups in the summary
 EXAMPLE_SENTENCES = 5  # of each
 WRITTEN = 10_000  # rows of the two lists that are written at a time
+LOOKED_AT = 2_000  # matching rows among which those are listed that are no matches
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class MatchSummary:
     groups: int  # of at least two sentences
     kept: int  # distinct sentences without the duplicates
     largest: list[DuplicateGroup] = field(default_factory=list)
+    false: int | None = None  # matching rows that are no matches by their gold score or label; None without any
+    false_pairs: list[tuple[int, str, str]] = field(default_factory=list)  # (row, sentences) of the first of them
     outputs: list[str] = field(default_factory=list)
 
 
@@ -82,7 +86,7 @@ def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
 
 def apply_threshold(
     scored: Path,
-    sentences: tuple[str, str],
+    columns: PairColumns,
     score: str,
     threshold: float,
     outputs: MatchOutputs,
@@ -90,13 +94,15 @@ def apply_threshold(
 ) -> MatchSummary:
     """Write the outputs for a file that `score_file` wrote: rows match whose ``score`` is at least the threshold.
 
-    ``sentences`` and ``score`` are columns of the file. InputError if an output cannot be written.
+    ``columns`` and ``score`` are columns of the file. InputError if an output cannot be written.
     """
+    sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
     column = free_name("match", table.columns)
     matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
     with discarded_on_error(matched):
-        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch)
+        judged = _Judged(table, columns)
+        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
         for writer in matched:
             writer.finish()
     graph = _Graph(keys, together)
@@ -111,8 +117,41 @@ def apply_threshold(
         groups=int((graph.sizes > 1).sum()),
         kept=len(graph.sizes),
         largest=largest,
+        **judged.false(),
         outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
     )
+
+
+class _Judged:
+    """The matching rows that have a gold score or a label, and which of them are no matches by it."""
+
+    def __init__(self, table: Table, columns: PairColumns) -> None:
+        self._columns, self._gold = columns, GoldColumn.of(table.preview(50), columns)
+        self._values: list[np.ndarray] = []  # of all rows
+        self._matching: list[np.ndarray] = []
+        self._texts: list[tuple[int, str, str]] = []  # of the first matching rows
+
+    def add(self, batch: RowBatch, match: Sequence[bool | None]) -> None:
+        if self._gold is None:
+            return
+        self._values.append(self._gold.read(batch.rows[self._gold.name])[0])
+        self._matching.append(np.array([bool(each) for each in match]))
+        first, second = (batch.rows[name] for name in (self._columns.sentence1, self._columns.sentence2))
+        rows = np.flatnonzero(self._matching[-1])[: LOOKED_AT - len(self._texts)].tolist()
+        self._texts += [(batch.first_row + row, as_text(first[row]) or "", as_text(second[row]) or "") for row in rows]
+
+    def false(self) -> dict[str, Any]:
+        """Their number and the first of them, as fields of a `MatchSummary`; nothing where no gold column says it."""
+        values = np.concatenate(self._values or [np.empty(0)])
+        known = ~np.isnan(values)
+        found = matches_of(values[known], self._gold.kind) if self._gold else None
+        if found is None:
+            return {}
+        wrong = np.zeros(len(values), dtype=bool)
+        wrong[known] = ~found[0]
+        wrong &= np.concatenate(self._matching)
+        shown = [each for each in self._texts if wrong[each[0] - 1]]
+        return {"false": int(wrong.sum()), "false_pairs": shown[:EXAMPLES]}
 
 
 class _Graph:
@@ -153,6 +192,7 @@ def _read(
     column: str,
     writers: Sequence[Writer],
     watch: Watch,
+    judged: _Judged,
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Write the column ``match`` -> the hashes of the sentences (rows, 2), which rows match (rows,), rows scored."""
     keys, together, pairs = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], 0
@@ -162,6 +202,7 @@ def _read(
         match = [None if value is None else value >= threshold for value in scores]
         for writer in writers:
             writer.write(batch, {column: match})
+        judged.add(batch, match)
         keys.append(np.stack([_hashes(batch.rows[name]) for name in sentences], axis=1))
         together.append(np.array([bool(value) for value in match]))
         pairs += sum(value is not None for value in scores)

@@ -72,7 +72,6 @@ class Report:
     decision: DataDecision | None = None  # from which cosine on rows match, where the gold column says which do
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
         return asdict(self) | {"decision": self.decision and self.decision.to_dict()}
 
 
@@ -215,6 +214,8 @@ class ScoreSummary:
     missing_text: int = 0
     bad_gold: int = 0
     malformed: int = 0  # rows that the reader had to repair
+    truncated: int = 0  # rows with a sentence of which a model has not read the end
+    language: str = ""  # of the first rows, if the model was made for another one
     encoded: int = 0  # sentences that went through the encoder; repeated ones only once
     guarded: int = 0  # cells of the CSV that were given an apostrophe, as a spreadsheet would run them
     stopped_at: int | None = None  # the last row that was scored, if the task was stopped
@@ -230,14 +231,19 @@ class ScoreSummary:
         return json_values(asdict(self) | {"report": self.report and self.report.to_dict()})
 
     @property
-    def sentence(self) -> str:
-        rows = format_count(self.rows, "row") if self.stopped_at is None else f"stopped at row {self.rows:,}"
+    def marked(self) -> str:
+        """How many rows have a note, by what it says."""
         counts = {
             "without text": self.missing_text,
-            "with a gold score that is no number": self.bad_gold,
+            "with a gold score or label that is not understood": self.bad_gold,
             "malformed": self.malformed,
+            "cut, as they are longer than the model reads": self.truncated,
         }
-        problems = ", ".join(f"{count:,} {problem}" for problem, count in counts.items() if count)
-        marked = f"; marked in {self.added['note']}: {problems}" if problems else ""
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+    @property
+    def sentence(self) -> str:
+        rows = format_count(self.rows, "row") if self.stopped_at is None else f"stopped at row {self.rows:,}"
+        marked = f"; marked in {self.added['note']}: {self.marked}" if self.marked else ""
         speed = f"{self.rows_per_second:,.0f} rows/s"
         return f"{rows}: {self.scored:,} scored in {format_duration(self.seconds)} ({speed}){marked}."

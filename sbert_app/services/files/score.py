@@ -4,7 +4,8 @@
 
 Rows stay in their order and none is dropped. The columns of the input are copied unchanged; added are ``cosine``,
 ``cross_encoder`` if there is one, and ``note``, which says what is wrong with a row: text that is missing, a gold
-score that is not a number, too many fields. (If the input has a column of that name, the new one is called cosine_2.)
+score that is not a number, too many fields, a sentence that is longer than the model reads. (If the input has a
+column of that name, the new one is called cosine_2.)
 In a file of pairs sentences repeat: one premise with three hypotheses, one query with a hundred passages. Each distinct
 sentence of a chunk is encoded once, and the most recent ones are kept (`RecentEmbeddings`): to find one takes a
 microsecond, to encode it half a millisecond.
@@ -28,8 +29,9 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
+from sbert_app.services.function_words import other_language
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
-from training.data.tables.rows import RowBatch
+from training.data.tables.rows import EMPTY_LINE, RowBatch
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
@@ -133,6 +135,7 @@ class _Scoring:
             summary.seconds = time.perf_counter() - started
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
+            summary.language = "" if builder is None else self._language()
             kind = self.gold.kind if self.gold else NUMBER
             summary.report = None if builder is None else builder.finish(kind, criteria)
         for writer in self.writers:
@@ -142,6 +145,17 @@ class _Scoring:
         if damage:
             files = ", ".join(summary.outputs)
             raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
+
+    def _language(self) -> str:
+        """That of the first rows, where the model was trained on another one; "" also where that is not known."""
+        encoder, columns = self.scorer.encoder, self.summary.columns
+        cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
+        texts = [text for column in cells for text in column if text.strip()]
+        if not texts or getattr(encoder, "sent_to", True):  # an endpoint, which alone knows its tokens, or a stand-in
+            return ""
+        marks = 2 * len(texts)  # a special token at each end
+        subwords = sum(map(len, encoder.tokenize(texts))) - marks
+        return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
     def _chunks(self) -> Iterator[RowBatch]:
         """The rows of the table, about ``chunk_rows`` at a time; a batch is split into equal parts."""
@@ -168,12 +182,14 @@ class _Scoring:
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        found = self.scorer.score(
+        *found, cut = self.scorer.score(
             [first[row] or "" for row in complete],
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
         scores = [_scatter(each, complete, len(chunk)) for each in found if each is not None]
+        for at, what in cut.items():
+            _add_note(notes, complete[at], what)
         columns: list[Any] = [*scores, [notes.get(row) for row in range(len(chunk))]]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
@@ -184,8 +200,9 @@ class _Scoring:
         summary.rows += len(chunk)
         summary.scored += len(complete)
         summary.missing_text += len(chunk) - len(complete)
+        summary.truncated += len(cut)
         summary.bad_gold += len(bad_gold)
-        summary.malformed += len(chunk.notes)
+        summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
         if not summary.head:
@@ -227,27 +244,42 @@ class PairScorer:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.encoded = 0  # sentences that went through the encoder
-        self._cache = RecentEmbeddings(encoder.dimension)
+        self._cache = RecentEmbeddings(encoder.dimension + 1)  # the last number: whether the sentence was cut
 
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Returns cosines (N,) float32, and the cross-encoder's scores (N,) float32 or None."""
+    ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str]]:
+        """Cosines (N,) float32, the cross-encoder's scores (N,) float32 or None, and by their number notes on pairs of
+        which a model has not read the end.
+        """
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         positions: dict[str, int] = {}  # of the distinct sentences
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
 
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            return self.encoder.encode(
-                texts, normalize=True, on_progress=encoding.on_progress, should_stop=watch.should_stop
+            report = EncodeReport(cut=set())
+            vectors = self.encoder.encode(
+                texts, True, on_progress=encoding.on_progress, should_stop=watch.should_stop, report=report
             )
+            is_cut = [text in (report.cut or ()) for text in texts]
+            return np.column_stack([vectors, np.array(is_cut, dtype=np.float32)])
+
+        from training.models.cross_encoder import PredictReport  # torch takes seconds
+        from training.models.encoder import EncodeReport
 
         embeddings = self._cache.get(list(positions), encode)
         u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
-        cosine = np.clip(np.einsum("nd,nd->n", u, v), -1, 1).astype(np.float32, copy=False)
+        cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
+        notes: dict[int, str] = {}
+        for at in np.flatnonzero(u[:, -1] + v[:, -1]).tolist():
+            which = " and ".join(f"sentence {number}" for number, each in enumerate((u, v), 1) if each[at, -1])
+            notes[at] = f"{which} cut at {self.encoder.max_length:,} tokens"
         if self.cross_encoder is None:
-            return cosine, None
-        predicting = watch.part(0.5, 1)
+            return cosine, None, notes
+        predicting, report = watch.part(0.5, 1), PredictReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
-        return cosine, self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop)
+        scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
+        for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):
+            _add_note(notes, at, "cut for the cross-encoder")
+        return cosine, scores, notes

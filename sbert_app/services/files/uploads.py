@@ -20,6 +20,7 @@ from typing import Any
 from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
 from training.atomic import replace_file
 from training.data.tables.columns import LABELS, NLI_PAIR, as_text, canonical_names, normalize_name, parse_number
+from training.data.tables.guess import SAMPLE, guess_sentences, guess_target
 from training.data.tables.rows import RowBatch
 from training.data.tables.table import Table, open_table
 from training.errors import InputError
@@ -36,11 +37,33 @@ class ChosenColumns:
     second: str | None = None
     target: str | None = None  # scores or labels
 
+    @property
+    def names(self) -> list[str]:
+        return [name for name in (self.first, self.second, self.target) if name]
+
+    @classmethod
+    def suggested(cls, table: Table) -> tuple[ChosenColumns | None, frozenset[str]]:
+        """Those that are found by name, else guessed from their content, and the names of those that are guessed.
+
+        None for triplets, which have names of their own, and where there are no sentences.
+        """
+        if has_triplets(table.columns):
+            return None, frozenset()
+        rows, named = table.preview(SAMPLE).rows, cls.found(table)
+        sentences = [named.first, named.second] if named else [*guess_sentences(rows), None, None][:2]
+        first, second = sentences
+        if first is None:
+            return None, frozenset()
+        others = {name: cells for name, cells in rows.items() if name not in sentences}
+        target = (named and named.target) or guess_target(others, of_pairs=second is not None)
+        chosen = cls(first, second, target)
+        return chosen, frozenset(chosen.names).difference(named.names if named else ())
+
     @classmethod
     def found(cls, table: Table) -> ChosenColumns | None:
         """Those that readers find by their names; None if they find no sentences, or triplets."""
         by_role = {role: name for name, role in canonical_names(table.columns).items()}
-        if "negative" in by_role:
+        if has_triplets(table.columns):
             return None
         target = by_role.get("score") or by_role.get("label")
         if {"sentence1", "sentence2"} <= set(by_role):
@@ -51,26 +74,37 @@ class ChosenColumns:
         return cls(names[0], names[1]) if len(names) == 2 and target is None else None
 
 
-def named_columns(path: Path, chosen: ChosenColumns, home: Path, encoding: str | None = None) -> Path | None:
+def has_triplets(columns: Sequence[str]) -> bool:
+    """Whether the names are those of triplets: anchor, positive, negative."""
+    return {"anchor", "positive", "negative"} <= set(canonical_names(columns).values())
+
+
+def named_columns(
+    path: Path, chosen: ChosenColumns | None, home: Path, encoding: str | None = None, sheet: str | None = None
+) -> Path | None:
     """A copy of a file with the chosen columns alone, under their usual names; None if they are found anyway.
+
+    It is Parquet under the name of the file, which readers know by its first bytes. ``chosen`` is None for triplets,
+    whose columns all stay; ``sheet`` is that of a workbook.
 
     InputError if the file cannot be read, or two of the columns are the same or do not exist.
     """
-    table = open_table(path, encoding)
-    if chosen == ChosenColumns.found(table):
+    table = open_table(path, encoding, sheet)
+    if chosen in (None, ChosenColumns.found(table)) and (
+        sheet is None or sheet == open_table(path, encoding).reader.sheet
+    ):
         return None
-    names = [name for name in (chosen.first, chosen.second, chosen.target) if name]
+    names = list(table.columns) if chosen is None else chosen.names
     for name in names:
         if name not in table.columns:
             raise InputError(f"{path.name} has no column {name!r}; choose its columns again")
     if len(set(names)) < len(names):
         raise InputError(f"the column {max(names, key=names.count)} is chosen twice; choose different columns")
-    roles = ["sentence1", "sentence2"] if chosen.second else ["sentence"]
-    roles += [_role_of(table, chosen)] if chosen.target else []
+    roles = names if chosen is None else ["sentence1", "sentence2"] if chosen.second else ["sentence"]
+    roles = [*roles, _role_of(table, chosen)] if chosen and chosen.target else roles
     kept = [name for name in table.columns if normalize_name(name) in KEPT and name not in names]
     names, roles = names + kept, roles + [normalize_name(name) for name in kept]
-    copy = _place(path, home, path.stem, repr((names, roles, encoding)))
-    copy = copy.with_name(f"{copy.name}.parquet")
+    copy = _place(path, home, path.name, repr((names, roles, encoding, sheet)))
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
         _write(table, dict(zip(roles, names, strict=True)), copy)

@@ -1,4 +1,4 @@
-"""Where scored rows and vectors go: CSV, TSV, Parquet and NumPy files that appear whole or not at all.
+"""Where scored rows and vectors go: CSV, TSV, JSON Lines, Parquet and NumPy files, whole or not at all.
 
 Each writer writes beside its destination and moves the file there when it is finished. The input's columns go through
 untouched, with one exception, in CSV and TSV alone: a cell that a spreadsheet would run as a formula gets an
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sbert_app.formats import json_values
 from training.atomic import AtomicFile
 from training.data.tables.columns import NUMBER
 from training.data.tables.rows import RowBatch
@@ -33,6 +34,8 @@ _FORMULA = re.compile(rf"[\t\r\n]|[{_UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "free some space or write to another folder"
 GROUP_ROWS = 65_536  # rows in a row group of a Parquet file
 GROUP_BYTES = 64 << 20  # … or so many bytes, if they are vectors
+
+DIGITS = {b"digits": b"6"}  # marks a column of Parquet whose numbers are text of six digits in CSV
 
 Column = list[Any] | np.ndarray
 
@@ -93,6 +96,7 @@ class DelimitedWriter(Writer):
         self._delimiter = delimiter
         self._special = re.compile(f'["\r\n{delimiter}]')
         self._header = [*(field.name for field in fields), *added]
+        self._rounded = {field.name for field in fields if DIGITS.items() <= (field.metadata or {}).items()}
         super().__init__(path)
 
     def _open(self, temporary: Path) -> None:
@@ -100,7 +104,10 @@ class DelimitedWriter(Writer):
         self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        columns = [self._texts(values) for values in batch.rows.values()]
+        columns = [
+            numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
+            for name, values in batch.rows.items()
+        ]
         columns += [
             numbers(values) if isinstance(values, np.ndarray) else self._texts(values) for values in added.values()
         ]
@@ -119,13 +126,36 @@ class DelimitedWriter(Writer):
         return texts
 
 
+class JsonLinesWriter(Writer):
+    """JSON Lines in UTF-8: an object a row, with the input's types, scores of six digits and vectors of seven."""
+
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
+        self._names = [*(field.name for field in fields), *added]
+        super().__init__(path)
+
+    def _open(self, temporary: Path) -> None:
+        self._file = temporary.open("x", encoding="utf-8", newline="\n")
+
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+        cells = [
+            _plain(each) if isinstance(each, np.ndarray) else each for each in (*batch.rows.values(), *added.values())
+        ]
+        for row in zip(*cells, strict=True):
+            values = json_values(dict(zip(self._names, row, strict=True)))
+            self._file.write(json.dumps(values, ensure_ascii=False, default=cell_text) + "\n")
+
+
 class ParquetWriter(Writer):
     """Parquet with the input's types. ``added``: new columns and their Arrow type, its alias, or vectors' dimension."""
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
         import pyarrow as pa
 
-        self._schema = pa.schema([*fields, *(pa.field(name, _arrow_type(kind)) for name, kind in added.items())])
+        new = (
+            pa.field(name, _arrow_type(kind), metadata=DIGITS if kind == "float" else None)
+            for name, kind in added.items()
+        )
+        self._schema = pa.schema([*fields, *new])
         self._waiting: list[Any] = []
         super().__init__(path)
 
@@ -186,9 +216,10 @@ PARQUET: dict[str, WriterClass] = {".parquet": ParquetWriter}
 WRITERS: dict[str, WriterClass] = {
     ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, ","),
     ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, "\t"),
+    ".jsonl": JsonLinesWriter,
     **PARQUET,
 }
-VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, **PARQUET}
+VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
@@ -248,17 +279,23 @@ def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
         raise
 
 
-def save_csv(folder: Path, name: str, columns: Mapping[str, Column]) -> Path:
-    """Write columns of equal length to a CSV file of this name; floating-point arrays with six digits.
+def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
+    """Write columns of equal length to a file, by its ending; floating-point arrays have six digits, as text.
 
     InputError if the disk is full or not writable.
     """
-    writer = DelimitedWriter(folder / name, [], dict.fromkeys(columns, "string"), ",")
+    [writer] = open_writers([path], Path(), [], {name: _kind_of(values) for name, values in columns.items()})
     with discarded_on_error([writer]):
         if any(map(len, columns.values())):
             writer.write(RowBatch(1, {}), columns)
         writer.finish()
     return writer.path
+
+
+def _kind_of(values: Column) -> str:
+    if isinstance(values, np.ndarray):
+        return "float"
+    return "int64" if values and all(type(value) is int for value in values) else "string"
 
 
 def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
@@ -270,6 +307,13 @@ def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Col
 def numbers(values: np.ndarray) -> list[str]:
     """Scores as text with six digits, empty where there is none."""
     return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    """Scores, or vectors, as JSON has them: None where there is none."""
+    if values.ndim == 1:
+        return values.astype(float).round(6).tolist()
+    return [None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist() for vector in values]
 
 
 def cell_text(value: Any) -> str:

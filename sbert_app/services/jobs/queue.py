@@ -32,7 +32,7 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
-from sbert_app.process import PASSIVE_WAITING, child_environment, module_command, regularly
+from sbert_app.process import child_environment, module_command, regularly
 from sbert_app.services.background.state import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
@@ -49,9 +49,6 @@ DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)  # what its file raises; t
 WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
 RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
 COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
-REMOVED = ("SBERT_QUEUE", "SBERT_STORE")  # settings of an earlier way to several machines
-
-WORKER_ENVIRONMENT = {**PASSIVE_WAITING, "TOKENIZERS_PARALLELISM": "false"}  # shares the machine with the app
 
 
 def devices() -> list[str]:
@@ -89,15 +86,6 @@ class JsonSerializer(Serializer):
         return Message(*json.loads(bytes(data)))
 
 
-def check_removed() -> None:
-    """InputError if a setting of earlier versions asks for workers on other machines."""
-    for name in REMOVED:
-        if os.environ.get(name):
-            raise InputError(
-                f"{name} is not used any more: unset it; runs on other machines go through Ray (docs/scale.md)"
-            )
-
-
 class RunQueue:
     """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run. InputError if it cannot be opened.
 
@@ -108,7 +96,6 @@ class RunQueue:
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:
         self.store = store
         self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
-        check_removed()
         make_home(store.home)
         self._file = store.home / "jobs.sqlite"
         # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
@@ -148,10 +135,8 @@ class RunQueue:
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
         """InputError if so many more runs do not fit into the queue, or are too many of one visitor."""
-        started, most = (
-            self._started_by.pop((visitor, grouped), []),
-            MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE,
-        )
+        started = self._started_by.pop((visitor, grouped), [])
+        most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
         if theirs := [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]:
             self._started_by[visitor, grouped] = theirs
         if visitor and len(theirs) + runs > most:
@@ -229,7 +214,7 @@ class RunQueue:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # not ended by Ctrl-C in the app's terminal
-                env=child_environment(WORKER_ENVIRONMENT),
+                env=child_environment(),
             )
 
     def _work(self, run_id: str) -> None:

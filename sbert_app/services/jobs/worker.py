@@ -30,7 +30,7 @@ from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.state import RESUMABLE, State
-from sbert_app.services.jobs.queue import DAMAGED, WORKER_ENVIRONMENT, RunQueue, check_removed, devices, worker_lock
+from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
 from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
@@ -142,7 +142,8 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
     """Execute a run in a process of its own. Its outcome stands in its folder; if it dies, the run is interrupted."""
     windows = sys.platform == "win32"  # where nothing forks
     processes: Any = multiprocessing.get_context("spawn" if windows else "forkserver")
-    processes.set_forkserver_preload(["training.trainer.train"])  # once for all runs: it takes seconds
+    if not windows:
+        processes.set_forkserver_preload(["training.trainer.train"])  # once for all runs: it takes seconds
     process = processes.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
     process.start()
     while process.is_alive():
@@ -182,7 +183,6 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 
     The same command again resumes what was interrupted; of a finished run it does nothing. Raises as `execute`.
     """
-    check_removed()
     _prepare_process(slot)
     store, ending = RunStore(home), threading.Event()
     if store.get(run_id).state == State.FINISHED:
@@ -195,8 +195,7 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 def _prepare_process(slot: int | None) -> None:
     """Passive waiting, and at most one visible device. Before torch is imported, which reads the variables."""
     configure_process()
-    for name, value in WORKER_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # it shares the machine with the app
     if slot is None:
         return
     known = devices()

@@ -1,9 +1,7 @@
 """Maps of a corpus: UMAP of one model's vectors, or aligned maps of two models.
 
-    points = draw(vectors, MapSettings(dimensions=2, seed=0), home)          # float32 (N, 2); same seed, same map
-    before, after = draw_aligned(vectors_before, vectors_after, MapSettings(), home)
-
-numba compiles UMAP once for each home folder, in the background of the app (`umap_engine`).
+points = draw(vectors, MapSettings(dimensions=2, seed=0), home)          # float32 (N, 2); same seed, same map
+before, after = draw_aligned(vectors_before, vectors_after, MapSettings(), home)
 """
 
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned

@@ -11,7 +11,6 @@ the more neighbours the two models agree on.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,11 +21,10 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.maps import layout
-from sbert_app.services.maps.umap_engine import engine
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
-VERSION = "2"  # increase it when the same settings would give another map
+VERSION = "3"  # increase it when the same settings would give another map
 DIMENSIONS = (2, 3)
 CLUSTER_DIMENSIONS = 5
 MIN_SENTENCES = 5  # distinct ones
@@ -38,8 +36,6 @@ MANY_SENTENCES = 4_000  # from here on 200 epochs suffice
 
 @dataclass(frozen=True)
 class MapSettings:
-    """UMAP's parameters."""
-
     dimensions: int = 2
     neighbours: int = 15  # few show detail, many show the overall structure
     min_dist: float = 0.1  # smallest distance of points, 0–0.99
@@ -86,7 +82,6 @@ def project(
 
 
 def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
-    """The cache key of a map."""
     return digest([VERSION, *(each.key for each in embedded), *(f"{k}={v}" for k, v in asdict(settings).items())])
 
 
@@ -114,18 +109,16 @@ def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch
         watch.check()
         layout_watch.report(fraction)
 
-    with engine(home), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the random start when a corpus is too small for eigenvectors
-        on_epoch(0.0)
-        random = np.random.RandomState(settings.seed)
-        graphs = [layout.neighbour_graph(rows, distances, random) for rows, distances in nearest]
-        spectral = n <= MAX_SPECTRAL
-        starts = [
-            layout.initial_points(vectors, graph, settings.dimensions, random, spectral)
-            for vectors, graph in zip(models, graphs, strict=True)
-        ]
-        epochs = settings.epochs or (500 if n < MANY_SENTENCES else 200)
-        maps = layout.optimise(starts, graphs, settings.min_dist, epochs, random, on_epoch)
+    on_epoch(0.0)
+    random = np.random.RandomState(settings.seed)
+    graphs = [layout.neighbour_graph(rows, distances) for rows, distances in nearest]
+    spectral = n <= MAX_SPECTRAL
+    starts = [
+        layout.initial_points(vectors, graph, settings.dimensions, random, spectral)
+        for vectors, graph in zip(models, graphs, strict=True)
+    ]
+    epochs = settings.epochs or (500 if n < MANY_SENTENCES else 200)
+    maps = layout.optimise(starts, graphs, settings.min_dist, epochs, random, home, on_epoch)
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
     return [np.ascontiguousarray(points, dtype=np.float32) for points in maps]

@@ -85,9 +85,10 @@ class ModelCache:
                 self.scorer(name)
 
     def own_pooling(self, name: ModelName | str) -> str | None:
-        """The pooling that a model was made with; None if that is not known without a download."""
+        """The pooling that a name states, else that the model was made with; None if it takes a download to know it."""
+        model = ModelName.parse(name)
         try:
-            return self.encoder(ModelName.parse(name).name).pooling if self.is_here(name) else None
+            return self.encoder(ModelName(model.name, pooling=model.pooling)).pooling if self.is_here(model) else None
         except InputError:
             return None
 
@@ -109,7 +110,6 @@ class ModelCache:
         return encoder if role is None or model.states_prompt else encoder.for_role(role)
 
     def cross_encoder(self, name: ModelName | str) -> CrossEncoder:
-        """The cross-encoder of that name."""
         model = self.canonical(name)
         model.check_settings("cross-encoder")
         return self._get(CROSS, model)

@@ -64,7 +64,6 @@ class CostTable:
     machine: str
 
     def cell(self, dimension: int, precision: str) -> Cell:
-        """The cell of this size."""
         return next(each for each in self.cells if (each.dimension, each.precision) == (dimension, precision))
 
     @property
@@ -87,7 +86,7 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
         what = "one number for each word" if isinstance(scorer, SparseVectors) else "no sentence vectors"
         raise InputError(f"{scorer.name} has {what}; choose a bi-encoder")
     if data.kind != SCORED:
-        raise InputError(f"{data.name} holds {data.kind}; this needs a gold score for each pair: a column score")
+        raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
     place = {text: i for i, text in enumerate(dict.fromkeys(text for column in data.columns for text in column))}

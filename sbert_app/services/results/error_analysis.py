@@ -55,9 +55,9 @@ class ErrorAnalysis:
     slices: list[Slice]
 
 
-def analyze_errors(result: EvalResult, data: Dataset, similarity: str = "cosine") -> ErrorAnalysis:
+def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     """The errors in a result; ``data`` is the data set that was scored."""
-    scores = result.scores_by(similarity)
+    scores = result.scores_by("cosine")
     score_ranks, gold_ranks = _unit_ranks(scores), _unit_ranks(result.gold)
     differences = score_ranks - gold_ranks
     order = np.argsort(differences, kind="stable")

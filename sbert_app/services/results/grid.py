@@ -34,10 +34,11 @@ from sbert_app.services.results.results import (
 from sbert_app.services.runs.training_data import overlap_with
 from sbert_app.services.store.cache import DiskCache, digest
 from training.assets import asset
-from training.catalogue import CROSS_ENCODERS, GLOVE, SCORED, TFIDF
-from training.data.dataset import Dataset
+from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED, TFIDF
+from training.data.dataset import TOP_SCORE, Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
+from training.data.transforms import match_labels
 from training.errors import InputError, summary_of
 from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 MAX_PAIRS = 20_000  # in a data set
 MAX_RESULTS = 100
+NEUTRAL = NLI_LABELS[1]
 WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 
 
@@ -71,18 +73,10 @@ class ResultGrid:
         """The number of results and failures so far."""
         return len(self.results) + len(self.failures)
 
-    def size(self, data: str) -> int | None:
-        """The number of pairs."""
-        return self.sizes.get(data)
-
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         """Of one result, or of the mean over a row."""
         measured = self._value_and_replicates(model, data, metric)
         return None if measured is None else estimate_x100(*measured)
-
-    def failure(self, model: str, data: str) -> str:
-        """Why there is no estimate."""
-        return self.failures.get((model, data), "")
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences per second, over the row."""
@@ -148,14 +142,29 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
 
 def load_scored_pairs(name: str, home: Path) -> Dataset:
     """Scored pairs by name or from a file; of a set with splits the test split. Raises InputError for other data."""
-    data = load_data(name, home, split="test")
+    data = with_scores(load_data(name, home, split="test"))
     if data.kind != SCORED:
-        raise InputError(f"{data.name} holds {data.kind}; this needs a gold score for each pair: a column score")
+        raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
     if len(data) > MAX_PAIRS:
         raise InputError(
             f"{data.name} has {len(data):,} pairs, more than {MAX_PAIRS:,}; use python -m sbert_app evaluate"
         )
     return data
+
+
+def with_scores(data: Dataset) -> Dataset:
+    """Labelled pairs as scored ones: 5 for a match, 0 for any other, 2.5 for a neutral one. Others as they are.
+
+    InputError if the labels do not say which pairs match (`match_labels`).
+    """
+    if data.kind != LABELLED:
+        return data
+    matches, meaning = match_labels(data)
+    scores = np.where(matches, TOP_SCORE, 0.0)
+    if NEUTRAL in data.label_names:
+        scores[np.asarray(data.labels) == data.label_names.index(NEUTRAL)] = TOP_SCORE / 2
+    note = f"the labels are read as scores: {meaning}"
+    return replace(data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note))
 
 
 def evaluate_one(
@@ -240,6 +249,5 @@ class EvalResultCache:
         return EvalResult(arrays, gold, int(cost[0]), float(cost[1]), from_cache=True)
 
     def put(self, model: str, data: str, result: EvalResult) -> None:
-        """Store a result."""
         cost = np.array([result.num_sentences, result.seconds])
         self.disk.put_arrays(f"{model}-{data}", {**result.scores, "gold": result.gold, "cost": cost})

@@ -3,8 +3,7 @@
 Triplets are scored by accuracy: how often the anchor is nearer to the positive than to the negative. NLI labels are
 taken as ordered (entailment 1, neutral 0, contradiction −1), and ρ measures whether the cosine preserves that order.
 The mean cosine of each label says more: cosine separates related from unrelated sentences, but hardly a statement
-from its contradiction. Pairs whose labels say that they belong together or do not (entailment and contradiction, 1 and
-0) are also classified by their similarity (`training.evaluation.metrics`).
+from its contradiction. From which similarity on pairs match is another question (`decisions`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.transforms import positive_and_negative
 from training.errors import InputError
-from training.evaluation.metrics import PairClassification, classify_pairs, wilson_interval
+from training.evaluation.metrics import wilson_interval
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
@@ -41,15 +40,12 @@ class TripletScore:
 
 @dataclass(frozen=True)
 class LabelScore:
-    """Spearman's ρ in −1..1 with the labels as ordered values, the scores of each label, and pair classification."""
+    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label."""
 
     n: int
     rho: float
     interval: Interval
     by_label: dict[str, np.ndarray]  # label -> scores of its pairs under the model's first similarity
-    pairs: PairClassification | None = None  # positive against negative; None if one of them does not occur
-    positives: int = 0
-    classified: int = 0  # positive and negative pairs
 
 
 def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
@@ -88,15 +84,4 @@ def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]
 
     values = np.array([order[label] for label in labels])
     by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
-    sides = values != 0
-    together = values[sides] > 0
-    pairs = classify_pairs(scores[sides], together) if together.any() and not together.all() else None
-    return LabelScore(
-        len(labels),
-        spearman(scores, values),
-        bootstrap_interval(scores, values),
-        by_label,
-        pairs,
-        int(together.sum()),
-        len(together),
-    )
+    return LabelScore(len(labels), spearman(scores, values), bootstrap_interval(scores, values), by_label)

@@ -11,16 +11,23 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
-from sbert_app.services.results.results import Difference, Estimate, Metric
+from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
 from sbert_app.services.store.documents import read_document
 from training.assets import asset
+from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.data.overlap import Overlap
+from training.names import ModelName
 
 SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
+SHIPPED_COST = asset("examples/cost.json")
+SHIPPED_SCORES, SCORED_DATA = asset("examples/scores-stsb-dev.npz"), "stsb:dev"
 
 Numbers = tuple[Any, ...]
 
@@ -36,6 +43,8 @@ class PrecomputedResults:
     machine: dict[str, str]
     command: str
     measured: str  # ISO 8601
+    failures: ClassVar[Mapping[tuple[str, str], str]] = {}  # none are stored
+    overlaps: ClassVar[Mapping[tuple[str, str], Overlap]] = {}
 
     @property
     def models(self) -> list[str]:
@@ -45,26 +54,12 @@ class PrecomputedResults:
     def data(self) -> list[str]:
         return list(self.sizes)
 
-    @property
-    def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
-        """Empty: none are stored."""
-        return {}
-
-    def size(self, data: str) -> int | None:
-        """The number of pairs."""
-        return self.sizes.get(data)
-
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         estimates = self.figures.get(model, {}).get(data)
         found = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*found) if found else None
 
-    def failure(self, model: str, data: str) -> str:
-        """Always "": no failures are stored."""
-        return ""
-
     def speed(self, model: str) -> float | None:
-        """Distinct sentences of STSb test per second."""
         return self.speeds.get(model)
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
@@ -74,6 +69,30 @@ class PrecomputedResults:
             return Difference(*stored[a][b])
         reverse = stored.get(b, {}).get(a)
         return Difference(-reverse[0], *reverse[1:]) if reverse else None
+
+
+class ShippedScores(NamedTuple):
+    """The scores of a few models on `SCORED_DATA`, which the examples of the Evaluate page are made of."""
+
+    results: dict[ModelName, EvalResult]
+    made: str  # when and where they were measured
+
+
+def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
+    """The pairs, and the scores that `scripts/measure_examples.py` wrote. InputError if the data cannot be had."""
+    data = load_data(SCORED_DATA, home)
+    with np.load(SHIPPED_SCORES) as arrays:
+        of_model: dict[str, dict[str, np.ndarray]] = {}
+        for key in arrays:
+            if "/" in key:
+                model, _, name = key.rpartition("/")
+                of_model.setdefault(model, {})[name] = arrays[key]
+        made = str(arrays["made"])
+    gold, results = np.asarray(data.scores, dtype=np.float64), {}
+    for model, scores in of_model.items():
+        sentences, seconds = scores.pop("cost")
+        results[ModelName.parse(model)] = EvalResult(scores, gold, int(sentences), float(seconds), from_cache=True)
+    return data, ShippedScores(results, made)
 
 
 @dataclass(frozen=True)
@@ -110,5 +129,4 @@ class Systems:
 
 @lru_cache(maxsize=1)
 def shipped_systems() -> list[System]:
-    """Those that ship, read once."""
     return read_document(SHIPPED_SYSTEMS, Systems).systems

@@ -15,22 +15,18 @@ from itertools import combinations
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from sbert_app.services.results.results import Metric, Results
+from sbert_app.services.results.results import Difference, Metric, Results
 from training.evaluation.paired import ALPHA
 
 NORMAL = NormalDist()
 
 
 class Comparison(NamedTuple):
-    """Two systems."""
-
     above: float  # the probability that the first is better
     p_value: float  # two-sided
 
 
 class Standing(NamedTuple):
-    """Where a system stands."""
-
     name: str
     tied: bool  # it cannot be told apart from the first
     highest: int  # rank, from 1
@@ -38,8 +34,6 @@ class Standing(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Systems, best first."""
-
     standings: list[Standing]
     above: list[list[float | None]]  # P(row > column); None on the diagonal and where two cannot be compared
 
@@ -74,11 +68,11 @@ def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None])
     return Ranking(standings, [[both.get((row, column)) for column in names] for row in names])
 
 
-def holm(p_values: dict[tuple[str, str], float], level: float = ALPHA) -> set[tuple[str, str]]:
-    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (those left) ≤ ``level``."""
+def holm(p_values: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
+    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (those left) ≤ `ALPHA`."""
     rejected: set[tuple[str, str]] = set()
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):
-        if p_values[pair] * (len(p_values) - len(rejected)) > level:
+        if p_values[pair] * (len(p_values) - len(rejected)) > ALPHA:
             break
         rejected.add(pair)
     return rejected
@@ -94,13 +88,15 @@ def rank_models(results: Results, data: str, metric: Metric, models: Sequence[st
         model: each.value for model in models or results.models if (each := results.estimate(model, data, metric))
     }
 
-    def compare(a: str, b: str) -> Comparison | None:
-        difference = results.difference(a, b, data, metric)
-        if difference is None:
-            return None
-        error = difference.ci_half_width / NORMAL.inv_cdf(0.975)
-        above = NORMAL.cdf(difference.points / error) if error else 0.5
-        return Comparison(above, 2 * min(above, 1 - above))
-
     known = [name for name, value in values.items() if value == value]  # no NaN
-    return rank(sorted(known, key=lambda name: -values[name]), compare)
+    by_value = sorted(known, key=lambda name: -values[name])
+    return rank(by_value, lambda a, b: comparison_of(results.difference(a, b, data, metric)))
+
+
+def comparison_of(difference: Difference | None) -> Comparison | None:
+    """A paired bootstrap test as a comparison, by the normal distribution (`rank_models`)."""
+    if difference is None:
+        return None
+    error = difference.ci_half_width / NORMAL.inv_cdf(0.975)
+    above = NORMAL.cdf(difference.points / error) if error else 0.5
+    return Comparison(above, 2 * min(above, 1 - above))

@@ -93,14 +93,16 @@ class Results(Protocol):
     def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
         """How much of the data a model was trained on, by (model, data), where that is known."""
 
-    def size(self, data: str) -> int | None:
-        """The number of pairs; None if the data could not be read."""
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The pairs of each data set that could be read."""
+
+    @property
+    def failures(self) -> Mapping[tuple[str, str], str]:
+        """Why there is no estimate, by (model, data)."""
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """None if it is not measured yet, or cannot be (see `failure`)."""
-
-    def failure(self, model: str, data: str) -> str:
-        """Why there is no estimate; "" if nothing failed."""
+        """None if it is not measured yet, or cannot be (see `failures`)."""
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences per second, over all data sets of the model."""
@@ -117,7 +119,7 @@ def averaged(data: Sequence[str]) -> list[str]:
 
 def averaged_of(results: Results) -> list[str]:
     """The data sets of ``results`` that enter the average: those that could be read."""
-    return averaged([name for name in results.data if results.size(name) is not None])
+    return averaged([name for name in results.data if name in results.sizes])
 
 
 def data_label(name: str) -> str:

@@ -25,8 +25,6 @@ MARK = "†"  # after an estimate on pairs that were in the model's training dat
 
 
 class TableColumn(NamedTuple):
-    """A data set, or the average."""
-
     name: str
     label: str
     pairs: int | None
@@ -73,7 +71,7 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
     That is Spearman ρ of the cosine.
     """
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
-    columns = [TableColumn(name, data_label(name), results.size(name)) for name in names]
+    columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
     rows = [_row(results, model, names, metric) for model in results.models]
     best = {name: _best(rows, name) for name in names}
     overlaps = [
@@ -95,7 +93,7 @@ def _row(results: Results, model: str, names: list[str], metric: Metric) -> Tabl
         model,
         ModelName.parse(model).label,
         {name: results.estimate(model, name, metric) for name in names},
-        {name: reason for name in names if (reason := results.failure(model, name))},
+        {name: reason for name in names if (reason := results.failures.get((model, name)))},
         results.speed(model),
         seen=frozenset(name for name in names if _has_seen(results, model, name)),
     )
@@ -109,7 +107,7 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
     if model not in CROSS_ENCODERS:
         return False
     sets = averaged_of(results) if name == AVERAGE else [name]
-    return any(paper.column_of(each, results.size(each)) in SEMEVAL for each in sets)
+    return any(paper.column_of(each, results.sizes.get(each)) in SEMEVAL for each in sets)
 
 
 def _best(rows: list[TableRow], name: str) -> set[str]:
@@ -120,7 +118,7 @@ def _best(rows: list[TableRow], name: str) -> set[str]:
 
 def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
     """A row that was not measured now, under our columns; its average only if it has all data sets of ours."""
-    own = {name: paper.column_of(name, results.size(name)) or name for name in results.data}
+    own = {name: paper.column_of(name, results.sizes.get(name)) or name for name in results.data}
     columns = {name: [key] for name, key in own.items() if key in system.figures}
     names = averaged_of(results)
     if names and all(name in columns for name in names):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Vectors
 
 
-FOLDS = 10
+FOLDS, SEED = 10, 0
 MEAN_SQUARED_NORM = 400.0  # of the features: about 1 for each dimension of a small encoder
 C_VALUES = (0.01, 0.1, 1.0)  # candidates for C, on features of that norm
 MAX_ROWS = 50_000
@@ -124,10 +124,8 @@ def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
     return ClassificationData(name, tuple(columns), labels, tuple(notes))
 
 
-def score_transfer(
-    encoder: BiEncoder, data: ClassificationData, watch: Watch = UNWATCHED, folds: int = FOLDS, seed: int = 0
-) -> TransferScore:
-    """Cross-validate an encoder on a task. There are fewer folds if a class has fewer rows than ``folds``.
+def score_transfer(encoder: BiEncoder, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
+    """Cross-validate an encoder on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
     Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
     rows would make the task one of recognition.
@@ -138,28 +136,28 @@ def score_transfer(
     features = _features(encoder, data, watch)
     encoded = time.perf_counter()
     classes, targets = np.unique(data.labels, return_inverse=True)
-    folds = max(2, min(folds, int(np.bincount(targets).min())))
+    folds = max(2, min(FOLDS, int(np.bincount(targets).min())))
     accuracies = []
-    splits = _splits(targets, data.groups, folds, seed)
+    splits = _splits(targets, data.groups, folds)
     for number, (train, test) in enumerate(splits):
         watch.check()
         watch.report(number / folds, "Classifying")
         with threadpool_limits(1, user_api="blas"):  # the matrices are too small for a second thread to help
-            classifier = _fit(features[train], targets[train], seed)
+            classifier = _fit(features[train], targets[train])
         accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
     majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
     return TransferScore(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
 
 
-def _splits(targets: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Rows to train and rows to test, stratified by class; a group is never divided."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     if len(np.unique(groups)) == len(groups):  # the same folds, many times faster
-        yield from StratifiedKFold(folds, shuffle=True, random_state=seed).split(targets, targets)
+        yield from StratifiedKFold(folds, shuffle=True, random_state=SEED).split(targets, targets)
     else:
-        yield from StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(targets, targets, groups)
+        yield from StratifiedGroupKFold(folds, shuffle=True, random_state=SEED).split(targets, targets, groups)
 
 
 def _features(encoder: BiEncoder, data: ClassificationData, watch: Watch) -> Vectors:
@@ -180,11 +178,11 @@ def _features(encoder: BiEncoder, data: ClassificationData, watch: Watch) -> Vec
     return vectors * np.sqrt(MEAN_SQUARED_NORM * len(data) / max(float(squares.sum()), 1e-12))
 
 
-def _fit(features: Vectors, targets: np.ndarray, seed: int) -> Any:
+def _fit(features: Vectors, targets: np.ndarray) -> Any:
     """Logistic regression; a tenth of the training rows is held out to choose C."""
     from sklearn.linear_model import LogisticRegression
 
-    held_out = np.random.default_rng(seed).random(len(targets)) < 0.1
+    held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
     has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
     best = C_VALUES[1]
     if held_out.any() and has_rows.all():
@@ -201,8 +199,6 @@ TRAINING = ("*train*",)  # file patterns; cross-validation makes its own test ro
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A data set on the Hub, and its column of classes."""
-
     title: str
     repo: str
     label: str = "label"

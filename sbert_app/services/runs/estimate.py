@@ -72,13 +72,13 @@ class RunEstimate:
         if self.rows is None:
             return None
         batches = [math.ceil(rows / self.config.batch_size) for rows in self.rows_of_parts or (self.rows,)]
-        return max(1, math.ceil(self.config.epochs * sum(self.config.steps_of_parts(batches))))
+        return self.config.total_steps(sum(self.config.steps_of_parts(batches)))
 
     def seconds(self, rate: TrainingRate) -> float | None:
         """The estimated duration of the run; None if the number of steps is not known."""
         if self.steps is None:
             return None
-        sentences = self.steps * self.config.batch_size * self.columns
+        sentences = self.steps * self.config.gradient_accumulation_steps * self.config.batch_size * self.columns
         evaluations = math.ceil(self.steps / self.config.evaluate_every(self.steps)) + 1
         training = sentences / rate.sentences_per_second + evaluations * rate.evaluation_seconds
         return STARTING_SECONDS + training
@@ -113,7 +113,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         raise InputError(
             f"{config.base} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
         )
-    for name in DataName.parse_joined(config.eval_data) if config.eval_data is not None else ():
+    for name in _pairs(config.eval_data):
         form = _form(name, store.home)
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
@@ -166,6 +166,9 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
         f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there may "
         "be fewer": config.mine_negatives,
         f"the teacher {config.teacher} computes the targets before the first step": config.teacher,
+        f"each evaluation encodes all documents of {config.eval_data}, which is not part of the estimate": (
+            DataName.parse(config.eval_data or "").is_retrieval
+        ),
     }
     return [note for note, is_due in notes.items() if is_due]
 
@@ -249,7 +252,8 @@ def _key(estimate: RunEstimate) -> tuple[object, ...]:
 
 def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
     """Whether one run trains about as fast as the other."""
-    same = ("base", "max_length", "dtype", "train_data", "eval_data", "objective", "mini_batch_size", "mine_negatives")
+    data, others = ("train_data", "eval_data", "objective"), ("head", "mini_batch_size", "mine_negatives")
+    same = ("base", "max_length", "dtype", *data, *others)
     is_same = all(getattr(one, name) == getattr(other, name) for name in same)
     return is_same and 0.5 <= one.batch_size / other.batch_size <= 2 and (one.lora_rank > 0) == (other.lora_rank > 0)
 
@@ -281,9 +285,15 @@ def _on_hub(name: DataName) -> bool:
     return bool(name.built_in and name.built_in.repo)
 
 
+def _pairs(eval_data: str | None) -> tuple[DataName, ...]:
+    """The parts of the evaluation data, none of retrieval."""
+    is_pairs = eval_data is not None and not DataName.parse(eval_data).is_retrieval
+    return DataName.parse_joined(eval_data or "") if is_pairs else ()
+
+
 def _dev_data(names: str | None, home: Path) -> list[Dataset]:
     """The parts of the evaluation data that are on this machine."""
-    loaded = [_load(name, home, "dev") for name in DataName.parse_joined(names)] if names else []
+    loaded = [_load(name, home, "dev") for name in _pairs(names)]
     return [data for data in loaded if data is not None]
 
 
@@ -313,10 +323,8 @@ class NegativesPreview:
     note: str
 
 
-def preview_negatives(
-    config: RunConfig, home: Path, watch: Watch = UNWATCHED, count: int = SHOWN_NEGATIVES
-) -> NegativesPreview:
-    """Mine as the run will, and show ``count`` rows, spread over the data; ``watch`` gets (sentences encoded, in all).
+def preview_negatives(config: RunConfig, home: Path, watch: Watch = UNWATCHED) -> NegativesPreview:
+    """Mine as the run will, and show some rows, spread over the data; ``watch`` gets (sentences encoded, in all).
 
     InputError if the data or the base cannot be used, or no row gets a negative; Stopped if ``watch`` says so.
     """
@@ -327,4 +335,4 @@ def preview_negatives(
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
     mined = mine_negatives(encoder, data, config.negative_margin, config.seed, watch.should_stop, watch.on_progress)
-    return NegativesPreview(mined.examples(count), len(mined.data), mined.data.notes[-1])
+    return NegativesPreview(mined.examples(SHOWN_NEGATIVES), len(mined.data), mined.data.notes[-1])

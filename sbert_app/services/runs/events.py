@@ -24,6 +24,7 @@ MEASURES: dict[str, tuple[str, float]] = {
     "spearman": ("Spearman ρ ×100", 100),
     "average_precision": ("average precision %", 100),
     "accuracy": ("triplet accuracy %", 100),
+    "ndcg@10": ("nDCG@10 %", 100),
     "loss": ("loss", 1),
 }
 

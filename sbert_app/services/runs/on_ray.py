@@ -63,8 +63,6 @@ def executor(cluster: Cluster | None) -> Callable[..., RunResult]:
 
 @dataclass
 class News:
-    """What is new since the last question."""
-
     texts: dict[str, tuple[bool, bytes]] = field(default_factory=dict)  # name -> whether from its beginning; content
     folders: dict[str, Files] = field(default_factory=dict)  # in the order of `FOLDERS`
     outcome: RunResult | str | None = None  # how it has ended, or the sentence that says why it failed
@@ -278,7 +276,6 @@ class _Submission:
 
 
 def _note(folder: Path, line: str) -> None:
-    """Into the log of a run."""
     with (folder / LOG).open("a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
 

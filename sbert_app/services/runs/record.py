@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Run:
         """Why it ended early, for visitors; empty if it did not."""
         return without_folders(self.record.reason or "")
 
-    @property
+    @cached_property
     def has_model(self) -> bool:
         return any((self.folder / "model" / file).exists() for file in ("modules.json", "config.json"))
 

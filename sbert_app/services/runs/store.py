@@ -76,6 +76,7 @@ class RunStore:
         self._readings = 0  # how many times `list` has begun to read the runs
         self._damaged: Sequence[UserFacingError] = ()
         self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last complete reading, and its runs
+        self._ended: dict[str, tuple[object, Run]] = {}  # those not at work, with the `_stamp` of their folders
 
     # ------------------------------------------------------------ reading
 
@@ -117,10 +118,17 @@ class RunStore:
         return self._damaged
 
     def _read_all(self) -> Sequence[Run]:
-        runs, damaged = [], []
+        runs, damaged, before = [], [], self._ended
+        self._ended = {}
         for file in self._records():
             try:
-                runs.append(self.get(file.parent.name))
+                stamp = _stamp(file.parent)
+                kept, run = before.get(file.parent.name, (None, None))
+                if run is None or kept != stamp:
+                    run = self.get(file.parent.name)
+                if run.state not in AT_WORK:
+                    self._ended[run.id] = stamp, run
+                runs.append(run)
             except (UserFacingError, OSError) as error:
                 if os.path.lexists(file):  # else it was deleted meanwhile
                     damaged.append(error if isinstance(error, UserFacingError) else unreadable(file.parent, error))
@@ -319,6 +327,12 @@ class RunStore:
                 (self.folder / run_id).mkdir(parents=True)
                 return run_id, self.folder / run_id
         raise AssertionError("count is infinite")
+
+
+def _stamp(folder: Path) -> object:
+    """What changes whenever what a `Run` says of a run that is not at work does."""
+    files = [folder / name for name in ("run.json", "name.txt", "events.jsonl", "model")]
+    return [(status.st_ino, status.st_ctime_ns) for file in files if file.exists() for status in [file.stat()]]
 
 
 @dataclass

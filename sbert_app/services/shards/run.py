@@ -80,7 +80,6 @@ class RowCount:
         self._watch.report(done, None, max(done, self.total))
 
     def finish(self, rows: int) -> None:
-        """A block is finished."""
         self._finished += rows
         self.current(0)
 
@@ -229,5 +228,4 @@ class _Given:
     part: Table
 
     def preview(self, rows: int = 10) -> RowBatch:
-        """The first rows of the part."""
         return self.part.preview(rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import shutil
 import time
 from contextlib import suppress
@@ -20,7 +21,7 @@ from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
 
-RESULTS = ("scored", "explore", "handover", "label", "exports")  # each the folder of one kind of things
+RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports")  # each the folder of one kind of things
 KEPT_SECONDS = 24 * 3600.0
 UNTOUCHED_SECONDS = 300.0  # a half-written file of a process that has ended; one that is written is younger
 
@@ -79,6 +80,19 @@ def _remove_unused(thing: Path) -> None:
         return
     except OSError as error:
         log.warning("%s is old and cannot be removed: %s", thing, error.strerror or error)
+
+
+def keep_copy(source: Path, target: Path) -> Path:
+    """Link a visitor's file, which takes no room, or copy it where that is impossible. InputError if it cannot be."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
+    except OSError as error:
+        raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
+    return target
 
 
 def is_full(most: float) -> str:

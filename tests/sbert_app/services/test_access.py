@@ -172,3 +172,18 @@ def test_texts_are_sent_to_the_servers_that_are_allowed_and_to_no_others(files):
             policy.check_run(RunConfig("mse", teacher=name))
     with pytest.raises(InputError, match=r"no texts are sent to 'api\.openai\.com:80' from here"):
         policy.check_model("endpoint:http://api.openai.com/v1#m")  # which would send the key readable to all
+
+
+def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
+    policy = AccessPolicy([files], is_public=True)
+    for allowed in ("all-MiniLM-L6-v2", "minilm-stsb", "tfidf", "scratch:1x32", "run:20261124-031200-mine"):
+        assert policy.check_model(allowed) == allowed
+    for refused in ("BAAI/bge-small-en-v1.5", "/etc", "scratch:99x9999"):
+        with pytest.raises(InputError):
+            policy.check_model(refused)
+    assert policy.check_data("stsb:dev") == "stsb:dev"
+    for refused in ("snli", "hf:org/name", "/etc/passwd"):
+        with pytest.raises(InputError):
+            policy.check_data(refused)
+    for steps, trained in ((None, 200), (10_000, 200), (5, 5)):
+        assert policy.check_run(RunConfig("regression", max_steps=steps)).max_steps == trained

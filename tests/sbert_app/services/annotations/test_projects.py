@@ -54,6 +54,30 @@ def test_undo_takes_back_step_by_step_and_only_the_raters_own(project):
     assert project.ratings() == {"Ben": {2: 1}}
 
 
+def test_a_pair_that_cannot_be_judged_is_dealt_with_and_has_no_score(projects, project):
+    project.rate("Ann", 0, 3)
+    project.rate("Ann", 1, None)
+    project.rate("Ann", 0, None)
+    again = projects.open(project.id)
+    assert again.judgements() == {"Ann": {0: None, 1: None}} and again.ratings() == {}
+    assert project.undo("Ann") == 0
+    assert project.judgements() == {"Ann": {0: 3, 1: None}} and project.ratings() == {"Ann": {0: 3}}
+
+
+def test_the_last_agreed_score_counts_until_it_is_taken_back(projects, project):
+    project.agree("Ann", 1, 4)
+    project.agree("Ben", 1, 2)
+    file = project.folder / "agreed.jsonl"
+    file.write_bytes(
+        file.read_bytes() + b'{"pair": 1, "score": 9, "rater": "x"}\n{"pair": 99, "score": 1, "rater": "x"}\n{'
+    )
+    assert projects.open(project.id).agreed() == {1: 2}
+    project.agree("Ben", 1, None)
+    assert project.agreed() == {}
+    with pytest.raises(InputError, match="from 0 to 5"):
+        project.agree("Ben", 1, 6)
+
+
 def test_a_line_that_was_cut_off_is_no_rating_and_spoils_no_other(project):
     project.rate("Ann", 0, 3)
     file = project.folder / "ratings.jsonl"
@@ -219,10 +243,10 @@ def test_nor_when_two_begin_in_one_moment(project, monkeypatch):
         project.rate(f"earlier {number}", 0, 1)
     both, append = threading.Barrier(2), Project._append
 
-    def append_together(project, line):
+    def append_together(project, name, line):
         with suppress(threading.BrokenBarrierError):  # the other is not let in meanwhile
             both.wait(timeout=0.3)
-        append(project, line)
+        append(project, name, line)
 
     def rate_once(number):
         with suppress(InputError):  # one too many

@@ -15,7 +15,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.metrics import krippendorff_alpha
+from training.evaluation.metrics import krippendorff_alpha, spearman
 
 INFO = ProjectInfo("My pairs", "stsb:dev", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
 
@@ -52,11 +52,47 @@ def test_agreement_is_that_of_the_table(project):
     assert found.between["Ann", "Ben"][1] == 20 and found.between["Ann", "Ben"][0] > 0.8
 
 
+def test_pairs_are_listed_by_the_size_of_the_difference_to_those_who_have_judged_them(project):
+    first = project.ratings()["Ann"]
+    for i in range(12):
+        project.rate("Ben", i, first[i] if i < 9 else min(5, first[i] + 1))
+    project.rate("Ben", 3, 5 - first[3] if first[3] not in (2, 3) else 5)
+    project.rate("Ben", 20, None)
+    found = quality.disagreements(project, "Ben")
+    assert found[0].pair == 3 and found[0].difference == max(each.difference for each in found)
+    assert {each.pair for each in found} == {3} | {i for i in (9, 10, 11) if first[i] < 5}
+    assert found == quality.disagreements(project, "Ann")
+    assert quality.disagreements(project, "Cem") == [], "who has judged nothing sees no rating of others"
+    confusion = quality.agreement(project).confusion
+    assert confusion.sum() == 12 and confusion[first[3], project.ratings()["Ben"][3]] == 1
+
+
+def test_an_agreed_score_replaces_the_mean_of_the_ratings(project):
+    project.rate("Ben", 0, 5)
+    mean = quality.mean_ratings(project)
+    project.agree("Ben", 0, 1)
+    assert quality.mean_ratings(project) == {**mean, 0: 1.0}
+
+
+def test_the_ceiling_is_each_rater_against_the_mean_of_the_others(project):
+    assert quality.ceiling(project) == {}
+    ratings = project.ratings()["Ann"]
+    for i in range(20):
+        project.rate("Ben", i, min(5, ratings[i] + i % 2))
+        project.rate("Cem", i, max(0, ratings[i] - i % 3))
+    table = np.array([[project.ratings()[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")], dtype=float)
+    found = quality.ceiling(project)
+    assert found["Ben"] == pytest.approx(100 * spearman(table[1], table[[0, 2]].mean(axis=0)))
+    assert list(found) == ["Ann", "Ben", "Cem"]
+
+
 def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):
     found = quality.model_quality(project, models, "all-MiniLM-L6-v2")
     assert found.rho.low < found.rho.value < found.rho.high
     assert 60 < found.rho.value < 100 and found.pairs == 60
     assert found.random_pairs == 20 and found.random.low < found.random.value < found.random.high
+    more = quality.expected_margin(found.pairs + found.more_pairs) / quality.expected_margin(found.pairs)
+    assert more == pytest.approx(0.5)
 
 
 def test_too_few_or_equal_ratings_are_no_measure(project, models):

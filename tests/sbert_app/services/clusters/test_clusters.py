@@ -18,8 +18,9 @@ from sbert_app.services.clusters.clustering import (
     cluster,
     linkage_tree,
 )
-from sbert_app.services.clusters.summary import describe_clusters, keywords, save_labels, words
+from sbert_app.services.clusters.summary import describe_clusters, keywords, label_columns, words
 from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.files.writers import save_table
 from sbert_app.services.store.cache import DiskCache
 from training.errors import InputError, Stopped
 
@@ -204,7 +205,9 @@ class TestDescribeClusters:
 
     def test_the_file_has_every_sentence_with_its_label(self, found, tmp_path):
         embedded, made = found
-        with save_labels(embedded.corpus, made, tmp_path).open(newline="", encoding="utf-8") as file:
+        with save_table(tmp_path / "clusters.csv", label_columns(embedded.corpus, made)).open(
+            newline="", encoding="utf-8"
+        ) as file:
             rows = list(csv.DictReader(file))
         assert [row["cluster"] for row in rows] == ["1"] * 20 + ["2"] * 20 + ["0"] * 20
         assert [row["sentence"] for row in rows] == embedded.corpus.sentences

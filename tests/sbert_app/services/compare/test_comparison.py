@@ -64,6 +64,15 @@ def test_what_has_no_exact_map_is_explained_word_by_word(home):
         explain(models, long)
 
 
+def test_the_pooling_of_a_name_counts_unless_another_is_chosen(home):
+    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2:max")
+    typed, chosen = (compare_by_name(models, A, B, name, pooling) for pooling in ("", "cls"))
+    assert (typed.model, typed.pooling, typed.own_pooling) == ("all-MiniLM-L6-v2", "max", "mean")
+    assert typed.cosine == compare_by_name(models, A, B, ModelName.parse("all-MiniLM-L6-v2"), "max").cosine
+    assert (chosen.pooling, chosen.cosine) == ("cls", typed.by_pooling["cls"])
+    assert (models.own_pooling(name), models.own_pooling(str(name).removesuffix(":max"))) == ("max", "mean")
+
+
 @pytest.mark.parametrize(("a", "b", "which"), [("", "x", "first"), ("x", "  \n ", "second"), ("\t", "", "first")])
 def test_an_empty_sentence_is_named(encoder, a, b, which):
     with pytest.raises(InputError, match=f"the {which} sentence is empty"):

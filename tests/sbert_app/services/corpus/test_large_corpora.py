@@ -82,6 +82,12 @@ class TestVectorFile:
         np.testing.assert_array_equal(vectors, BagEncoder().encode(SENTENCES))
         assert progress == [(0, 100), (30, 100), (60, 100), (90, 100), (100, 100)]
 
+    def test_equal_sentences_are_encoded_once_however_far_apart(self, tmp_path):
+        encoder, sentences = BagEncoder(), [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
+        vectors = encode_to_file(tmp_path / "k.f32", sentences, encoder, chunk=25)
+        assert encoder.seen == [*SENTENCES[:50], "new"]
+        np.testing.assert_array_equal(vectors, BagEncoder().encode(sentences))
+
     def test_after_a_stop_only_what_is_missing_is_encoded(self, tmp_path):
         path = tmp_path / "k.f32"
         with pytest.raises(Stopped):

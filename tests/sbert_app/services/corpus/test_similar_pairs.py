@@ -10,7 +10,7 @@ from sbert_app.services.corpus.similar_pairs import (
     find_near_duplicates,
     first_of_each_text,
     save_pairs,
-    save_without_near_duplicates,
+    save_rows,
     similar_pairs,
 )
 
@@ -52,7 +52,8 @@ def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(embedded, tm
 def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
     found = find_near_duplicates(embedded, 0.99)
     assert found.original.tolist() == [0, 0, 2, 3, 4, 5]
-    with save_without_near_duplicates(found, embedded.corpus, tmp_path).open(newline="", encoding="utf-8") as file:
+    path = save_rows(embedded.corpus, found.kept, tmp_path, "kept.csv")
+    with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]
     assert [row["sentence (file)"] for row in rows] == ["a", "c", "d", "e", "f"]

@@ -167,7 +167,7 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path):
     source.touch()
     (tmp_path / "folder.npy").mkdir()
     for name, said in {
-        "x.txt": "has to end with .npy or .parquet",
+        "x.txt": "has to end with one of .npy, .jsonl, .parquet",
         "folder.npy": "is a folder",
         "none/x.npy": "no folder",
         "in.parquet": "the input itself",

@@ -15,6 +15,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files import matches as module
 from sbert_app.services.files.matches import MatchOutputs, apply_threshold
 from sbert_app.services.files.score import score_file
+from training.data.tables.columns import PairColumns
 from training.errors import InputError, Stopped
 
 # d-e-f are connected through e; b has the same text in two rows; a row without text has no score.
@@ -34,7 +35,7 @@ def outputs(folder: Path) -> MatchOutputs:
 
 
 def applied(scored: Path, threshold: float = 0.8):
-    return apply_threshold(scored, ("left", "right"), "cosine", threshold, outputs(scored.parent))
+    return apply_threshold(scored, PairColumns("left", "right"), "cosine", threshold, outputs(scored.parent))
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -47,6 +48,15 @@ def test_every_row_says_whether_it_matches(scored):
     assert [row["match"] for row in read(scored.with_name("m.csv"))] == ["false", "true", "true", "true", "false", ""]
     assert pq.read_table(scored.with_name("m.parquet"))["match"].to_pylist() == [False, True, True, True, False, None]
     assert (summary.pairs, summary.matches) == (5, 3)
+
+
+def test_matches_that_are_none_by_their_label_are_counted_and_listed(tmp_path, scored):
+    assert applied(scored).false is None, "without labels"
+    labels, path = ["1", "0", "1", "1", "0", ""], tmp_path / "judged.csv"
+    lines = [f"{line},{label}" for line, label in zip(scored.read_text().split("\n")[1:], labels, strict=False)]
+    path.write_text("left,right,cosine,same\n" + "\n".join(lines) + "\n")
+    found = apply_threshold(path, PairColumns("left", "right", "same"), "cosine", 0.8, outputs(tmp_path))
+    assert (found.matches, found.false, found.false_pairs) == (3, 1, [(2, "d", "e")])
 
 
 def test_groups_are_connected_components_the_largest_first(scored):
@@ -100,7 +110,9 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
     for a, b, linked in rows:
         if linked:
             parents[root(a)] = root(b)
-    found = apply_threshold(path, ("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv"))
+    found = apply_threshold(
+        path, PairColumns("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv")
+    )
     assert found.kept == len({root(text) for text in parents})
     members = {row["sentence"]: row["group"] for row in read(folder / "g.csv")}
     for text, other in ((a, b) for a in parents for b in parents):
@@ -111,9 +123,9 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
 def test_stop_and_a_folder_that_does_not_exist_leave_nothing(scored):
     with pytest.raises(Stopped):
         stopped = Watch(should_stop=lambda: True)
-        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent), stopped)
+        apply_threshold(scored, PairColumns("left", "right"), "cosine", 0.8, outputs(scored.parent), stopped)
     with pytest.raises(InputError, match="There is no folder"):
-        apply_threshold(scored, ("left", "right"), "cosine", 0.8, outputs(scored.parent / "none"))
+        apply_threshold(scored, PairColumns("left", "right"), "cosine", 0.8, outputs(scored.parent / "none"))
     assert [file.name for file in scored.parent.iterdir()] == ["scored.csv"]
 
 

@@ -125,6 +125,16 @@ class TestScoreFile:
         assert reports[-1] == (1_000, 1_000)
         assert reports == sorted(reports)
 
+    def test_a_sentence_that_is_cut_is_said_by_row_and_in_the_summary(self, tmp_path):
+        long, path = "word " * 600, tmp_path / "long.csv"
+        rows = [(long, "word", "the first of"), ("a", "b", ""), ("c", long, "again, found in the cache or not")]
+        path.write_text("s1,s2\n" + "".join(f"{one},{two}\n" for one, two, _ in rows))
+        summary = score_file(path, [tmp_path / "out.jsonl"], BagEncoder(), OverlapCrossEncoder())
+        notes = [json.loads(line)["note"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert notes == ["sentence 1 cut at 512 tokens", None, "sentence 2 cut at 512 tokens"]
+        assert (summary.truncated, summary.notes[0]) == (2, (1, notes[0]))
+        assert "marked in note: 2 cut, as they are longer than the model reads" in summary.sentence
+
     def test_the_summary_is_json(self, pairs, tmp_path):
         summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
         again = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
@@ -220,7 +230,7 @@ class TestOutputs:
     @pytest.mark.parametrize(
         ("out", "says"),
         [
-            ("out.txt", r"has to end with one of \.csv, \.tsv, \.parquet"),
+            ("out.txt", r"has to end with one of \.csv, \.tsv, \.jsonl, \.parquet"),
             ("nowhere/out.csv", "There is no folder"),
             ("pairs.csv", "is the input itself"),
             ("folder.csv", "is a folder"),
@@ -340,7 +350,7 @@ class TestRecentEmbeddings:
         assert len(encoder.seen) == 2
 
     def test_scores_of_no_pairs(self):
-        cosine, cross = PairScorer(BagEncoder()).score([], [])
+        cosine, cross, _ = PairScorer(BagEncoder()).score([], [])
         assert (cosine.shape, cross) == ((0,), None)
 
 

@@ -40,7 +40,7 @@ class Models:
 class SlowEncoder(BagEncoder):
     """A hundred sentences a second."""
 
-    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
+    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None, report=None):
         for _ in sentences:
             if should_stop():
                 raise Stopped

@@ -20,7 +20,7 @@ from paths import ROOT
 
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
-from sbert_app.services.jobs.queue import WORKER_ENVIRONMENT, JsonSerializer, RunQueue, devices
+from sbert_app.services.jobs.queue import JsonSerializer, RunQueue, devices
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import Run
@@ -319,7 +319,7 @@ def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: 
             "--idle-seconds",
             str(until_idle),
         ],
-        env={**os.environ, **WORKER_ENVIRONMENT, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,
@@ -386,13 +386,6 @@ def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
     assert run.id in json.loads(message)[6]  # the arguments
     with pytest.raises(ValueError):  # no pickle is read
         JsonSerializer().deserialize(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
-
-
-@pytest.mark.parametrize("name", ["SBERT_QUEUE", "SBERT_STORE"])
-def test_settings_of_earlier_versions_are_refused_with_what_replaces_them(tmp_path, monkeypatch, name):
-    monkeypatch.setenv(name, "anything")
-    with pytest.raises(InputError, match=rf"{name} is not used any more: unset it; .* Ray \(docs/scale\.md\)"):
-        RunQueue(RunStore(tmp_path))
 
 
 def overwrite(file: Path, start: int, content: bytes) -> None:

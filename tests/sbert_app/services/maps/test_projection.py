@@ -1,23 +1,20 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
-import threading
-import time
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
+from scipy.sparse.csgraph import connected_components
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
-from sbert_app.services.maps import umap_engine
+from sbert_app.services.corpus.neighbours import neighbours
+from sbert_app.services.maps import layout
 from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned, map_key, project
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache
-from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, Stopped
 from training.names import ModelName
@@ -56,10 +53,8 @@ class TestOneMap:
         assert purity(points, group) > 0.95
 
     def test_a_large_corpus_starts_from_its_principal_components(self, home, monkeypatch):
-        with umap_engine.engine(home):
-            pass
         monkeypatch.setattr("sbert_app.services.maps.projection.MAX_SPECTRAL", 100)
-        monkeypatch.setattr("umap.spectral.spectral_layout", None)
+        monkeypatch.setattr("sbert_app.services.maps.layout._eigenvectors", None)
         vectors, group = clouds()
         assert purity(draw(vectors, MapSettings(epochs=100), home), group) > 0.95
 
@@ -75,7 +70,7 @@ class TestOneMap:
 
         vectors, _ = clouds(400, groups=8, dimension=32)
         ours = draw(vectors, MapSettings(), home)
-        import umap  # imported ready by the map
+        import umap
 
         theirs = umap.UMAP(metric="cosine", random_state=0, n_jobs=1, n_epochs=500).fit_transform(vectors)
         kept, kept_by_them = (trustworthiness(vectors, one, metric="cosine") for one in (ours, theirs))
@@ -176,6 +171,30 @@ class TestSmallAndOdd:
             project([make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home)
 
 
+class TestAgreementWithUmapLearn:
+    """The parts of `layout` that umap-learn has too."""
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("n", [12, 400])
+    def test_graph_start_and_curve(self, n):
+        from scipy.linalg import subspace_angles
+        from umap.spectral import spectral_layout
+        from umap.umap_ import find_ab_params, fuzzy_simplicial_set
+
+        vectors = np.repeat(clouds(n, groups=1)[0], 2, axis=0)  # each has an equal one
+        rows, distances = neighbours(vectors, 10)
+        random = np.random.RandomState(0)
+        theirs, *_ = fuzzy_simplicial_set(
+            vectors, 10, random, "cosine", knn_indices=rows, knn_dists=distances, return_dists=False
+        )
+        graph = layout.neighbour_graph(rows, distances)
+        assert abs(graph - theirs).max() < 1e-4
+        assert layout._curve(0.1) == pytest.approx(find_ab_params(1.0, 0.1), rel=1e-6)
+        if connected_components(graph)[0] == 1:
+            plane = layout._eigenvectors(graph, 2), spectral_layout(vectors, theirs, 2, random, metric="cosine")
+            assert np.degrees(subspace_angles(*plane)).max() < 1
+
+
 class TestAlignedMaps:
     def test_both_keep_neighbours_and_each_sentence_has_about_the_same_position(self, home):
         vectors, group = clouds(200, groups=4)
@@ -252,63 +271,6 @@ class TestCorpusMap:
         assert pair_distances(drawn, GoldPairs(np.array([[0, 1]]), np.array([3.9]))) is None
 
 
-class TestEngine:
-    def test_it_is_warm_after_the_first_map_and_keeps_what_it_compiled(self, home):
-        with umap_engine.engine(home):
-            pass
-        assert umap_engine.is_warm()
-        assert any(umap_engine.compiled_folder(home).rglob("*.nbc")), "numba's files"
-
-    def test_if_the_compiling_process_fails_the_app_compiles_itself(self, tmp_path, monkeypatch, caplog):
-        imported = []
-        monkeypatch.setattr("sys.executable", "/nonexistent/python")
-        monkeypatch.setattr(umap_engine, "_is_warm", False)
-        monkeypatch.setattr(umap_engine, "import_umap", imported.append)
-        for _ in range(2):  # the next start tries again
-            with umap_engine.engine(tmp_path):
-                pass
-        assert imported == [umap_engine.compiled_folder(tmp_path)] * 2
-        assert caplog.text.count("could not be compiled in advance") == 2
-
-    def test_two_apps_with_one_home_compile_once(self, tmp_path, monkeypatch):
-        folder, compiled = umap_engine.compiled_folder(tmp_path), []
-
-        def compile_slowly(command, **_):
-            compiled.append(command)
-            time.sleep(0.3)
-
-        monkeypatch.setattr(umap_engine.subprocess, "run", compile_slowly)
-        apps = [threading.Thread(target=umap_engine._compile_in_subprocess, args=(tmp_path, folder)) for _ in range(2)]
-        for app in apps:
-            app.start()
-        for app in apps:
-            app.join()
-        assert len(compiled) == 1
-        assert (folder / "compiled").exists()
-
-    def test_compiling_ahead_imports_nothing(self, tmp_path, monkeypatch):
-        def compile_at_once(home, folder):
-            folder.mkdir(parents=True)
-            (folder / "compiled").touch()
-
-        monkeypatch.setattr(umap_engine, "_is_warm", False)
-        monkeypatch.setattr(umap_engine, "_is_compiled", False)
-        monkeypatch.setattr(umap_engine, "import_umap", pytest.fail)
-        monkeypatch.setattr(umap_engine, "_compile_in_subprocess", lambda *_: None)
-        umap_engine.compile_ahead(tmp_path)
-        assert not umap_engine.is_warm(), "it could not be compiled"
-        monkeypatch.setattr(umap_engine, "_compile_in_subprocess", compile_at_once)
-        umap_engine.compile_ahead(tmp_path)
-        assert umap_engine.is_warm()
-
-    def test_the_warm_up_can_be_turned_off(self, monkeypatch):
-        assert Settings.gather().warm_maps
-        monkeypatch.setenv("SBERT_WARM_MAPS", "0")
-        assert not Settings.gather().warm_maps
-
-    def test_a_second_installation_compiles_into_a_folder_of_its_own(self, tmp_path, monkeypatch):
-        folder = umap_engine.compiled_folder(tmp_path)
-        assert umap_engine.compiled_folder(tmp_path) == folder
-        elsewhere = SimpleNamespace(origin="/elsewhere/umap/__init__.py")
-        monkeypatch.setattr(umap_engine, "find_spec", lambda name: elsewhere)
-        assert umap_engine.compiled_folder(tmp_path) != folder
+def test_what_was_compiled_is_kept_in_the_home_folder(home):
+    draw(clouds()[0], QUICK, home)
+    assert any((home / "numba").rglob("layout._epoch*.nbc"))

@@ -71,7 +71,7 @@ def test_the_smallest_that_comes_near(table):
 def test_what_has_no_vectors_or_no_scores_is_refused(encoder, pairs):
     with pytest.raises(InputError, match="tfidf has one number for each word; choose a bi-encoder"):
         measure_cost(TfIdf(), pairs)
-    with pytest.raises(InputError, match="needs a gold score"):
+    with pytest.raises(InputError, match="needs a score or a label"):
         measure_cost(encoder, load_data("stsb:dev").select([0]).__class__("mine", (["a"], ["b"])))
 
 

@@ -121,9 +121,9 @@ def test_a_failure_is_explained_and_the_others_continue(own_home, small, tmp_pat
     plain = tmp_path / "plain.csv"
     plain.write_text("sentence1,sentence2\na,b\n")
     grid = made(["run:nowhere", "tfidf", "tfidf:max"], [str(plain), small], own_home)
-    assert "here is no run" in grid.failure("run:nowhere", small)
-    assert "needs a gold score" in grid.failure("tfidf", str(plain))
-    assert "leave the pooling out" in grid.failure("tfidf:max", small)
+    assert "here is no run" in grid.failures["run:nowhere", small]
+    assert "needs a score or a label" in grid.failures["tfidf", str(plain)]
+    assert "leave the pooling out" in grid.failures["tfidf:max", small]
     assert grid.estimate("tfidf", small, Metric()).value == pytest.approx(100 * known(small), abs=1e-6)
     assert grid.done == 6
 
@@ -137,7 +137,7 @@ def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeyp
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(own_home / "nothing"))
     assert is_offline()
     grid = made(["tfidf"], ["sts13", small], own_home)
-    assert "offline" in grid.failure("tfidf", "sts13")
+    assert "offline" in grid.failures["tfidf", "sts13"]
     assert grid.estimate("tfidf", small, Metric()) is not None
     assert not tabulate(grid, Metric()).has_average, "one set is left"
 

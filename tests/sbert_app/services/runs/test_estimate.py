@@ -85,7 +85,7 @@ def test_data_of_the_hub_is_judged_without_fetching_it(store):
         ({"objective": "regression", "train_data": "mine.csv"}, "neither a file nor a known set"),
         ({"objective": "regression", "train_data": "snli:half"}, "no split 'half'; choose train, dev, test"),
         ({"objective": "regression", "eval_data": "stsb:half"}, "no split 'half'"),
-        ({"objective": "regression", "base": "run:none"}, "there is no run none"),
+        ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
     ],
 )
 def test_what_cannot_work_is_told_with_what_can(store, config, told):
@@ -117,7 +117,7 @@ def test_a_set_of_the_hub_and_one_at_hand_add_up(store, file):
 def test_a_teacher_is_checked_and_announced(store, file, teacher):
     config = RunConfig("mse", train_data=file, teacher=teacher)
     if teacher == "run:none":
-        with pytest.raises(UserFacingError, match="there is no run none in"):
+        with pytest.raises(UserFacingError, match="there is no run 'none' in"):
             estimate_run(config, store)
         return
     found = estimate_run(config, store)

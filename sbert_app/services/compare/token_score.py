@@ -1,0 +1,81 @@
+"""A pair under late interaction or a sparse encoder: the score, and the tokens whose shares add up to it, exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from training.models.scorer import LATE, SPARSE, fetched_kind
+from training.names import ModelName
+
+if TYPE_CHECKING:
+    from sbert_app.services.models.cache import ModelCache
+    from training.models.late_interaction import LateInteraction
+    from training.models.sparse import SparseEncoder
+
+
+NUMBERS = ("cosine", "share")  # columns
+
+
+@dataclass(frozen=True)
+class TokenScore:
+    """The score of a pair, and rows of text that end with a share of it."""
+
+    title: str
+    score: float
+    milliseconds: float
+    what: str  # the rows are
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        tokens = [
+            {name: float(cell) if name in NUMBERS else cell for name, cell in zip(self.columns, row, strict=True)}
+            for row in self.rows
+        ]
+        milliseconds = round(self.milliseconds, 2)
+        return {"title": self.title, "score": round(self.score, 6), "tokens": tokens, "milliseconds": milliseconds}
+
+
+def is_token_score(model: ModelName, models: ModelCache) -> bool:
+    """Whether a model compares tokens, and `score_tokens` has its score."""
+    return fetched_kind(models.canonical(model), models.home) in (LATE, SPARSE)
+
+
+def score_tokens(models: ModelCache, model: ModelName, a: str, b: str) -> TokenScore:
+    """The score of a pair by such a model. InputError if it cannot be opened."""
+    scorer: Any = models.scorer(model)
+    make: Callable[..., TokenScore] = _matches if hasattr(scorer, "matches") else _terms
+    return make(scorer, a, b, model.label, time.perf_counter())
+
+
+def _matches(model: LateInteraction, a: str, b: str, label: str, started: float) -> TokenScore:
+    found = model.matches(a, b)
+    milliseconds = (time.perf_counter() - started) * 1000
+    rows: list[tuple[str, ...]] = []
+    for side, matches in (("first", found.first), ("second", found.second)):
+        count = (len(matches) if model.takes_mean else 1) * (2 if found.second else 1)
+        rows += [(side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}") for token, other, cosine in matches]
+    columns = ("in", "token", "finds", "cosine", "share")
+    what = "Each token finds the most similar one of the other sentence; the shares add up to the score"
+    return TokenScore(f"Late interaction · {label}", found.score, milliseconds, what, columns, rows)
+
+
+def _terms(model: SparseEncoder, a: str, b: str, label: str, started: float) -> TokenScore:
+    terms = model.terms(a, b)
+    milliseconds = (time.perf_counter() - started) * 1000
+    rows = [
+        (each.token, _weight(each.first, each.in_first), _weight(each.second, each.in_second), f"{each.share:+.4f}")
+        for each in terms
+        if each.share
+    ]
+    what = f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score"
+    score, columns = sum(each.share for each in terms), ("term", "first", "second", "share")
+    return TokenScore(f"Sparse encoder · {label}", score, milliseconds, what, columns, rows)
+
+
+def _weight(weight: float, is_own: bool) -> str:
+    """``is_own``: whether the sentence has the term, or the model has added it."""
+    return f"{weight:.2f}" if is_own else f"{weight:.2f} added"

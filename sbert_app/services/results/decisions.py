@@ -1,0 +1,150 @@
+"""Several models on pairs that match or do not: how well each separates them, from where on, and which one to take.
+
+Models are compared by average precision, which needs no threshold, in a paired bootstrap: resample r draws the same
+pairs for every model. Of models that cannot be told apart the fastest is the one to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one, with_scores
+from sbert_app.services.results.ranking import Ranking, comparison_of, rank
+from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
+from training.data.dataset import Dataset
+from training.data.transforms import POSITIVE_FROM, match_labels
+from training.errors import InputError, summary_of
+from training.evaluation.thresholds import (
+    CRITERIA,
+    PRECISION,
+    Choice,
+    Criterion,
+    DataDecision,
+    average_precision_replicates,
+    decide,
+    parse_criteria,
+)
+from training.names import ModelName
+
+MOST_MODELS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDecision:
+    """What `decide` found for one model."""
+
+    model: ModelName
+    found: DataDecision
+    rho: Estimate  # Spearman's ×100 with the gold scores, or with the labels as 5 and 0
+    speed: float  # distinct sentences a second
+    replicates: np.ndarray  # of average precision, (R,) in 0 to 1
+
+    @property
+    def label(self) -> str:
+        return self.model.label
+
+    @property
+    def safest(self) -> Choice:
+        """The choice for a precision if there is one, else that of the best F1."""
+        return safest(self.found.decision.choices)
+
+    def difference(self, other: ModelDecision) -> Difference | None:
+        """Of average precision; positive where this one is better."""
+        ours, theirs = (each.found.decision.average_precision.value for each in (self, other))
+        return Difference.of(ours, theirs, self.replicates, other.replicates)
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Models on the same pairs, best first; and why others could not be measured, by their names."""
+
+    models: list[ModelDecision]
+    failures: dict[str, str]
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        by_name = {str(each.model): each for each in self.models}
+        return rank(list(by_name), lambda a, b: comparison_of(by_name[a].difference(by_name[b])))
+
+    @cached_property
+    def tied(self) -> list[ModelDecision]:
+        """Those that cannot be told apart from the best, and the best itself."""
+        return [each for each, standing in zip(self.models, self.ranking.standings, strict=True) if standing.tied]
+
+    @property
+    def to_take(self) -> ModelDecision:
+        """The fastest of those that cannot be told apart from the best."""
+        return max(self.tied, key=lambda each: each.speed)
+
+    @property
+    def reason(self) -> str:
+        """Why that one, in a sentence; "" of a single model."""
+        best, *others = self.models
+        if not others:
+            return ""
+        taken = self.to_take
+        other = others[0] if taken is best else best
+        difference = taken.difference(other)
+        if difference is None:
+            return ""
+        said = difference.describe(taken.label, other.label, "in average precision")
+        speeds = f"; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
+        return said + (speeds if self.tied[1:] else "")
+
+
+def safest(choices: Sequence[Choice]) -> Choice:
+    """Of several thresholds that for a precision, where there is one: it is safe for removing duplicates."""
+    ranked = sorted(choices, key=lambda each: (not each.exists, Criterion.parse(each.criterion).kind != PRECISION))
+    return ranked[0]
+
+
+def decide_models(
+    models: Sequence[ModelName],
+    data: Dataset,
+    cache: ModelCache,
+    home: Path,
+    criteria: Sequence[str] = CRITERIA,
+    match_from: float = POSITIVE_FROM,
+    watch: Watch = UNWATCHED,
+) -> Decisions:
+    """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
+
+    InputError if the data has neither labels nor gold scores, a criterion is none, there is no model or too many, or
+    none can be measured.
+    """
+    if not 0 < len(models) <= MOST_MODELS:
+        raise InputError(f"{len(models)} models are chosen; choose 1 to {MOST_MODELS}")
+    parse_criteria(criteria)  # what cannot be used is said before anything is scored
+    match_labels(data, match_from)
+    scored, results, failures = with_scores(data), dict[ModelName, EvalResult](), dict[str, str]()
+    for number, model in enumerate(models, start=1):
+        step = watch.stage(f"{number} of {len(models)}: {model.label}")
+        try:
+            results[model] = evaluate_one(model, scored, cache, EvalResultCache(home), step)
+        except InputError as error:
+            failures[model.label] = summary_of(error)
+    if not results:
+        raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
+    watch.report(1, "Choosing thresholds")
+    return replace(decide_results(results, data, criteria, match_from), failures=failures)
+
+
+def decide_results(
+    results: Mapping[ModelName, EvalResult], data: Dataset, criteria: Sequence[str], match_from: float = POSITIVE_FROM
+) -> Decisions:
+    """The decisions on pairs that have been scored already. InputError as `decide_models`."""
+    matches, meaning = match_labels(data, match_from)
+    found = []
+    for model, result in results.items():
+        similarity, scores = next(iter(result.scores.items()))
+        decision = DataDecision(similarity, meaning, decide(scores, matches, criteria))
+        rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
+        found.append(ModelDecision(model, decision, rho, speed, average_precision_replicates(scores, matches)))
+    return Decisions(sorted(found, key=lambda each: -each.found.decision.average_precision.value), {})
